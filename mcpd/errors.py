@@ -1,0 +1,210 @@
+"""Every exception of mcpd, and the JSON-RPC code each has on the wire.
+
+    McpdError
+      ProtocolError              the peer broke the rules; class attribute `code`
+        ParseError               -32700
+        InvalidRequest           -32600
+          FrameTooLarge          a message over the size limit
+        MethodNotFound           -32601
+        InvalidParams            -32602
+          ResourceNotFound       -32602, and -32002 before 2026-07-28
+        InternalError            -32603
+        HeaderMismatch           -32020
+        MissingCapability        -32021
+        UnsupportedVersion       -32022
+        UrlElicitationRequired   -32042, 2025-11-25 only
+      LocalProtocolError         we were asked to send what is not legal now
+      RemoteError                the peer answered with an error
+      TransportError
+        ConnectionLost
+      RequestTimeout             the peer did not answer in time
+      RequestCancelled           the peer, or we, gave the request up
+      ToolError                  a failed tool: a result with isError, no JSON-RPC error
+        ArgumentsError           arguments that do not fit the tool's schema
+      RegistrationError          while decorating: duplicate name, bad signature
+      ConfigurationError         a target, address or option that cannot be used
+
+Imports nothing of ours. Handlers raise these, `dispatcher` turns them into answers; anything
+else that escapes a handler is logged and leaves as InternalError with a fixed text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+__all__ = [
+    "ArgumentsError",
+    "ConfigurationError",
+    "ConnectionLost",
+    "FrameTooLarge",
+    "HeaderMismatch",
+    "InternalError",
+    "InvalidParams",
+    "InvalidRequest",
+    "LocalProtocolError",
+    "McpdError",
+    "MethodNotFound",
+    "MissingCapability",
+    "ParseError",
+    "ProtocolError",
+    "RegistrationError",
+    "RemoteError",
+    "RequestCancelled",
+    "RequestTimeout",
+    "ResourceNotFound",
+    "ToolError",
+    "TransportError",
+    "UnsupportedVersion",
+    "UrlElicitationRequired",
+]
+
+
+class McpdError(Exception):
+    """The root: whoever catches this catches all that mcpd raises on purpose."""
+
+
+class ProtocolError(McpdError):
+    """The peer sent what the protocol does not allow; `code`, `message` and `data` go on the wire."""
+
+    code: ClassVar[int] = -32603
+    default_message: ClassVar[str] = "Internal error"
+
+    def __init__(self, message: str = "", data: Any = None) -> None:
+        self.message = message or self.default_message
+        self.data = data
+        super().__init__(self.message)
+
+
+class ParseError(ProtocolError):
+    """Not JSON, or not UTF-8."""
+
+    code = -32700
+    default_message = "Parse error"
+
+
+class InvalidRequest(ProtocolError):
+    """JSON, but no JSON-RPC 2.0 message, or one that is not allowed now."""
+
+    code = -32600
+    default_message = "Invalid Request"
+
+
+class FrameTooLarge(InvalidRequest):
+    """One message was larger than this end takes; it was skipped and the connection goes on."""
+
+    default_message = "Message too large"
+
+
+class MethodNotFound(ProtocolError):
+    """No such method in this protocol version, or its capability is not offered."""
+
+    code = -32601
+    default_message = "Method not found"
+
+
+class InvalidParams(ProtocolError):
+    """`params` do not fit the method; the message names the field."""
+
+    code = -32602
+    default_message = "Invalid params"
+
+
+class ResourceNotFound(InvalidParams):
+    """No resource has this URI. Spec: 2026-07-28 server/resources, error handling."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__("Resource not found", {"uri": uri})
+
+
+class InternalError(ProtocolError):
+    """Our fault; the text never says more than that."""
+
+    code = -32603
+    default_message = "Internal error"
+
+
+class HeaderMismatch(ProtocolError):
+    """An HTTP header is missing, malformed or unlike the body. Spec: 2026-07-28 streamable-http."""
+
+    code = -32020
+    default_message = "Header mismatch"
+
+
+class MissingCapability(ProtocolError):
+    """The request needs a client capability that it did not declare.
+
+    `required` is shaped like ClientCapabilities, e.g. {"elicitation": {"url": {}}}.
+    """
+
+    code = -32021
+    default_message = "Missing required client capability"
+
+    def __init__(self, required: Mapping[str, Any], message: str = "") -> None:
+        super().__init__(message, {"requiredCapabilities": dict(required)})
+
+
+class UnsupportedVersion(ProtocolError):
+    """The request names a protocol version that is not served."""
+
+    code = -32022
+    default_message = "Unsupported protocol version"
+
+    def __init__(self, requested: str, supported: Sequence[str], message: str = "") -> None:
+        super().__init__(message, {"supported": list(supported), "requested": requested})
+
+
+class UrlElicitationRequired(ProtocolError):
+    """The user has to visit a URL first. Spec: 2025-11-25 client/elicitation; no other version."""
+
+    code = -32042
+    default_message = "URL elicitation required"
+
+    def __init__(self, elicitations: Sequence[Mapping[str, Any]], message: str = "") -> None:
+        super().__init__(message, {"elicitations": [dict(e) for e in elicitations]})
+
+
+class LocalProtocolError(McpdError):
+    """We were asked to send something that is not legal in this state or version."""
+
+
+class RemoteError(McpdError):
+    """The peer answered one of our requests with an error."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        self.code = code
+        self.message = message
+        self.data = data
+        super().__init__(f"{message} ({code})")
+
+
+class TransportError(McpdError):
+    """The connection below the protocol failed."""
+
+
+class ConnectionLost(TransportError):
+    """The peer is gone; what was asked of it will not be answered."""
+
+
+class RequestTimeout(McpdError):
+    """The peer did not answer within the time allowed; it was told to stop."""
+
+
+class RequestCancelled(McpdError):
+    """The request was given up before it was answered."""
+
+
+class ToolError(McpdError):
+    """A failed tool call with a text for the model: a result with isError, not a JSON-RPC error."""
+
+
+class ArgumentsError(ToolError):
+    """Arguments that do not fit the tool's input schema. Spec: 2025-11-25 server/tools, SEP-1303."""
+
+
+class RegistrationError(McpdError):
+    """A tool, resource, prompt or app that cannot be registered as written."""
+
+
+class ConfigurationError(McpdError):
+    """A target, address, file or option that cannot be used; the text says what to do."""
