@@ -70,6 +70,9 @@ class ProtocolError(McpdError):
     code: ClassVar[int] = -32603
     default_message: ClassVar[str] = "Internal error"
 
+    request_id: int | str | None = None
+    """The id of the message that was refused, where decoding could still read one."""
+
     def __init__(self, message: str = "", data: Any = None) -> None:
         self.message = message or self.default_message
         self.data = data

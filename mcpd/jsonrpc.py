@@ -1,0 +1,218 @@
+"""JSON-RPC 2.0 messages: bytes to objects and objects to bytes, and nothing of MCP.
+
+`params` and `result` stay raw JSON (`msgspec.Raw`): who knows the method decodes them, once.
+Ids keep their JSON type; `0` and `""` are ids, `null` is not. Batches come out as a list of the
+raw parts, because only one protocol version has them and the session decides.
+
+Spec: https://www.jsonrpc.org/specification and 2026-07-28 basic/index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias
+
+from msgspec import UNSET, DecodeError, Raw, Struct, UnsetType, ValidationError
+from msgspec.json import Decoder, Encoder
+
+from .errors import InvalidRequest, ParseError, ProtocolError
+
+__all__ = [
+    "MALFORMED",
+    "Batch",
+    "ErrorObject",
+    "Failure",
+    "Id",
+    "Message",
+    "Notification",
+    "Request",
+    "Response",
+    "Result",
+    "call",
+    "decode",
+    "encode",
+    "encoder",
+    "explain",
+]
+
+Id: TypeAlias = int | str
+
+MALFORMED = (DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises for bytes that are no JSON, no UTF-8, nested too deep, or of the wrong shape."""
+
+
+class Request(Struct):
+    """A call that wants an answer. `params` is raw JSON, empty if the member is absent."""
+
+    jsonrpc: Literal["2.0"]
+    id: Id
+    method: str
+    params: Raw = Raw(b"")
+
+
+class Notification(Struct):
+    """A call that wants no answer."""
+
+    method: str
+    params: Raw = Raw(b"")
+
+
+class ErrorObject(Struct, omit_defaults=True):
+    """The `error` member. `data` is whatever the error's kind defines."""
+
+    code: int
+    message: str
+    data: Any = UNSET
+
+
+class Response(Struct):
+    """The answer to a request of ours; `result` is raw JSON."""
+
+    id: Id
+    result: Raw
+
+
+class Failure(Struct, tag_field="jsonrpc", tag="2.0"):
+    """An error answer. `id` is UNSET, or None in versions whose schema wants the member, if it was unreadable."""
+
+    error: ErrorObject
+    id: Id | None | UnsetType = UNSET
+
+
+class Result(Struct, tag_field="jsonrpc", tag="2.0"):
+    """An answer to send: `result` is a struct in the wire shape of its version, or raw JSON."""
+
+    id: Id
+    result: Any
+
+
+class Batch(list[Raw]):
+    """The raw parts of a JSON array. Spec: 2025-03-26 basic/index, batching."""
+
+
+class _Envelope(Struct):
+    """Any message, for the road beside the hot one."""
+
+    jsonrpc: Any = UNSET
+    id: Any = UNSET
+    method: Any = UNSET
+    params: Raw = Raw(b"")
+    result: Raw = Raw(b"")
+    error: Any = UNSET
+
+
+class _Call(Struct, tag_field="jsonrpc", tag="2.0"):
+    method: str
+    params: Any
+    id: Id | UnsetType = UNSET
+
+
+class _BareCall(Struct, tag_field="jsonrpc", tag="2.0"):
+    method: str
+    id: Id | UnsetType = UNSET
+
+
+Message: TypeAlias = Request | Notification | Response | Failure
+
+_decode_request = Decoder(Request).decode
+_envelope_decoder: Decoder[_Envelope] | None = None
+_batch_decoder: Decoder[list[Raw]] | None = None
+
+
+def decode(frame: bytes | Raw | str) -> Message | Batch:
+    """One frame as a message, or a non-empty batch as its raw parts.
+
+    Raises ParseError for what is no JSON, and InvalidRequest for JSON that is no JSON-RPC 2.0
+    message; the exception's `request_id` is the id, None if none could be read.
+    """
+    try:
+        return _decode_request(frame)
+    except MALFORMED:
+        return _decode_other(frame)
+
+
+def _decode_other(frame: bytes | Raw | str) -> Message | Batch:
+    """All that is not a plain request: notifications, answers, batches and rubbish."""
+    global _envelope_decoder, _batch_decoder
+    if _envelope_decoder is None or _batch_decoder is None:
+        _envelope_decoder, _batch_decoder = Decoder(_Envelope), Decoder(list[Raw])
+    try:
+        message = _envelope_decoder.decode(frame)
+    except ValidationError as error:
+        try:
+            parts = _batch_decoder.decode(frame)
+        except MALFORMED:
+            raise _refuse(InvalidRequest(f"Not a JSON-RPC message: {explain(error)}")) from None
+        if not parts:
+            raise _refuse(InvalidRequest("Empty batch")) from None
+        return Batch(parts)
+    except RecursionError:
+        raise _refuse(ParseError("Parse error: nested too deep")) from None
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise _refuse(ParseError(f"Parse error: {error}")) from None
+    return _sort(message)
+
+
+def _sort(message: _Envelope) -> Message:
+    """Which kind of message this is; the checks run in the order of JSON-RPC 2.0 section 4."""
+    request_id: Any = message.id
+    is_call = message.method is not UNSET
+    # bool is an int to Python and no id to JSON-RPC.
+    readable = isinstance(request_id, (int, str)) and not isinstance(request_id, bool)
+    if message.jsonrpc != "2.0":
+        raise _refuse(InvalidRequest('The member "jsonrpc" must be "2.0"'), request_id if readable else None)
+    if request_id is not UNSET and not readable and not (request_id is None and not is_call):
+        raise _refuse(InvalidRequest("The id must be a string or an integer"))
+    if is_call:
+        if not isinstance(message.method, str):
+            raise _refuse(InvalidRequest('The member "method" must be a string'), None if request_id is UNSET else request_id)
+        if request_id is UNSET:
+            return Notification(message.method, message.params)
+        return Request("2.0", request_id, message.method, message.params)
+    has_result = bool(bytes(message.result))
+    if has_result == (message.error is not UNSET) or request_id is UNSET and has_result:
+        raise _refuse(
+            InvalidRequest("Neither a request (method), a result (id, result) nor an error (error)"),
+            None if request_id is UNSET else request_id,
+        )
+    if has_result:
+        if request_id is None:
+            raise _refuse(InvalidRequest("The id must be a string or an integer"))
+        return Response(request_id, message.result)
+    error = message.error
+    if not isinstance(error, dict) or type(error.get("code")) is not int or not isinstance(error.get("message"), str):
+        raise _refuse(InvalidRequest("An error needs an integer code and a message"), None if request_id is UNSET else request_id)
+    return Failure(ErrorObject(error["code"], error["message"], error.get("data", UNSET)), request_id)
+
+
+def _refuse(error: ProtocolError, request_id: Id | None = None) -> ProtocolError:
+    error.request_id = request_id
+    return error
+
+
+def explain(error: BaseException) -> str:
+    """A msgspec error as text for the peer: which field, and what was expected of it."""
+    if isinstance(error, RecursionError):
+        return "nested too deep"
+    text = str(error).replace("`", "")
+    what, found, where = text.partition(" - at $.")
+    if found:
+        return f"{where}: {what[:1].lower()}{what[1:]}"
+    what, found, _ = text.partition(" - at $")
+    return f"{what[:1].lower()}{what[1:]}" if found or text.startswith(("Expected", "Object")) else text
+
+
+def encoder(enc_hook: Callable[[Any], Any] | None = None) -> Callable[[Any], bytes]:
+    """The function that turns message structs into bytes; `enc_hook` as in msgspec."""
+    return Encoder(enc_hook=enc_hook).encode
+
+
+encode = encoder()
+"""A message struct (Result, Failure, Request …) as bytes, without a newline at the end."""
+
+
+def call(method: str, params: Any = None, request_id: Id | UnsetType = UNSET) -> bytes:
+    """A request, or without an id a notification, as bytes; `params` None leaves the member out."""
+    if params is None:
+        return encode(_BareCall(method, request_id))
+    return encode(_Call(method, params, request_id))

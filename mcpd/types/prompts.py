@@ -1,0 +1,67 @@
+"""Prompts. Spec: 2026-07-28 server/prompts."""
+
+from typing import Any, Literal
+
+from msgspec import Raw, field
+
+from .base import CacheableResult, Icon, Params, Result, Wire
+from .content import ContentBlock
+
+__all__ = [
+    "GetPromptParams",
+    "GetPromptResult",
+    "ListPromptsResult",
+    "Prompt",
+    "PromptArgument",
+    "PromptMessage",
+]
+
+
+class PromptArgument(Wire, kw_only=True):
+    """One argument of a prompt; its value is always a string."""
+
+    name: str
+    title: str | None = None
+    description: str | None = None
+    required: bool = False
+
+
+class Prompt(Wire, kw_only=True):
+    """A prompt as listed."""
+
+    name: str
+    title: str | None = None
+    description: str | None = None
+    arguments: list[PromptArgument] | None = None
+    icons: list[Icon] | None = None
+    meta: dict[str, Any] | None = field(name="_meta", default=None)
+
+
+class ListPromptsResult(CacheableResult, kw_only=True, weakref=True, eq=False):
+    """One page of prompts."""
+
+    prompts: list[Prompt]
+    next_cursor: str | None = None
+
+
+class GetPromptParams(Params, kw_only=True):
+    """Which prompt, with which arguments; the last two answer an earlier `input_required`."""
+
+    name: str
+    arguments: dict[str, str] | None = None
+    input_responses: Raw = Raw(b"")
+    request_state: str | None = None
+
+
+class PromptMessage(Wire):
+    """One message of a conversation."""
+
+    role: Literal["user", "assistant"]
+    content: ContentBlock
+
+
+class GetPromptResult(Result, kw_only=True):
+    """The prompt, ready to be put to a model."""
+
+    messages: list[PromptMessage]
+    description: str | None = None

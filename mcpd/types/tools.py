@@ -1,0 +1,65 @@
+"""Tools. Spec: 2026-07-28 server/tools."""
+
+from typing import Any, Literal
+
+from msgspec import UNSET, Raw, UnsetType, field
+
+from .base import CacheableResult, Icon, Params, Result, Wire
+from .content import ContentBlock
+
+__all__ = ["CallToolParams", "CallToolResult", "ListToolsResult", "Tool", "ToolAnnotations", "ToolExecution"]
+
+
+class ToolAnnotations(Wire, kw_only=True):
+    """Hints about a tool's behaviour; a client does not trust them blindly."""
+
+    title: str | None = None
+    read_only_hint: bool | None = None
+    destructive_hint: bool | None = None
+    idempotent_hint: bool | None = None
+    open_world_hint: bool | None = None
+
+
+class ToolExecution(Wire, kw_only=True):
+    """Whether a tool can run as a task; 2025-11-25 only."""
+
+    task_support: Literal["forbidden", "optional", "required"] | None = None
+
+
+class Tool(Wire, kw_only=True):
+    """A tool as listed. The schemas are JSON Schema 2020-12 objects unless they name another dialect."""
+
+    name: str
+    title: str | None = None
+    description: str | None = None
+    icons: list[Icon] | None = None
+    input_schema: dict[str, Any] | Raw
+    output_schema: dict[str, Any] | Raw | None = None
+    annotations: ToolAnnotations | None = None
+    execution: ToolExecution | None = None
+    meta: dict[str, Any] | None = field(name="_meta", default=None)
+
+
+class ListToolsResult(CacheableResult, kw_only=True, weakref=True, eq=False):
+    """One page of tools; no `next_cursor` means the last page."""
+
+    tools: list[Tool]
+    next_cursor: str | None = None
+
+
+class CallToolParams(Params, kw_only=True):
+    """`arguments` stay raw JSON for the tool's own struct. The last two answer an earlier `input_required`."""
+
+    name: str
+    arguments: Raw = Raw(b"")
+    task: Raw = Raw(b"")
+    input_responses: Raw = Raw(b"")
+    request_state: str | None = None
+
+
+class CallToolResult(Result, kw_only=True):
+    """What a tool gave. `structured_content` may be any JSON value, null included; UNSET means none."""
+
+    content: list[ContentBlock]
+    structured_content: Any | UnsetType = UNSET
+    is_error: bool = False
