@@ -1,0 +1,117 @@
+# mcpd: serve, check and test from a bare checkout. Every set-up step leaves a stamp file behind,
+# so that it runs once and again only when what it was made from has changed.
+#
+#   make serve    a working server on ws://127.0.0.1:8080 from an empty checkout
+#   make check    format, lint, types, import contract, unit tests: under two minutes
+#   make test     everything, with all that the tests need; what CI runs
+#   make bench    our figures against the raw floors
+#   make format   let the formatter and the linter mend what they can
+#   make clean    forget what was set up
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+VENV  := .venv
+TOOLS := .tools
+PY    := $(VENV)/bin/python
+PIP   := $(PY) -m pip --quiet --disable-pip-version-check
+NODE_VERSION := 22.23.3
+ADDR  ?= :8080
+
+# The first Python that is new enough; PYTHON=... names another.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
+
+.PHONY: serve check static test unit bench format clean setup-serve setup-test debian
+
+# ------------------------------------------------------------------------------- what to run
+
+serve: $(VENV)/.serve
+	@exec $(VENV)/bin/mcpd serve --ws $(ADDR)
+
+static: $(VENV)/.test
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+	$(VENV)/bin/lint-imports --no-logo
+
+unit: $(VENV)/.test
+	$(PY) -m pytest -n 2 --dist worksteal -q -m "not slow"
+
+check: static unit
+
+test: setup-test static
+	rm -f .coverage .coverage.*
+	$(PY) -m pytest -n 2 --dist worksteal --cov --cov-report=term $(PYTEST_ARGS)
+
+bench: $(VENV)/.test
+	$(PY) tests/bench/run.py $(BENCH_ARGS)
+
+format: $(VENV)/.test
+	$(PY) -m ruff check --fix-only --quiet .
+	$(PY) -m ruff format .
+
+clean:
+	rm -rf $(VENV) $(TOOLS) tests/official/node_modules conformance/node_modules
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist .coverage .coverage.*
+
+# ----------------------------------------------------------------------- what has to be there
+
+setup-serve: $(VENV)/.serve
+setup-test: $(VENV)/.test $(TOOLS)/.mcp2 $(TOOLS)/.mcp1 $(TOOLS)/.node $(TOOLS)/.official $(TOOLS)/.conformance
+
+# One line per Debian package: the command that proves it is there, then the package.
+DEBIAN := npm:npm chromium:chromium
+
+# Installs what is missing if it may, else says so in one line; the tests that need it skip, saying so too.
+debian:
+	@missing=; for pair in $(DEBIAN); do \
+		command -v "$${pair%%:*}" >/dev/null || missing="$$missing $${pair##*:}"; done; \
+	if [ -z "$$missing" ]; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "installing Debian packages:$$missing"; \
+		export DEBIAN_FRONTEND=noninteractive; \
+		apt-get update -qq >/dev/null; apt-get install -qq -y --no-install-recommends $$missing >/dev/null </dev/null; \
+	else echo "not installed, so what needs them is skipped:$$missing (apt-get install$$missing)"; fi
+
+$(VENV)/bin/python:
+	@[ -n "$(PYTHON)" ] || { echo "mcpd needs Python 3.11 or newer; name one with make PYTHON=/path/to/python"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { \
+		if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+			apt-get update -qq >/dev/null; DEBIAN_FRONTEND=noninteractive apt-get install -qq -y python3-venv >/dev/null </dev/null; \
+		else echo "Python's venv module is not installed; on Debian: apt-get install python3-venv"; exit 1; fi; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.serve: pyproject.toml | $(VENV)/bin/python
+	$(PIP) install --editable .
+	@touch $@
+
+$(VENV)/.test: pyproject.toml | $(VENV)/bin/python
+	$(PIP) install --editable '.[all,test]'
+	@touch $@ $(VENV)/.serve
+
+# The official Python clients have dependencies of their own: each lives in its own environment.
+$(TOOLS)/.mcp%: tests/official/requirements-mcp%.txt | $(VENV)/bin/python
+	@mkdir -p $(TOOLS)
+	$(PY) -m venv --clear $(TOOLS)/mcp$*
+	$(TOOLS)/mcp$*/bin/python -m pip --quiet --disable-pip-version-check install --requirement $<
+	@touch $@
+
+# The conformance suite needs Node 22; it comes as an npm package, for the two machines that Linux runs on.
+$(TOOLS)/.node: Makefile | debian
+	@mkdir -p $(TOOLS)/bin
+	@case "$$(uname -s)-$$(uname -m)" in Linux-x86_64) arch=x64;; Linux-aarch64) arch=arm64;; *) arch=;; esac; \
+	rm -f $(TOOLS)/bin/node; \
+	if [ -n "$$arch" ] && command -v npm >/dev/null; then \
+		npm install --prefix $(TOOLS)/node --no-save --no-package-lock --silent "node-linux-$$arch@$(NODE_VERSION)" </dev/null; \
+		ln -s "../node/node_modules/node-linux-$$arch/bin/node" $(TOOLS)/bin/node; touch $@; \
+	elif command -v node >/dev/null; then ln -s "$$(command -v node)" $(TOOLS)/bin/node; touch $@; fi
+
+$(TOOLS)/.official: tests/official/package-lock.json | debian
+$(TOOLS)/.conformance: conformance/package-lock.json | debian
+$(TOOLS)/.official $(TOOLS)/.conformance:
+	@mkdir -p $(TOOLS)
+	@if command -v npm >/dev/null; then \
+		echo "npm ci in $(<D)"; npm ci --prefix $(<D) --silent --no-audit --no-fund </dev/null; touch $@; fi

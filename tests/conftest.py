@@ -1,0 +1,135 @@
+"""What every test can use: coroutine tests, child processes, the shared specification, the rule on skips.
+
+Nothing here knows a room of mcpd; fixtures that do live in the conftest of their folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import os
+import sys
+from collections.abc import Awaitable, Callable, Generator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+# A coroutine test that is not done by then hangs; pytest's own time limit is the one for all else.
+COROUTINE_TIMEOUT = 30.0
+
+# Tests that may skip in CI, each with its reason. Everything else that skips there has failed:
+# it would mean that CI no longer tests what it says it does.
+MAY_SKIP_IN_CI: dict[str, str] = {}
+
+
+# ------------------------------------------------------------------------------ coroutine tests
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run `async def test_…` on a loop of its own, and fail it if it leaves tasks behind."""
+    test = pyfuncitem.obj
+    handle = getattr(test, "hypothesis", None)
+    if handle is not None and inspect.iscoroutinefunction(handle.inner_test):
+        # Hypothesis calls the inner function once for each example: each gets its own loop.
+        handle.inner_test = _synchronous(handle.inner_test)
+        return None
+    if not inspect.iscoroutinefunction(test):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    _synchronous(test)(**arguments)
+    return True
+
+
+def _synchronous(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    @functools.wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        asyncio.run(_alone(test(*args, **kwargs)))
+
+    return run
+
+
+async def _alone(test: Awaitable[None]) -> None:
+    async with asyncio.timeout(COROUTINE_TIMEOUT):
+        await test
+    # What was cancelled or closed in the test's last line may need a turn or two of the loop.
+    for _ in range(10):
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        if not left:
+            return
+        await asyncio.sleep(0)
+    pytest.fail("left running after the test:\n" + "\n".join(f"  {task!r}" for task in left))
+
+
+# ------------------------------------------------------------------------------------- fixtures
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The top folder of the checkout."""
+    return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder beside the checkout with the specification's pages and schemas; without it the test skips."""
+    path = REPOSITORY.parent / "shared"
+    if not path.is_dir():
+        pytest.skip("needs ../shared (the specification's pages and schemas), which this clone does not have")
+    return path
+
+
+class Child(NamedTuple):
+    """How to start a Python child process: `[child.python, "-m", "mcpd", …]` with `env=child.env`."""
+
+    python: str
+    env: dict[str, str]
+
+    def mcpd(self, *arguments: str) -> list[str]:
+        """The command line of `mcpd` with these arguments."""
+        return [self.python, "-m", "mcpd", *arguments]
+
+
+@pytest.fixture
+def child() -> Child:
+    """This interpreter, and an environment in which a child counts for coverage and no setting of ours leaks in."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("MCPD_", "MCP_"))}
+    env["PYTHONPATH"] = os.pathsep.join([str(REPOSITORY), *filter(None, [env.get("PYTHONPATH")])])
+    return Child(sys.executable, env)
+
+
+# ---------------------------------------------------------------------------------------- skips
+
+
+def _in_ci() -> bool:
+    return os.environ.get("CI", "").lower() in ("true", "1")
+
+
+def _refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    if not (_in_ci() and report.skipped) or hasattr(report, "wasxfail"):
+        return
+    if report.nodeid in MAY_SKIP_IN_CI:
+        return
+    why = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    report.outcome = "failed"
+    report.longrepr = f"{report.nodeid}: nothing may be skipped in CI ({why}); tests/conftest.py lists what may"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """In CI a skipped test is a failed one."""
+    report = yield
+    _refuse_skip(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """In CI a module that skips itself while it is collected is a failed one."""
+    report = yield
+    _refuse_skip(report)
+    return report
