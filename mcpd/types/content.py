@@ -75,9 +75,12 @@ class BlobResourceContents(Wire):
 
 
 class EmbeddedResource(Wire, tag_field="type", tag="resource"):
-    """A resource's content inside a message. Decoding keeps `resource` a dict: two untagged shapes share it."""
+    """A resource's content inside a message: a TextResourceContents or BlobResourceContents.
 
-    resource: TextResourceContents | BlobResourceContents | dict[str, Any]
+    A decoded one is a dict, since the two have no tag to tell them apart and msgspec takes no such union.
+    """
+
+    resource: Any
     annotations: Annotations | None = None
     meta: dict[str, Any] | None = field(name="_meta", default=None)
 
