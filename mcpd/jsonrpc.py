@@ -18,6 +18,7 @@ from msgspec.json import Decoder, Encoder
 from .errors import InvalidRequest, ParseError, ProtocolError
 
 __all__ = [
+    "ABSENT",
     "MALFORMED",
     "Batch",
     "ErrorObject",
@@ -41,20 +42,24 @@ MALFORMED = (DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for bytes that are no JSON, no UTF-8, nested too deep, or of the wrong shape."""
 
 
+ABSENT = Raw(b"")
+"""What `params` is when the message has no such member; compare with `is`."""
+
+
 class Request(Struct):
     """A call that wants an answer. `params` is raw JSON, empty if the member is absent."""
 
     jsonrpc: Literal["2.0"]
     id: Id
     method: str
-    params: Raw = Raw(b"")
+    params: Raw = ABSENT
 
 
 class Notification(Struct):
     """A call that wants no answer."""
 
     method: str
-    params: Raw = Raw(b"")
+    params: Raw = ABSENT
 
 
 class ErrorObject(Struct, omit_defaults=True):
@@ -96,8 +101,8 @@ class _Envelope(Struct):
     jsonrpc: Any = UNSET
     id: Any = UNSET
     method: Any = UNSET
-    params: Raw = Raw(b"")
-    result: Raw = Raw(b"")
+    params: Raw = ABSENT
+    result: Raw = ABSENT
     error: Any = UNSET
 
 
@@ -169,7 +174,7 @@ def _sort(message: _Envelope) -> Message:
         if request_id is UNSET:
             return Notification(message.method, message.params)
         return Request("2.0", request_id, message.method, message.params)
-    has_result = bool(bytes(message.result))
+    has_result = message.result is not ABSENT
     if has_result == (message.error is not UNSET) or request_id is UNSET and has_result:
         raise _refuse(
             InvalidRequest("Neither a request (method), a result (id, result) nor an error (error)"),

@@ -7,7 +7,21 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
-__all__ = ["META", "CacheableResult", "EmptyResult", "Icon", "PageParams", "Params", "RequestMeta", "Result", "Wire"]
+__all__ = [
+    "META",
+    "NO_JSON",
+    "CacheableResult",
+    "EmptyResult",
+    "Icon",
+    "PageParams",
+    "Params",
+    "RequestMeta",
+    "Result",
+    "Wire",
+]
+
+NO_JSON = Raw(b"")
+"""The default of a member that stays raw JSON: absent. Compare with `is`."""
 
 META = "io.modelcontextprotocol/"
 """The prefix of the protocol's own `_meta` keys."""
@@ -26,8 +40,8 @@ class RequestMeta(Wire, kw_only=True):
 
     progress_token: int | str | None = None
     protocol_version: str | UnsetType = field(name=f"{META}protocolVersion", default=UNSET)
-    client_capabilities: Raw = field(name=f"{META}clientCapabilities", default=Raw(b""))
-    client_info: Raw = field(name=f"{META}clientInfo", default=Raw(b""))
+    client_capabilities: Raw = field(name=f"{META}clientCapabilities", default=NO_JSON)
+    client_info: Raw = field(name=f"{META}clientInfo", default=NO_JSON)
     log_level: Any = field(name=f"{META}logLevel", default=None)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType, field
 
-from .base import CacheableResult, Icon, Params, RequestMeta, Result, Wire
+from .base import CacheableResult, Icon, RequestMeta, Result, Wire
 
 __all__ = [
     "ClientCapabilities",
@@ -102,8 +102,6 @@ class InitializeResult(Result, kw_only=True):
     instructions: str | None = None
 
 
-class DiscoverParams(Params, kw_only=True):
-    """`server/discover` has no params of its own."""
 
 
 class DiscoverResult(CacheableResult, kw_only=True):

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from msgspec import Raw, field
 
-from .base import CacheableResult, Icon, Params, Result, Wire
+from .base import NO_JSON, CacheableResult, Icon, Params, Result, Wire
 from .content import ContentBlock
 
 __all__ = [
@@ -49,7 +49,7 @@ class GetPromptParams(Params, kw_only=True):
 
     name: str
     arguments: dict[str, str] | None = None
-    input_responses: Raw = Raw(b"")
+    input_responses: Raw = NO_JSON
     request_state: str | None = None
 
 

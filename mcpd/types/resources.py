@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import Raw, field
 
-from .base import CacheableResult, Icon, Params, Wire
+from .base import NO_JSON, CacheableResult, Icon, Params, Wire
 from .content import Annotations, BlobResourceContents, TextResourceContents
 
 __all__ = [
@@ -64,7 +64,7 @@ class ReadResourceParams(Params, kw_only=True):
     """Which resource; the last two answer an earlier `input_required`."""
 
     uri: str
-    input_responses: Raw = Raw(b"")
+    input_responses: Raw = NO_JSON
     request_state: str | None = None
 
 

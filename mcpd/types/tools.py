@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Raw, UnsetType, field
 
-from .base import CacheableResult, Icon, Params, Result, Wire
+from .base import NO_JSON, CacheableResult, Icon, Params, Result, Wire
 from .content import ContentBlock
 
 __all__ = ["CallToolParams", "CallToolResult", "ListToolsResult", "Tool", "ToolAnnotations", "ToolExecution"]
@@ -51,9 +51,9 @@ class CallToolParams(Params, kw_only=True):
     """`arguments` stay raw JSON for the tool's own struct. The last two answer an earlier `input_required`."""
 
     name: str
-    arguments: Raw = Raw(b"")
-    task: Raw = Raw(b"")
-    input_responses: Raw = Raw(b"")
+    arguments: Raw = NO_JSON
+    task: Raw = NO_JSON
+    input_responses: Raw = NO_JSON
     request_state: str | None = None
 
 

@@ -1,0 +1,47 @@
+"""What a transport gives the core: a way to send frames, and whom to hand the frames it reads.
+
+Frames are whole messages as bytes. A transport pushes what it reads (a pull costs one more turn of
+the event loop for each read), and joins what is sent while it pushes into one write.
+No protocol rule lives behind these names but framing, headers and status codes.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from .errors import McpdError, ProtocolError
+from .jsonrpc import Id
+
+__all__ = ["Channel", "Receiver"]
+
+
+class Channel(Protocol):
+    """The near end of one connection."""
+
+    is_congested: bool
+    """More is queued towards the peer than it takes; who sends freely should `await drain()` first."""
+
+    def send(self, frame: bytes, about: Id | None = None) -> None:
+        """Queue one frame. `about` is the id of the peer's request that it belongs to, if any.
+
+        Never blocks and never raises: after the end frames are dropped.
+        """
+
+    async def drain(self) -> None:
+        """Wait until the peer has taken enough of what was queued, or is gone."""
+
+    async def aclose(self, reason: str = "") -> None:
+        """Send what is queued, within bounds, and end the connection. Safe to call twice."""
+
+
+class Receiver(Protocol):
+    """The far side of a channel: what a transport calls. All calls come from the event loop's thread."""
+
+    def receive(self, frame: bytes) -> None:
+        """One whole frame arrived."""
+
+    def receive_error(self, error: ProtocolError) -> None:
+        """What arrived could not become a frame (too large, no text); the connection goes on."""
+
+    def closed(self, error: McpdError | None = None) -> None:
+        """The peer will send no more; with `error` if it went without saying so."""

@@ -1,0 +1,4 @@
+"""One function per method of the specification: (catalog, context, params) -> result or coroutine.
+
+They speak the newest vocabulary only. `table` names them all; `Server` binds them to its catalog.
+"""

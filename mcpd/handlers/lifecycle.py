@@ -1,0 +1,52 @@
+"""`initialize`, `ping`, `server/discover`. Spec: 2025-11-25 basic/lifecycle; 2026-07-28 server/discover."""
+
+from __future__ import annotations
+
+from ..context import Context
+from ..registry.catalog import Catalog
+from ..types.base import EmptyResult, Params
+from ..types.lifecycle import (
+    DiscoverResult,
+    InitializeParams,
+    InitializeResult,
+    ListChanged,
+    ResourcesCapability,
+    ServerCapabilities,
+)
+from ..versions.table import SUPPORTED
+
+__all__ = ["discover", "initialize", "ping"]
+
+
+def initialize(catalog: Catalog, ctx: Context, params: InitializeParams) -> InitializeResult:
+    """The legacy handshake; the session has chosen the version already."""
+    return InitializeResult(
+        protocol_version=ctx.protocol_version,
+        capabilities=_capabilities(catalog, ctx),
+        server_info=catalog.identity,
+        instructions=catalog.instructions,
+    )
+
+
+def discover(catalog: Catalog, ctx: Context, params: Params) -> DiscoverResult:
+    """What this server offers and in which versions. Its identity is in `_meta`, as in every result."""
+    return DiscoverResult(
+        supported_versions=list(SUPPORTED),
+        capabilities=_capabilities(catalog, ctx),
+        instructions=catalog.instructions,
+    )
+
+
+def ping(catalog: Catalog, ctx: Context, params: Params) -> EmptyResult:
+    """Alive."""
+    return EmptyResult()
+
+
+def _capabilities(catalog: Catalog, ctx: Context) -> ServerCapabilities:
+    audience = catalog.audience(ctx)
+    extensions = {name: catalog.extensions.get(name, {}) for name in sorted(audience)}
+    return ServerCapabilities(
+        tools=ListChanged() if len(catalog.tools) else None,
+        resources=ResourcesCapability() if len(catalog.resources) or len(catalog.templates) else None,
+        extensions=extensions or None,
+    )

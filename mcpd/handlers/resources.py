@@ -1,0 +1,42 @@
+"""`resources/list`, `resources/templates/list`, `resources/read`. Spec: 2026-07-28 server/resources."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..context import Context
+from ..errors import ResourceNotFound
+from ..registry.catalog import Catalog
+from ..types.base import PageParams
+from ..types.resources import ListResourcesResult, ListResourceTemplatesResult, ReadResourceParams
+
+__all__ = ["list_resource_templates", "list_resources", "read_resource"]
+
+
+def list_resources(catalog: Catalog, ctx: Context, params: PageParams) -> ListResourcesResult:
+    """One page of the resources that this client gets to see."""
+    page: ListResourcesResult = catalog.resources.page(catalog.audience(ctx), params.cursor)
+    return page
+
+
+def list_resource_templates(catalog: Catalog, ctx: Context, params: PageParams) -> ListResourceTemplatesResult:
+    """One page of the templates."""
+    page: ListResourceTemplatesResult = catalog.templates.page(catalog.audience(ctx), params.cursor)
+    return page
+
+
+def read_resource(catalog: Catalog, ctx: Context, params: ReadResourceParams) -> Any:
+    """What a resource holds: a fixed URI first, then the first template that matches.
+
+    Raises ResourceNotFound, never an empty result (S26-117).
+    """
+    audience = catalog.audience(ctx)
+    entry = catalog.resources.get(params.uri, audience)
+    if entry is not None:
+        return entry.read(ctx)
+    for template in catalog.templates:
+        if template.requires is None or template.requires in audience:
+            variables = template.uri_template.match(params.uri)
+            if variables is not None:
+                return template.read(params.uri, variables, ctx)
+    raise ResourceNotFound(params.uri)

@@ -1,0 +1,30 @@
+"""`tools/list` and `tools/call`. Spec: 2026-07-28 server/tools."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+from ..context import Context
+from ..errors import InvalidParams
+from ..registry.catalog import Catalog
+from ..types.base import PageParams
+from ..types.tools import CallToolParams, CallToolResult, ListToolsResult
+
+__all__ = ["call_tool", "list_tools"]
+
+
+def list_tools(catalog: Catalog, ctx: Context, params: PageParams) -> ListToolsResult:
+    """One page of the tools that this client gets to see."""
+    page: ListToolsResult = catalog.tools.page(catalog.audience(ctx), params.cursor)
+    return page
+
+
+def call_tool(
+    catalog: Catalog, ctx: Context, params: CallToolParams
+) -> Coroutine[Any, Any, CallToolResult] | CallToolResult:
+    """Run a tool. Raises InvalidParams for one that this client cannot see."""
+    entry = catalog.tools.get(params.name, catalog.audience(ctx))
+    if entry is None:
+        raise InvalidParams(f"Unknown tool: {params.name}")
+    return entry.run(params.arguments, ctx)

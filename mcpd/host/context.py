@@ -1,0 +1,147 @@
+"""What a View is told about its surroundings: HostContext, how it is merged, and sizes.
+
+An absent member says nothing and None stands for it; a View merges what it gets member by member, so a
+delta holds whole members. Spec: MCP Apps 2026-01-26, "Host Context in McpUiInitializeResult",
+"Container Dimensions", "Display Modes", "Theming".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+from msgspec import structs
+
+from ..types.base import Wire
+from ..types.tools import Tool
+
+__all__ = [
+    "DISPLAY_MODES",
+    "ContainerDimensions",
+    "DeviceCapabilities",
+    "DisplayMode",
+    "HostContext",
+    "HostCss",
+    "HostStyles",
+    "SafeAreaInsets",
+    "ToolInfo",
+    "difference",
+    "merge",
+    "shared_modes",
+]
+
+DisplayMode: TypeAlias = Literal["inline", "fullscreen", "pip"]
+
+DISPLAY_MODES: Final[tuple[DisplayMode, ...]] = get_args(DisplayMode)
+
+
+class ToolInfo(Wire, kw_only=True, frozen=True):
+    """The call that opened the View: its JSON-RPC id, if it has one yet, and the tool as listed."""
+
+    id: int | str | None = None
+    tool: Tool
+
+
+class HostCss(Wire, kw_only=True, frozen=True):
+    """CSS blocks a View may inject; `fonts` is one string of @font-face and @import rules."""
+
+    fonts: str | None = None
+
+
+class HostStyles(Wire, kw_only=True, frozen=True):
+    """Style variables (see `theme.STYLE_VARIABLES` for the names there are) and CSS blocks."""
+
+    variables: dict[str, str] | None = None
+    css: HostCss | None = None
+
+
+class ContainerDimensions(Wire, kw_only=True, frozen=True):
+    """The View's container in pixels. Each axis is fixed (`width`), flexible (`max_width`) or, with neither, unbounded."""
+
+    width: float | None = None
+    max_width: float | None = None
+    height: float | None = None
+    max_height: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.width is not None and self.max_width is not None) or (
+            self.height is not None and self.max_height is not None
+        ):
+            raise ValueError("an axis is either fixed (width, height) or flexible (max_width, max_height), not both")
+        if any(value is not None and not 0 < value < float("inf") for value in structs.astuple(self)):
+            raise ValueError("dimensions are positive numbers of pixels")
+
+    def fit(self, width: float | None, height: float | None, *, limit: float) -> tuple[float | None, float | None]:
+        """What a View's reported size means for its frame, per axis; None where the size does not change.
+
+        A fixed axis is the host's: the report is ignored. `limit` bounds an axis without a maximum.
+        """
+        return (
+            None if self.width is not None else _clamp(width, self.max_width, limit),
+            None if self.height is not None else _clamp(height, self.max_height, limit),
+        )
+
+
+class DeviceCapabilities(Wire, kw_only=True, frozen=True):
+    """How the user can point at things. Both may be False and say so."""
+
+    touch: bool | None = None
+    hover: bool | None = None
+
+
+class SafeAreaInsets(Wire, kw_only=True, frozen=True):
+    """What a notch or a home bar takes, in pixels."""
+
+    top: float
+    right: float
+    bottom: float
+    left: float
+
+
+class HostContext(Wire, kw_only=True, frozen=True):
+    """All of it, or a delta of it."""
+
+    tool_info: ToolInfo | None = None
+    theme: Literal["light", "dark"] | None = None
+    styles: HostStyles | None = None
+    display_mode: DisplayMode | None = None
+    available_display_modes: list[DisplayMode] | None = None
+    container_dimensions: ContainerDimensions | None = None
+    locale: str | None = None
+    time_zone: str | None = None
+    user_agent: str | None = None
+    platform: Literal["web", "desktop", "mobile"] | None = None
+    device_capabilities: DeviceCapabilities | None = None
+    safe_area_insets: SafeAreaInsets | None = None
+
+
+def merge(context: HostContext, delta: HostContext) -> HostContext:
+    """The context after `delta`, the way a View merges it: member by member."""
+    return structs.replace(context, **_present(delta))
+
+
+def difference(before: HostContext, after: HostContext) -> HostContext | None:
+    """The delta that makes `before` into `after`; None if there is nothing to tell."""
+    changed = {name: value for name, value in _present(after).items() if getattr(before, name) != value}
+    return HostContext(**changed) if changed else None
+
+
+def shared_modes(host: Iterable[DisplayMode], view: Iterable[str] | None) -> list[DisplayMode]:
+    """The modes both know, in the host's order; a View that declares none accepts the host's.
+
+    Spec: "Host MUST NOT switch the View to a display mode that does not appear in its
+    `appCapabilities.availableDisplayModes`, if set."
+    """
+    if view is None:
+        return list(host)
+    declared = set(view)
+    return [mode for mode in host if mode in declared]
+
+
+def _present(context: HostContext) -> dict[str, Any]:
+    return {name: value for name, value in structs.asdict(context).items() if value is not None}
+
+
+def _clamp(size: float | None, maximum: float | None, limit: float) -> float | None:
+    """Between one pixel and the maximum: zero would hide the View for good, since it reports no more."""
+    return None if size is None else max(1.0, min(size, limit if maximum is None else maximum))

@@ -1,0 +1,196 @@
+"""The walls of a View: its Content-Security-Policy, its sandbox tokens and its `allow` attribute.
+
+Everything here is text for a browser, built from sources that `extensions.ui.csp_sources` let pass; nothing
+is served here. Three profiles:
+
+    strict   what the specification prescribes, and what it leaves open closed (the default)
+    compat   as lax as the official example host, for apps that were only tried there
+    opaque   the strict policy in a frame without an origin of its own: no storage, no siblings
+
+In `strict` and `opaque` nothing grants eval, wasm, workers or blob:. Inline scripts and styles are granted
+in all three: the specification demands it.
+
+Spec: MCP Apps 2026-01-26, "Host Behavior" under "UI Resource Format", "Sandbox proxy" and
+"Content Security Policy Enforcement".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from html import escape
+from typing import Final, Literal, TypeAlias
+
+from ..errors import ConfigurationError
+from ..extensions.ui.csp_sources import SourceProblem, UiCsp, UiPermissions, validate_csp, validate_sources
+
+__all__ = [
+    "INNER_TOKENS",
+    "OUTER_TOKENS",
+    "Profile",
+    "allow_attribute",
+    "build_policy",
+    "external_sources",
+    "grant_csp",
+    "grant_permissions",
+    "sandbox_tokens",
+    "wrap_html",
+]
+
+Profile: TypeAlias = Literal["strict", "compat", "opaque"]
+
+OUTER_TOKENS: Final = ("allow-scripts", "allow-same-origin", "allow-forms")
+"""The proxy frame's sandbox. Without allow-forms no submit event fires; the policy still blocks the sending."""
+
+INNER_TOKENS: Final[dict[Profile, tuple[str, ...]]] = {
+    "strict": OUTER_TOKENS,
+    "compat": OUTER_TOKENS,
+    "opaque": ("allow-scripts", "allow-forms"),
+}
+"""The View's own frame, per profile."""
+
+_FEATURES: Final = {
+    "camera": "camera",
+    "microphone": "microphone",
+    "geolocation": "geolocation",
+    "clipboardWrite": "clipboard-write",
+}
+
+
+def grant_csp(csp: UiCsp | None, profile: Profile = "strict") -> tuple[UiCsp | None, list[SourceProblem]]:
+    """What of the declared sources this host grants, for `build_policy` and for `hostCapabilities.sandbox`."""
+    return validate_csp(csp, compat=profile == "compat") if csp is not None else (None, [])
+
+
+def build_policy(
+    granted: UiCsp | None, profile: Profile = "strict", *, frame_ancestors: Iterable[str] | None = None
+) -> str:
+    """The View's policy as one header value.
+
+    `granted` comes from `grant_csp`; None means that the resource declares no `csp` at all, which is stricter
+    than an empty one. `frame_ancestors` are the origins that may frame the response (none if empty); without
+    it the directive is left out, as a `<meta>` policy needs.
+    """
+    if profile == "compat":
+        directives = _compat_directives(granted or UiCsp())
+    elif granted is None:
+        directives = _default_directives()
+    else:
+        directives = _declared_directives(granted)
+    # Neither falls back to default-src: a form could carry data out of the tightest policy.
+    directives.append(("form-action", "'none'"))
+    if frame_ancestors is not None:
+        directives.append(("frame-ancestors", _join(_origins(frame_ancestors)) or "'none'"))
+    return "; ".join(f"{name} {value}" for name, value in directives)
+
+
+def _default_directives() -> list[tuple[str, str]]:
+    """No `csp` member. Spec: "If `ui.csp` is omitted, Host MUST use: …"; the last three are the later draft's and ours."""
+    return [
+        ("default-src", "'none'"),
+        ("script-src", "'self' 'unsafe-inline'"),
+        ("style-src", "'self' 'unsafe-inline'"),
+        ("img-src", "'self' data:"),
+        ("media-src", "'self' data:"),
+        ("connect-src", "'none'"),
+        ("frame-src", "'none'"),
+        ("object-src", "'none'"),
+        ("base-uri", "'self'"),
+    ]
+
+
+def _declared_directives(csp: UiCsp) -> list[tuple[str, str]]:
+    """A `csp` member, even an empty one. Spec: "CSP Construction from Metadata"."""
+    resources = csp.resource_domains or []
+    return [
+        ("default-src", "'none'"),
+        ("script-src", _join(["'self'", "'unsafe-inline'", *resources])),
+        ("style-src", _join(["'self'", "'unsafe-inline'", *resources])),
+        ("connect-src", _join(["'self'", *(csp.connect_domains or [])])),
+        ("img-src", _join(["'self'", "data:", *resources])),
+        ("font-src", _join(["'self'", *resources])),
+        ("media-src", _join(["'self'", "data:", *resources])),
+        ("frame-src", _join(csp.frame_domains or ["'none'"])),
+        ("object-src", "'none'"),
+        ("base-uri", _join(csp.base_uri_domains or ["'self'"])),
+    ]
+
+
+def _compat_directives(csp: UiCsp) -> list[tuple[str, str]]:
+    """The official example host's policy, from its source; it makes no difference between absent and empty."""
+    resources = csp.resource_domains or []
+    return [
+        ("default-src", "'self' 'unsafe-inline'"),
+        ("script-src", _join(["'self'", "'unsafe-inline'", "'unsafe-eval'", "blob:", "data:", *resources])),
+        ("style-src", _join(["'self'", "'unsafe-inline'", "blob:", "data:", *resources])),
+        ("img-src", _join(["'self'", "data:", "blob:", *resources])),
+        ("font-src", _join(["'self'", "data:", "blob:", *resources])),
+        ("connect-src", _join(["'self'", *(csp.connect_domains or [])])),
+        ("worker-src", _join(["'self'", "blob:", *resources])),
+        ("frame-src", _join(csp.frame_domains or ["'none'"])),
+        ("object-src", "'none'"),
+        ("base-uri", _join(csp.base_uri_domains or ["'none'"])),
+    ]
+
+
+def external_sources(granted: UiCsp | None) -> list[str]:
+    """Every source outside the document that the View may reach, sorted: what a user is warned about."""
+    if granted is None:
+        return []
+    lists = (granted.connect_domains, granted.resource_domains, granted.frame_domains, granted.base_uri_domains)
+    return sorted({source for sources in lists for source in sources or [] if source not in ("data:", "blob:")})
+
+
+def sandbox_tokens(profile: Profile = "strict", override: str | None = None) -> str:
+    """The inner frame's `sandbox` attribute. An override can take tokens away and never add one."""
+    tokens = INNER_TOKENS[profile]
+    if override is None:
+        return " ".join(tokens)
+    kept = set(override.lower().split())
+    return " ".join(token for token in tokens if token in kept)
+
+
+def grant_permissions(requested: UiPermissions | None, allowed: Collection[str] = ()) -> UiPermissions | None:
+    """The features both asked for and allowed, in wire names; None if that leaves none. Default: none."""
+    if requested is None:
+        return None
+    granted = UiPermissions(
+        camera={} if requested.camera is not None and "camera" in allowed else None,
+        microphone={} if requested.microphone is not None and "microphone" in allowed else None,
+        geolocation={} if requested.geolocation is not None and "geolocation" in allowed else None,
+        clipboard_write={} if requested.clipboard_write is not None and "clipboardWrite" in allowed else None,
+    )
+    return granted if granted.names() else None
+
+
+def allow_attribute(granted: UiPermissions | None) -> str:
+    """The `allow` attribute for the outer and the inner frame; with only one of them nothing is granted.
+
+    Joined with semicolons: with the spaces of the specification's sample a browser grants nothing.
+    """
+    return "; ".join(_FEATURES[name] for name in granted.names()) if granted is not None else ""
+
+
+def wrap_html(html: str, policy: str) -> str:
+    """An app's document inside one of ours whose first element is the policy.
+
+    For hosts that cannot send a header. The policy must stand before anything of the app: looking for its
+    `<head>` fails on `<!--<head>-->`, on `<header>`, on a script before it. A browser merges the second
+    html, head and body tags into ours. The policy must not hold frame-ancestors: a meta element ignores it.
+    """
+    return (
+        "<!DOCTYPE html><html><head>"
+        f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">'
+        f"</head><body>{html}</body></html>"
+    )
+
+
+def _origins(sources: Iterable[str]) -> list[str]:
+    """Our own origins, checked like anybody's: one stray character would rewrite the policy."""
+    accepted, problems = validate_sources(sources, "frameDomains")
+    if problems:
+        raise ConfigurationError(f"frame-ancestors takes plain origins: {problems[0].source!r} {problems[0].reason}")
+    return accepted
+
+
+def _join(sources: Iterable[str]) -> str:
+    return " ".join(sources)

@@ -1,0 +1,210 @@
+"""Every message between host and View as structs: method names, params and results, both ways.
+
+Requests of the core protocol that a View sends are here in the shape a View may send them: `_meta` stays a
+dict, and what only a client may say (`inputResponses`, `requestState`, `task`) is not read at all.
+
+Spec: MCP Apps 2026-01-26, "Communication Protocol" and "MCP Apps Specific Messages"; marked (D) where only
+the later draft and its SDK have it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Raw, field
+
+from ..extensions.ui.csp_sources import UiCsp, UiPermissions
+from ..types.base import Wire
+from ..types.content import ContentBlock, EmbeddedResource, ResourceLink
+from ..types.lifecycle import Implementation
+from .capabilities import AppCapabilities, HostCapabilities
+from .context import DisplayMode, HostContext
+
+__all__ = [
+    "HANDSHAKE_VERSION",
+    "HOST_CONTEXT_CHANGED",
+    "INITIALIZE",
+    "INITIALIZED",
+    "PING",
+    "PROGRESS",
+    "PROXY_READY",
+    "RESOURCE_READY",
+    "RESOURCE_TEARDOWN",
+    "TOOL_CANCELLED",
+    "TOOL_INPUT",
+    "TOOL_INPUT_PARTIAL",
+    "TOOL_RESULT",
+    "AppToolsPage",
+    "CallParams",
+    "CallToolParams",
+    "DenialResult",
+    "DisplayModeParams",
+    "DisplayModeResult",
+    "DownloadFileParams",
+    "InitializeParams",
+    "InitializeResult",
+    "ListParams",
+    "MessageParams",
+    "NoParams",
+    "OpenLinkParams",
+    "ReadResourceParams",
+    "ResourceReadyParams",
+    "SizeChangedParams",
+    "TeardownParams",
+    "ToolCancelledParams",
+    "ToolInputParams",
+    "UpdateModelContextParams",
+]
+
+HANDSHAKE_VERSION = "2026-01-26"
+"""The version of the View's handshake; it has nothing to do with the core protocol's."""
+
+INITIALIZE = "ui/initialize"
+INITIALIZED = "ui/notifications/initialized"
+PING = "ping"
+PROGRESS = "notifications/progress"
+PROXY_READY = "ui/notifications/sandbox-proxy-ready"
+RESOURCE_READY = "ui/notifications/sandbox-resource-ready"
+TOOL_INPUT_PARTIAL = "ui/notifications/tool-input-partial"
+TOOL_INPUT = "ui/notifications/tool-input"
+TOOL_RESULT = "ui/notifications/tool-result"
+TOOL_CANCELLED = "ui/notifications/tool-cancelled"
+HOST_CONTEXT_CHANGED = "ui/notifications/host-context-changed"
+RESOURCE_TEARDOWN = "ui/resource-teardown"
+
+
+class NoParams(Wire, frozen=True):
+    """A method without params of its own."""
+
+
+# ------------------------------------------------------------------------------------- from the View
+
+
+class InitializeParams(Wire, kw_only=True, frozen=True):
+    """`ui/initialize`."""
+
+    app_info: Implementation
+    app_capabilities: AppCapabilities
+    protocol_version: str
+
+
+class OpenLinkParams(Wire, frozen=True):
+    """`ui/open-link`."""
+
+    url: str
+
+
+class MessageParams(Wire, kw_only=True, frozen=True):
+    """`ui/message`. The text prints one block, every SDK sends an array: both are read."""
+
+    role: Literal["user"]
+    content: ContentBlock | list[ContentBlock]
+
+
+class DisplayModeParams(Wire, frozen=True):
+    """`ui/request-display-mode`."""
+
+    mode: DisplayMode
+
+
+class UpdateModelContextParams(Wire, kw_only=True, frozen=True):
+    """`ui/update-model-context`; with neither member it takes back what was said before."""
+
+    content: list[ContentBlock] | None = None
+    structured_content: dict[str, Any] | None = None
+
+
+class DownloadFileParams(Wire, frozen=True):
+    """`ui/download-file` (D)."""
+
+    contents: list[EmbeddedResource | ResourceLink]
+
+
+class SizeChangedParams(Wire, kw_only=True, frozen=True):
+    """`ui/notifications/size-changed`; the SDK lets either be absent."""
+
+    width: float | None = None
+    height: float | None = None
+
+
+class CallParams(Wire, kw_only=True, frozen=True):
+    """What the params of every request for the server may hold."""
+
+    meta: dict[str, Any] | None = field(name="_meta", default=None)
+
+
+class CallToolParams(CallParams, kw_only=True, frozen=True):
+    """`tools/call`."""
+
+    name: str
+    arguments: Raw = Raw(b"")
+
+
+class ReadResourceParams(CallParams, kw_only=True, frozen=True):
+    """`resources/read`."""
+
+    uri: str
+
+
+class ListParams(CallParams, kw_only=True, frozen=True):
+    """`tools/list` (D), `resources/list`, `resources/templates/list`, `prompts/list` (SDK only)."""
+
+    cursor: str | None = None
+
+
+# --------------------------------------------------------------------------------------- to the View
+
+
+class InitializeResult(Wire, kw_only=True, frozen=True):
+    """The answer to `ui/initialize`; all four members are always there."""
+
+    protocol_version: str
+    host_info: Implementation
+    host_capabilities: HostCapabilities
+    host_context: HostContext
+
+
+class DisplayModeResult(Wire, frozen=True):
+    """The mode in force after the request, changed or not."""
+
+    mode: DisplayMode
+
+
+class DenialResult(Wire, kw_only=True, frozen=True):
+    """`{isError: true}`: how most hosts deny a link, a message or a download; see `Settings.denials`."""
+
+    is_error: bool
+
+
+class ResourceReadyParams(Wire, kw_only=True, frozen=True):
+    """`ui/notifications/sandbox-resource-ready`, for the proxy."""
+
+    html: str
+    sandbox: str | None = None
+    csp: UiCsp | None = None
+    permissions: UiPermissions | None = None
+
+
+class ToolInputParams(Wire, frozen=True):
+    """`ui/notifications/tool-input` and its `-partial`; `arguments` is written even when empty."""
+
+    arguments: Raw
+
+
+class ToolCancelledParams(Wire, frozen=True):
+    """`ui/notifications/tool-cancelled`. The text requires a reason, so there always is one."""
+
+    reason: str
+
+
+class TeardownParams(Wire, frozen=True):
+    """`ui/resource-teardown`. The text requires a reason, the SDK's schema drops it."""
+
+    reason: str
+
+
+class AppToolsPage(Wire, kw_only=True, frozen=True):
+    """A View's answer to `tools/list` (D); each tool is read on its own, so that one bad one spoils no list."""
+
+    tools: list[Raw]
+    next_cursor: str | None = None

@@ -1,0 +1,215 @@
+"""What a host lets a View do: limits, links, downloads, and how a refusal is worded on the wire.
+
+Hard rules stand here and hold whatever the user says. What passes them becomes an event, and the program
+asks the user or decides by itself.
+
+Spec: MCP Apps 2026-01-26, "Requests (View -> Host)"; the later draft for `ui/download-file`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, Literal
+from unicodedata import category, normalize
+from urllib.parse import unquote, urlsplit
+
+from msgspec import Struct, ValidationError, convert
+
+from ..errors import InvalidParams, ProtocolError
+from ..types.content import BlobResourceContents, EmbeddedResource, ResourceLink, TextResourceContents
+from ..types.lifecycle import Implementation, ListChanged
+from .capabilities import Empty, HostCapabilities, Modalities
+from .events import DownloadItem
+
+__all__ = [
+    "DEFAULT_CAPABILITIES",
+    "Denied",
+    "Limits",
+    "RateLimit",
+    "Settings",
+    "check_downloads",
+    "check_link",
+    "safe_file_name",
+]
+
+MAX_LINK_CHARS: Final = 8192
+MAX_NAME_CHARS: Final = 120
+
+
+class Denied(ProtocolError):
+    """The host says no, or could not. Spec: "Implementation-defined error" of MCP Apps."""
+
+    code = -32000
+    default_message = "Denied by the host"
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """How much a View may take; the defaults suit everything seen in the wild."""
+
+    message_bytes: int = 4 * 1024 * 1024
+    messages_per_second: int = 200
+    calls_in_flight: int = 8
+    step_seconds: float = 10.0
+    teardown_seconds: float = 2.0
+    download_items: int = 20
+    app_tools: int = 50
+    app_tool_seconds: float = 30.0
+    max_pixels: float = 16384.0
+
+
+_EVERY_MODALITY: Final = Modalities(
+    text=Empty(),
+    image=Empty(),
+    audio=Empty(),
+    resource=Empty(),
+    resource_link=Empty(),
+    structured_content=Empty(),
+)
+
+DEFAULT_CAPABILITIES: Final = HostCapabilities(
+    open_links=Empty(),
+    download_file=Empty(),
+    server_tools=ListChanged(list_changed=True),
+    server_resources=ListChanged(list_changed=True),
+    logging=Empty(),
+    update_model_context=_EVERY_MODALITY,
+    message=Modalities(
+        text=Empty(), image=Empty(), audio=Empty(), resource=Empty(), resource_link=Empty()
+    ),
+)
+"""All but sampling, which needs a model, and `sandbox`, which each View has for itself."""
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """What is the same for every View of a host.
+
+    `denials`: the stable text answers a denied link, message or download with error -32000; "result" answers
+    `{isError: true}`, as most hosts in the field do. `has_proxy`: whether a sandbox proxy stands between the
+    View and us and loads the document. `has_prompts`: whether the server has prompts (a View may list them).
+    """
+
+    host_info: Implementation
+    capabilities: HostCapabilities = DEFAULT_CAPABILITIES
+    denials: Literal["error", "result"] = "error"
+    limits: Limits = Limits()
+    has_proxy: bool = True
+    has_prompts: bool = False
+
+
+class RateLimit:
+    """A bucket that holds one second's worth of messages and fills at that rate."""
+
+    __slots__ = ("_at", "_left", "_rate")
+
+    def __init__(self, per_second: int) -> None:
+        self._rate = float(per_second)
+        self._left = self._rate
+        self._at: float | None = None
+
+    def take(self, now: float) -> bool:
+        """Whether one more message may come at `now`; time that runs backwards stands still."""
+        if self._at is not None and now > self._at:
+            self._left = min(self._rate, self._left + (now - self._at) * self._rate)
+        self._at = now if self._at is None else max(self._at, now)
+        if self._left < 1.0:
+            return False
+        self._left -= 1.0
+        return True
+
+
+# -------------------------------------------------------------------------------------------- links
+
+_LINK = re.compile(r"https?://[^/?#\\@\s]+(?:[/?#].*)?", re.IGNORECASE | re.DOTALL)
+
+
+def check_link(url: str) -> str:
+    """The address if it may be opened outside; raises Denied if not.
+
+    Only http and https with a plain host: `javascript:` would run in the host's page, a user name dresses
+    one host as another, and what a browser strips or turns around (tabs, backslashes, bidi marks) hides the
+    real target from the user who is asked.
+    """
+    if len(url) > MAX_LINK_CHARS:
+        raise Denied(f"Invalid URL: longer than {MAX_LINK_CHARS} characters")
+    if any(char <= " " or char == "\\" or category(char) in ("Cc", "Cf") for char in url):
+        raise Denied("Invalid URL: white space, control and direction characters and backslashes are not opened")
+    if not _LINK.fullmatch(url):
+        raise Denied("Policy violation: only http and https links to a plain host are opened")
+    try:
+        urlsplit(url).port  # noqa: B018 - reading it is the check
+    except ValueError as error:
+        raise Denied(f"Invalid URL: {error}") from None
+    return url
+
+
+# ---------------------------------------------------------------------------------------- downloads
+
+_RESERVED_NAMES: Final = frozenset(
+    ["CON", "PRN", "AUX", "NUL", *(f"{port}{n}" for port in ("COM", "LPT") for n in "123456789¹²³")]
+)
+_UNSAFE_CHARS = re.compile(r'[<>:"/\\|?*]')
+
+
+def check_downloads(contents: Sequence[EmbeddedResource | ResourceLink], limits: Limits) -> list[DownloadItem]:
+    """The files a View wants to give the user, with names that are safe and each used once.
+
+    Raises InvalidParams for what is no file, Denied for too many and for links that are not http(s).
+    """
+    if not contents:
+        raise InvalidParams("contents: there is nothing to download")
+    if len(contents) > limits.download_items:
+        raise Denied(f"At most {limits.download_items} files in one download")
+    taken: set[str] = set()
+    items: list[DownloadItem] = []
+    for index, block in enumerate(contents):
+        item = _linked(block) if isinstance(block, ResourceLink) else _embedded(block, index)
+        items.append(DownloadItem(_once(item.name, taken), item.mime_type, item.data, item.url))
+    return items
+
+
+def safe_file_name(name: str) -> str:
+    """One plain file name: no folders, no control or direction characters, no name a system keeps for itself."""
+    name = "".join("" if category(char) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp") else char for char in normalize("NFC", name))
+    name = re.split(r"[/\\]", name)[-1]
+    name = _UNSAFE_CHARS.sub("_", name).strip(" .\t")
+    stem, dot, suffix = name.rpartition(".")
+    if not dot or not stem:
+        stem, suffix = name, ""
+    if stem.split(".")[0].rstrip().upper() in _RESERVED_NAMES:
+        stem = f"_{stem}"
+    suffix = f".{suffix[:20]}" if suffix else ""
+    return f"{stem[: MAX_NAME_CHARS - len(suffix)].rstrip(' .')}{suffix}" if stem else "download"
+
+
+def _linked(link: ResourceLink) -> DownloadItem:
+    return DownloadItem(safe_file_name(link.name or _last_segment(link.uri)), link.mime_type, url=check_link(link.uri))
+
+
+def _embedded(block: EmbeddedResource, index: int) -> DownloadItem:
+    resource = block.resource
+    shape = BlobResourceContents if isinstance(resource, dict) and "blob" in resource else TextResourceContents
+    try:
+        contents = convert(resource, shape)
+    except ValidationError as error:
+        raise InvalidParams(f"contents[{index}].resource: {error}") from None
+    data = contents.blob if isinstance(contents, BlobResourceContents) else contents.text.encode("utf-8", "replace")
+    return DownloadItem(safe_file_name(_last_segment(contents.uri)), contents.mime_type, data=data)
+
+
+def _last_segment(uri: str) -> str:
+    path = re.split(r"[?#]", uri, maxsplit=1)[0]
+    return unquote(path.rstrip("/").rpartition("/")[2])
+
+
+def _once(name: str, taken: set[str]) -> str:
+    """`a.txt`, then `a (2).txt`: compared without case, since many file systems do."""
+    stem, dot, suffix = name.rpartition(".") if "." in name else (name, "", "")
+    candidate, number = name, 1
+    while candidate.casefold() in taken:
+        number += 1
+        candidate = f"{stem} ({number}){dot}{suffix}"
+    taken.add(candidate.casefold())
+    return candidate
+
+

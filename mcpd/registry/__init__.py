@@ -1,0 +1,3 @@
+"""What a server offers: tools, resources, prompts, and the functions behind them."""
+
+__all__: list[str] = []

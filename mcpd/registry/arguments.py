@@ -1,0 +1,140 @@
+"""Arguments that the strict decoder refused: repaired where that is safe, else refused in words.
+
+The slow path of `signature`, never walked by arguments that fit. The words go to a model, which has to
+find its mistake from them: one line per problem, the argument's name first, JSON's names for types,
+the allowed values where there are only some. Spec: 2025-11-25 server/tools, SEP-1303.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from mcpd.errors import ArgumentsError, InvalidParams
+from mcpd.registry.coercion import coerce, follow
+from mcpd.registry.foreign import dec_hook
+
+__all__ = ["UNREADABLE", "Intake"]
+
+# All that msgspec raises for bytes that do not fit: invalid UTF-8 and depth have errors of their own.
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+# msgspec ends its messages with " - at `$.a[0].b`", or "`key` in `$.a`" for the key of an object.
+_WHERE = re.compile(r"(.*?)(?: - at (`key` in )?`\$(.*)`)?\Z", re.DOTALL)
+_MISSING = re.compile(r"Object missing required field `(.*)`\Z", re.DOTALL)
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`\Z", re.DOTALL)
+_STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|(\[\.\.\.\])")
+
+_MANY: Final = 20
+
+
+class Intake:
+    """What one function takes: a struct of its arguments, and the type of further ones (None: there are none)."""
+
+    def __init__(self, struct: type[Struct], extra: Any, schema: Callable[[], dict[str, Any]]) -> None:
+        self._struct = struct
+        self._names = frozenset(struct.__struct_fields__)
+        self._extra = extra
+        self._schema = schema
+
+    def from_json(self, raw: bytes | msgspec.Raw) -> tuple[Struct, dict[str, Any]]:
+        """Arguments from JSON, coerced by the schema, and further ones; b"" and null are no arguments.
+
+        Raises ArgumentsError if they do not fit, InvalidParams if they are no JSON object.
+        """
+        return self._made(_decoded(raw), ArgumentsError)
+
+    def from_strings(self, values: Mapping[str, str]) -> tuple[Struct, dict[str, Any]]:
+        """Arguments that came as strings, coerced by the schema. Raises InvalidParams if they do not fit."""
+        return self._made(dict(values), InvalidParams)
+
+    def _made(
+        self, values: dict[str, Any], error: type[ArgumentsError | InvalidParams]
+    ) -> tuple[Struct, dict[str, Any]]:
+        schema = self._schema()
+        values = coerce(values, schema)
+        extra: dict[str, Any] = {}
+        try:
+            made = _converted(values, self._struct)
+            if self._extra is not None:
+                extra = {name: _converted(values[name], self._extra) for name in values if name not in self._names}
+        except msgspec.ValidationError as invalid:
+            raise error("\n".join(self._problems(values, schema)) or str(invalid)) from invalid
+        return made, extra
+
+    def _problems(self, values: dict[str, Any], schema: dict[str, Any]) -> Iterator[str]:
+        """A line for each argument that is wrong, missing or not known."""
+        types = {}
+        for field in msgspec.structs.fields(self._struct):
+            types[field.name] = field.type
+            if field.required and field.name not in values:
+                yield f"{field.name}: Missing, but required"
+        strangers = 0
+        for name, value in values.items():
+            if name in types or self._extra is not None:
+                try:
+                    _converted(value, types.get(name, self._extra))
+                except msgspec.ValidationError as invalid:
+                    yield _line(name, str(invalid), schema)
+            elif (strangers := strangers + 1) <= _MANY:
+                known = ", ".join(list(types)[:_MANY]) + (", …" if len(types) > _MANY else "")
+                known = f"there are: {known}" if types else "none are taken"
+                yield f"{name if len(name) <= 60 else name[:60] + '…'}: Unknown argument; {known}"
+
+
+def _converted(value: Any, kind: Any) -> Any:
+    return msgspec.convert(value, kind, str_keys=True, dec_hook=dec_hook)
+
+
+def _decoded(raw: bytes | msgspec.Raw) -> dict[str, Any]:
+    data = bytes(raw)
+    try:
+        value = msgspec.json.decode(data) if data else None
+    except UNREADABLE as error:
+        raise InvalidParams("arguments cannot be read as JSON") from error
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise InvalidParams("arguments must be a JSON object")
+    return value
+
+
+def _line(name: str, message: str, schema: dict[str, Any]) -> str:
+    match = _WHERE.match(message)
+    text, key, path = match.groups() if match else (message, None, None)
+    path = f".{name}{path or ''}"
+    if found := _MISSING.match(text):
+        return f"{path[1:]}.{found[1]}: Missing, but required"
+    if found := _UNKNOWN.match(text):
+        return f"{path[1:]}.{found[1]}: Unknown field"
+    if text.startswith("Invalid enum value") and (allowed := _allowed(path, schema)):
+        text = f"{text}; expected one of {allowed}"
+    return f"{path[1:]}{', a key' if key else ''}: " + " ".join(text.split())
+
+
+def _allowed(path: str, schema: dict[str, Any]) -> str | None:
+    """The values that `enum` allows at a path, if it leads through this schema to one."""
+    found: Any = schema
+    for name, index, _ in _STEP.findall(path):
+        found = _inside(found, schema)
+        if name and name in found.get("properties", ()):
+            found = found["properties"][name]
+        elif index and int(index) < len(found.get("prefixItems", ())):
+            found = found["prefixItems"][int(index)]
+        else:
+            found = found.get("items" if index else "additionalProperties")
+    values = _inside(found, schema).get("enum", ())
+    return ", ".join(msgspec.json.encode(value).decode() for value in values[:_MANY]) or None
+
+
+def _inside(schema: Any, root: dict[str, Any]) -> dict[str, Any]:
+    """Through references, and through the null beside the only real branch of an Optional."""
+    schema = follow(schema, root)
+    if isinstance(schema, dict) and "anyOf" in schema:
+        branches = [branch for branch in schema["anyOf"] if branch != {"type": "null"}]
+        schema = follow(branches[0], root) if len(branches) == 1 else None
+    return schema if isinstance(schema, dict) else {}

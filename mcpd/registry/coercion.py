@@ -1,0 +1,232 @@
+"""Arguments as models send them, made into what the schema asks for, where only one reading is possible.
+
+Models write `"3"` for 3 and `"[1, 2]"` for a list. `coerce` repairs exactly that:
+
+- a string for an integer, number, boolean, array, object or null, if the schema admits no string;
+- an integral float (3.0) for an integer.
+
+Nothing else: 3 for a string stays an error, and so do "3.0" for an integer, "yes" for a boolean, " 3",
+"+3" and "007". Arguments that already fit their schema come back unchanged: what a schema admits is
+always over-estimated, never under-estimated, so a string is only touched where no string could be right.
+
+Works on any JSON Schema, ours or one given as JSON, and does not validate: that is the caller's next
+step. Never raises, never changes its input, follows no reference out of the document.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+__all__ = ["coerce", "follow"]
+
+_ALL: Final = frozenset(("array", "boolean", "integer", "null", "number", "object", "string"))
+_NONE: Final[frozenset[str]] = frozenset()
+
+# JSON's own grammar: what float() and int() take beyond it ("1_0", "inf", " 3") is not meant.
+_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,300})\Z")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,300})(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?\Z")
+
+# Beyond this a float no longer names one integer.
+_EXACT_FLOAT: Final = 2**53
+
+# A list of objects with members that are lists again: deeper, models do not stringify.
+_DEPTH: Final = 4
+
+
+def coerce(arguments: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    """`arguments` with each value repaired that can only be meant as what `schema` asks for.
+
+    The same object if there was nothing to do.
+    """
+    return _Coercion(schema).members(arguments, schema, _DEPTH)
+
+
+def follow(schema: Any, root: dict[str, Any]) -> Any:
+    """`schema`, or what its chain of local `$ref`s leads to; None if that leads nowhere or in a circle."""
+    seen = set()
+    while isinstance(schema, dict) and "$ref" in schema:
+        reference = schema["$ref"]
+        if not isinstance(reference, str) or reference in seen or not (reference == "#" or reference.startswith("#/")):
+            return None
+        seen.add(reference)
+        schema = root
+        for step in reference.split("/")[1:]:
+            step = step.replace("~1", "/").replace("~0", "~")
+            if not isinstance(schema, dict) or step not in schema:
+                return None
+            schema = schema[step]
+    return schema
+
+
+class _Coercion:
+    """One call: the document that references point into, and what was found out about it."""
+
+    def __init__(self, root: dict[str, Any]) -> None:
+        self._root = root
+        self._admitted: dict[str, frozenset[str]] = {}
+
+    def members(self, value: dict[str, Any], schema: Any, depth: int) -> dict[str, Any]:
+        """An object with its members repaired."""
+        schema = self._branch(schema, "object", "properties", "additionalProperties")
+        if schema is None:
+            return value
+        properties = schema.get("properties")
+        if not isinstance(properties, dict):
+            properties = {}
+        # With patterns, additionalProperties speaks of fewer names than it seems to.
+        rest = None if "patternProperties" in schema else schema.get("additionalProperties")
+        changed: dict[str, Any] = {}
+        for name, member in value.items():
+            repaired = self.value(member, properties.get(name, rest), depth)
+            if repaired is not member:
+                changed[name] = repaired
+        return {**value, **changed} if changed else value
+
+    def items(self, value: list[Any], schema: Any, depth: int) -> list[Any]:
+        """An array with its items repaired."""
+        schema = self._branch(schema, "array", "items", "prefixItems")
+        if schema is None:
+            return value
+        prefix = schema.get("prefixItems")
+        if not isinstance(prefix, list):
+            prefix = []
+        rest = schema.get("items")
+        repaired = [
+            self.value(item, prefix[index] if index < len(prefix) else rest, depth) for index, item in enumerate(value)
+        ]
+        return value if all(map(_is, repaired, value)) else repaired
+
+    def value(self, value: Any, schema: Any, depth: int) -> Any:
+        """One value repaired, then what is in it."""
+        if not isinstance(schema, dict):
+            return value
+        if isinstance(value, str):
+            admitted = self._admits(schema)
+            if "string" in admitted:
+                return value
+            value = _parsed(value, admitted)
+        elif isinstance(value, float):
+            admitted = self._admits(schema)
+            if "integer" in admitted and "number" not in admitted and value.is_integer() and abs(value) < _EXACT_FLOAT:
+                return int(value)
+        if depth and isinstance(value, dict):
+            return self.members(value, schema, depth - 1)
+        if depth and isinstance(value, list):
+            return self.items(value, schema, depth - 1)
+        return value
+
+    def _admits(self, schema: Any) -> frozenset[str]:
+        """The JSON types a schema may admit; more rather than fewer where it is hard to say."""
+        if schema is False:
+            return _NONE
+        if not isinstance(schema, dict):
+            return _ALL
+        if "$ref" in schema:
+            # What stands beside it can only narrow that down, and before 2019-09 did not count at all.
+            return self._admits_reference(schema["$ref"])
+        admitted = _ALL
+        if "type" in schema:
+            admitted &= _names(schema["type"])
+        if isinstance(schema.get("enum"), list):
+            admitted &= frozenset(map(_type_of, schema["enum"]))
+        if "const" in schema:
+            admitted &= {_type_of(schema["const"])}
+        for keyword in ("anyOf", "oneOf"):
+            if isinstance(branches := schema.get(keyword), list):
+                admitted &= _NONE.union(*map(self._admits, branches))
+        if isinstance(parts := schema.get("allOf"), list):
+            admitted = admitted.intersection(*map(self._admits, parts))
+        return admitted
+
+    def _admits_reference(self, reference: Any) -> frozenset[str]:
+        if not isinstance(reference, str):
+            return _ALL
+        if reference not in self._admitted:
+            # Seen again on the way down, a reference admits anything: that ends recursion, and errs on the safe side.
+            self._admitted[reference] = _ALL
+            target = follow({"$ref": reference}, self._root)
+            self._admitted[reference] = _ALL if target is None else self._admits(target)
+        return self._admitted[reference]
+
+    def _branch(self, schema: Any, kind: str, *keywords: str) -> dict[str, Any] | None:
+        """The one schema that says what is inside an array or object: `schema`, or its only branch that can."""
+        for _ in range(8):
+            schema = follow(schema, self._root)
+            if not isinstance(schema, dict):
+                return None
+            if any(keyword in schema for keyword in keywords):
+                return schema
+            branches = schema.get("anyOf", schema.get("oneOf", schema.get("allOf")))
+            if not isinstance(branches, list):
+                return None
+            fitting = [branch for branch in branches if kind in self._admits(branch)]
+            if len(fitting) != 1:
+                return None
+            schema = fitting[0]
+        return None
+
+
+def _is(left: Any, right: Any) -> bool:
+    return left is right
+
+
+def _names(types: Any) -> frozenset[str]:
+    if isinstance(types, str):
+        types = [types]
+    if not isinstance(types, list):
+        return _ALL
+    names = frozenset(name for name in types if isinstance(name, str))
+    # A number may always be integral.
+    return names | {"integer"} if "number" in names else names
+
+
+def _type_of(value: Any) -> str:
+    """The JSON type of a value of `enum` or `const`."""
+    for kind, name in _TYPE_NAMES:
+        if isinstance(value, kind):
+            return name
+    return "null"
+
+
+_TYPE_NAMES: Final[tuple[tuple[type, str], ...]] = (
+    (str, "string"),
+    (bool, "boolean"),
+    (int, "integer"),
+    (float, "number"),
+    (list, "array"),
+    (dict, "object"),
+)
+
+
+def _parsed(text: str, admitted: frozenset[str]) -> Any:
+    """What a string stands for where no string is admitted; itself if that is nothing admitted."""
+    if "integer" in admitted and _INTEGER.match(text):
+        return int(text)
+    if "number" in admitted and _NUMBER.match(text):
+        number = float(text)
+        # "1e999" is infinite as a float, and JSON has no infinity.
+        return number if abs(number) != float("inf") else text
+    if text in _WORDS:
+        name, value = _WORDS[text]
+        return value if name in admitted else text
+    kind = _BRACKETS.get(text.lstrip()[:1])
+    if kind is None or kind[0] not in admitted:
+        return text
+    try:
+        value = _decode(text)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return text
+    return value if isinstance(value, kind[1]) else text
+
+
+_WORDS: Final[dict[str, tuple[str, Any]]] = {
+    "true": ("boolean", True),
+    "false": ("boolean", False),
+    "null": ("null", None),
+}
+_BRACKETS: Final[dict[str, tuple[str, type]]] = {"[": ("array", list), "{": ("object", dict)}
+_decode: Final[Callable[[str], Any]] = msgspec.json.Decoder().decode

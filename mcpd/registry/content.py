@@ -1,0 +1,122 @@
+"""From Python values to content blocks and resource contents, and short names for building them.
+
+Spec: 2026-07-28 server/tools (tool result), server/resources.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from msgspec import UNSET, Raw
+from msgspec.json import Encoder
+
+from ..errors import InternalError
+from ..types.content import (
+    AudioContent,
+    BlobResourceContents,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+)
+from ..types.tools import CallToolResult
+from .signature import enc_hook
+
+__all__ = ["BLOCKS", "audio", "embedded", "image", "link", "resource_contents", "text", "tool_result"]
+
+BLOCKS = (TextContent, ImageContent, AudioContent, EmbeddedResource, ResourceLink)
+
+_encode = Encoder(enc_hook=enc_hook).encode
+
+_IMAGE_TYPES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif"}
+_IMAGE_TYPES |= {".webp": "image/webp", ".svg": "image/svg+xml"}
+_AUDIO_TYPES = {".wav": "audio/wav", ".mp3": "audio/mpeg", ".ogg": "audio/ogg", ".flac": "audio/flac"}
+
+
+def text(value: str) -> TextContent:
+    """A text block."""
+    return TextContent(value)
+
+
+def image(data: bytes | str | os.PathLike[str], mime_type: str = "") -> ImageContent:
+    """An image block from bytes (then `mime_type` is needed) or from a file, whose name tells the type."""
+    content, guessed = _load(data, _IMAGE_TYPES)
+    return ImageContent(content, _known_type(mime_type or guessed, data))
+
+
+def audio(data: bytes | str | os.PathLike[str], mime_type: str = "") -> AudioContent:
+    """A sound block from bytes (then `mime_type` is needed) or from a file, whose name tells the type."""
+    content, guessed = _load(data, _AUDIO_TYPES)
+    return AudioContent(content, _known_type(mime_type or guessed, data))
+
+
+def embedded(uri: str, content: str | bytes, mime_type: str | None = None) -> EmbeddedResource:
+    """A resource's content inside a result."""
+    if isinstance(content, str):
+        return EmbeddedResource(TextResourceContents(uri, content, mime_type or "text/plain"))
+    return EmbeddedResource(BlobResourceContents(uri, content, mime_type or "application/octet-stream"))
+
+
+def link(uri: str, name: str, *, description: str | None = None, mime_type: str | None = None) -> ResourceLink:
+    """A pointer to a resource that the client may read."""
+    return ResourceLink(uri=uri, name=name, description=description, mime_type=mime_type)
+
+
+def _load(data: bytes | str | os.PathLike[str], types: dict[str, str]) -> tuple[bytes, str]:
+    if isinstance(data, bytes):
+        return data, ""
+    path = os.fspath(data)
+    with open(path, "rb") as file:
+        return file.read(), types.get(os.path.splitext(path)[1].lower(), "")
+
+
+def _known_type(mime_type: str, data: object) -> str:
+    if not mime_type:
+        where = "bytes" if isinstance(data, bytes) else repr(data)
+        raise ValueError(f"No MIME type known for {where}: pass mime_type=")
+    return mime_type
+
+
+def tool_result(value: Any, has_schema: bool) -> CallToolResult:
+    """What a tool returned, as its result.
+
+    A str or content blocks are content. Anything else is data: its JSON as text for every client, and as
+    structured content if the tool has an output schema or the data are an object.
+    """
+    if value.__class__ is str and not has_schema:
+        return CallToolResult(content=[TextContent(value)])
+    if isinstance(value, CallToolResult):
+        return value
+    if not has_schema:
+        if value is None:
+            return CallToolResult(content=[])
+        if isinstance(value, BLOCKS):
+            return CallToolResult(content=[value])
+        if isinstance(value, (list, tuple)) and value and all(isinstance(item, (str, *BLOCKS)) for item in value):
+            return CallToolResult(content=[TextContent(item) if isinstance(item, str) else item for item in value])
+        if isinstance(value, str):
+            return CallToolResult(content=[TextContent(str(value))])
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            raise TypeError("bytes say nothing of their type: return image(…), audio(…) or embedded(…)")
+    raw = _encode(value)
+    structured = Raw(raw) if has_schema or raw[:1] == b"{" else UNSET
+    return CallToolResult(content=[TextContent(raw.decode())], structured_content=structured)
+
+
+def resource_contents(value: Any, uri: str, mime_type: str | None) -> list[Any]:
+    """What a resource function returned, as `contents`: text, bytes, data (as JSON), or contents made by hand."""
+    if isinstance(value, str):
+        return [TextResourceContents(uri, value, mime_type or "text/plain")]
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return [BlobResourceContents(uri, bytes(value), mime_type or "application/octet-stream")]
+    if isinstance(value, (TextResourceContents, BlobResourceContents)):
+        return [value]
+    if isinstance(value, list) and value and all(
+        isinstance(item, (TextResourceContents, BlobResourceContents)) for item in value
+    ):
+        return value
+    if value is None:
+        raise InternalError("The resource gave nothing to read")
+    return [TextResourceContents(uri, _encode(value).decode(), mime_type or "application/json")]

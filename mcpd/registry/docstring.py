@@ -1,0 +1,154 @@
+"""Docstrings: the text that tells a model what a function does, and what each parameter is.
+
+Reads the three common layouts, also mixed: Google ("Args:" with an indented block), NumPy
+("Parameters" underlined with dashes) and reST (":param name: text"). What it does not recognise
+stays part of the description: no docstring is an error. Never imports or runs anything, and never
+looks at signatures; which of the described parameters exist is the caller's to know.
+"""
+
+from __future__ import annotations
+
+import re
+from inspect import cleandoc
+from typing import NamedTuple
+
+__all__ = ["Docstring", "parse"]
+
+_PARAMETER_SECTIONS = frozenset(
+    ("args", "arguments", "keyword args", "keyword arguments", "other parameters", "parameters", "params")
+)
+# What a function raises is for the programmer who calls it; a model gets the error itself.
+_DROPPED_SECTIONS = _PARAMETER_SECTIONS | {"raises"}
+
+_PARAMETER_FIELDS = frozenset(("arg", "argument", "key", "keyword", "param", "parameter"))
+_DROPPED_FIELDS = _PARAMETER_FIELDS | {"except", "exception", "raise", "raises", "rtype", "type"}
+
+_GOOGLE_HEADER = re.compile(r"([A-Za-z][A-Za-z ]*):\s*$")
+_GOOGLE_ENTRY = re.compile(r"\*{0,2}(\w+)(?:\s*\(.*?\))?\s*:(?:\s+(.*))?$")
+_NUMPY_RULE = re.compile(r"-{3,}\s*$")
+_NUMPY_ENTRY = re.compile(r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
+_REST_FIELD = re.compile(r":(\w+)(?:\s+([^:]+?))?\s*:(?:\s+(.*))?$")
+
+_TITLE_LENGTH = 60
+
+
+class Docstring(NamedTuple):
+    """What a docstring says: its text without the parameter sections, and the text of each parameter."""
+
+    description: str
+    parameters: dict[str, str]
+
+    @property
+    def title(self) -> str | None:
+        """The first line without its full stop, if it is short enough to be a heading and ends a paragraph."""
+        first, _, rest = self.description.partition("\n")
+        if not first or len(first) > _TITLE_LENGTH or (rest and not rest.startswith("\n")):
+            return None
+        return first.rstrip(".").rstrip()
+
+
+def parse(text: str | None) -> Docstring:
+    """Take a docstring apart; None and "" give an empty one."""
+    lines = cleandoc(text).split("\n") if text else []
+    kept: list[str] = []
+    parameters: dict[str, str] = {}
+    at = 0
+    while at < len(lines):
+        at = _section(lines, at, kept, parameters)
+    description = re.sub(r"\n\s*\n\s*\n+", "\n\n", "\n".join(kept)).strip()
+    return Docstring(description, parameters)
+
+
+def _section(lines: list[str], at: int, kept: list[str], parameters: dict[str, str]) -> int:
+    """Handle the section, field or plain line that begins at `at`; gives the index behind it."""
+    line = lines[at]
+    if at + 1 < len(lines) and line.strip() and not line[0].isspace() and _NUMPY_RULE.match(lines[at + 1]):
+        end = _numpy_end(lines, at + 2)
+        name = line.strip().lower()
+        if name in _PARAMETER_SECTIONS:
+            parameters.update(_numpy_entries(lines[at + 2 : end]))
+        if name not in _DROPPED_SECTIONS:
+            kept += lines[at:end]
+        return end
+    if header := _GOOGLE_HEADER.match(line):
+        end = _indented_end(lines, at + 1)
+        name = header[1].lower()
+        if name in _DROPPED_SECTIONS and end > at + 1:
+            if name in _PARAMETER_SECTIONS:
+                parameters.update(_google_entries(lines[at + 1 : end]))
+            return end
+    elif field := _REST_FIELD.match(line):
+        kind = field[1].lower()
+        end = _indented_end(lines, at + 1)
+        body = _joined([field[3] or "", *lines[at + 1 : end]])
+        if kind in _PARAMETER_FIELDS and field[2]:
+            # ":param int days: text" puts the type before the name.
+            parameters[field[2].split()[-1].lstrip("*")] = body
+        if kind in _DROPPED_FIELDS:
+            return end
+        if kind in ("return", "returns"):
+            kept += ["", f"Returns: {body}"]
+            return end
+    kept.append(line)
+    return at + 1
+
+
+def _indented_end(lines: list[str], at: int) -> int:
+    """The index behind the indented block that begins at `at`; blank lines inside belong to it."""
+    end = at
+    for index in range(at, len(lines)):
+        line = lines[index]
+        if line.strip():
+            if not line[0].isspace():
+                break
+            end = index + 1
+    return end
+
+
+def _numpy_end(lines: list[str], at: int) -> int:
+    """The index of the next underlined header, or the end."""
+    for index in range(at, len(lines) - 1):
+        line = lines[index]
+        if line.strip() and not line[0].isspace() and _NUMPY_RULE.match(lines[index + 1]):
+            return index
+    return len(lines)
+
+
+def _google_entries(block: list[str]) -> dict[str, str]:
+    level = next((_indent(line) for line in block if line.strip()), 0)
+    entries: dict[str, list[str]] = {}
+    current: list[str] = []
+    for line in block:
+        if _indent(line) <= level and (entry := _GOOGLE_ENTRY.match(line.strip())):
+            current = entries[entry[1]] = [entry[2] or ""]
+        else:
+            current.append(line)
+    return {name: _joined(text) for name, text in entries.items()}
+
+
+def _numpy_entries(block: list[str]) -> dict[str, str]:
+    entries: dict[str, list[str]] = {}
+    current: list[str] = []
+    for line in block:
+        if line.strip() and not line[0].isspace() and (entry := _NUMPY_ENTRY.match(line)):
+            current = []
+            for name in entry[1].split(","):
+                entries[name.strip().lstrip("*")] = current
+        else:
+            current.append(line)
+    return {name: _joined(text) for name, text in entries.items()}
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _joined(lines: list[str]) -> str:
+    """Wrapped lines as one, paragraphs kept apart."""
+    paragraphs: list[list[str]] = [[]]
+    for line in lines:
+        if stripped := line.strip():
+            paragraphs[-1].append(stripped)
+        elif paragraphs[-1]:
+            paragraphs.append([])
+    return "\n\n".join(" ".join(words) for words in paragraphs if words)

@@ -1,0 +1,155 @@
+"""Types msgspec does not know: pydantic models and paths, to and from JSON.
+
+pydantic is never imported here: a class that has `model_validate_json` and `model_json_schema` is one
+of its models. Paths travel as strings. msgspec calls the three hooks for a type of its own accord;
+`unsupported` finds, when a function is registered, the types for which no hook would help.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from typing import Any, Literal
+
+import msgspec
+from msgspec import inspect as types
+
+__all__ = ["Definitions", "dec_hook", "enc_hook", "problem", "to_builtins"]
+
+_log = logging.getLogger("mcpd.registry")
+
+_KNOWN = (
+    "use str, int, float, bool, bytes, list, tuple, set, dict, Literal, Enum, datetime types, UUID, Decimal, Path, "
+    "a dataclass, TypedDict, NamedTuple, msgspec Struct, attrs class or pydantic model"
+)
+
+
+def _is_model(kind: Any) -> bool:
+    return hasattr(kind, "model_validate_json") and hasattr(kind, "model_json_schema")
+
+
+def _is_path(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, os.PathLike) and kind is not os.PathLike
+
+
+def dec_hook(kind: type, value: Any) -> Any:
+    """Make a `kind` of decoded JSON. ValueError, with a text for the model, if it does not fit."""
+    if _is_model(kind):
+        try:
+            # As JSON, not as Python objects: strict models take "2026-01-01" for a date only there.
+            return kind.model_validate_json(msgspec.json.encode(value))  # type: ignore[attr-defined]
+        except ValueError as error:
+            raise ValueError(_model_errors(error)) from error
+    if _is_path(kind):
+        if not isinstance(value, str):
+            raise ValueError("Expected `str`")
+        return kind(value)  # type: ignore[call-arg]
+    raise NotImplementedError(f"{kind.__qualname__} cannot be read from JSON; {_KNOWN}")
+
+
+def _model_errors(error: ValueError) -> str:
+    """pydantic's findings in one line, without its links and its echo of the input."""
+    if not hasattr(error, "errors"):
+        return str(error)
+    lines = []
+    for entry in error.errors():
+        where = ".".join(map(str, entry.get("loc", ())))
+        lines.append(f"{where}: {entry.get('msg')}" if where else str(entry.get("msg")))
+    return "; ".join(lines)
+
+
+def enc_hook(value: Any) -> Any:
+    """What msgspec writes for a value it does not know. TypeError if there is nothing sensible."""
+    if hasattr(value, "model_dump") and _is_model(type(value)):
+        return value.model_dump(mode="json", by_alias=True)
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, (Sequence, Set)):
+        return list(value)
+    raise TypeError(f"{type(value).__qualname__} cannot be written as JSON; {_KNOWN}")
+
+
+def to_builtins(value: Any) -> Any:
+    """`value` as what JSON has: None, bool, int, float, str, list, dict with string keys."""
+    return msgspec.to_builtins(value, str_keys=True, enc_hook=enc_hook)
+
+
+class Definitions:
+    """The `$defs` that pydantic models bring into a schema; `hook` is msgspec's `schema_hook`.
+
+    `mode` is "validation" for what comes in, "serialization" for what goes out. Two models of one
+    name, or a model named like one of `taken`, get their module's name in front.
+    """
+
+    def __init__(self, mode: Literal["validation", "serialization"], taken: frozenset[str] = frozenset()) -> None:
+        self.found: dict[str, Any] = {}
+        self._mode = mode
+        self._taken = taken
+
+    def hook(self, kind: type) -> dict[str, Any]:
+        if _is_path(kind):
+            return {"type": "string", "format": "path"}
+        if not _is_model(kind):
+            raise NotImplementedError
+        try:
+            name, definitions = self._definitions(kind, "")
+            if any(self._is_other(key, value) for key, value in definitions.items()):
+                prefix = re.sub(r"[^\w.-]", "_", f"{kind.__module__}.{kind.__qualname__}.")
+                name, definitions = self._definitions(kind, prefix)
+        except Exception:  # pydantic and the model's own hooks may raise anything; the tool still works
+            _log.warning("no JSON schema for %s: any object is shown as valid", kind.__qualname__, exc_info=True)
+            return {"type": "object"}
+        self.found.update(definitions)
+        return {"$ref": f"#/$defs/{name}"}
+
+    def _is_other(self, name: str, schema: Any) -> bool:
+        return name in self._taken or (name in self.found and self.found[name] != schema)
+
+    def _definitions(self, kind: Any, prefix: str) -> tuple[str, dict[str, Any]]:
+        schema = kind.model_json_schema(ref_template=f"#/$defs/{prefix}{{model}}", mode=self._mode)
+        definitions = {prefix + name: value for name, value in schema.pop("$defs", {}).items()}
+        # A model that contains itself is given as a reference into its own $defs.
+        if schema.keys() == {"$ref"}:
+            return schema["$ref"].removeprefix("#/$defs/"), definitions
+        name = prefix + re.sub(r"[^\w.-]", "_", kind.__name__)
+        return name, {**definitions, name: schema}
+
+
+def problem(hint: Any) -> str | None:
+    """Why values of this type cannot be read from JSON or be shown in a schema; None if they can."""
+    try:
+        for found in _parts(types.type_info(hint), set()):
+            if isinstance(found, types.CustomType) and not (_is_model(found.cls) or _is_path(found.cls)):
+                return f"{getattr(found.cls, '__qualname__', found.cls)} cannot be read from JSON; {_KNOWN}"
+            if isinstance(found, types.Field) and found.default is not msgspec.NODEFAULT:
+                # msgspec's schemas show defaults, and it would fail on this one when they are asked for.
+                msgspec.to_builtins(found.default, str_keys=True)
+        # What type_info lets pass: some unions.
+        msgspec.json.Decoder(hint, dec_hook=dec_hook)
+    except (TypeError, NotImplementedError, RuntimeError) as error:
+        return f"{error}; {_KNOWN}"
+    except NameError as error:
+        return f"the name {error.name!r} in its definition is not defined"
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _parts(found: Any, seen: set[Any]) -> Iterator[Any]:
+    """A type as msgspec sees it, and all types and fields inside it."""
+    yield found
+    if isinstance(found, (types.StructType, types.DataclassType, types.TypedDictType, types.NamedTupleType)):
+        if found.cls in seen:
+            return
+        seen.add(found.cls)
+    for name in found.__struct_fields__:
+        value = getattr(found, name)
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, (types.Type, types.Field)):
+                yield from _parts(part, seen)
+
+

@@ -1,0 +1,119 @@
+"""Ordered collections that are listed in pages, with opaque cursors.
+
+Spec: 2026-07-28 server/utilities/pagination. A cursor names the last entry of its page, so that pages
+neither repeat nor skip when entries come and go; should that entry itself be gone, its place counts.
+"""
+
+from __future__ import annotations
+
+from binascii import Error as Base64Error
+from binascii import a2b_base64, b2a_base64
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, Protocol, TypeVar
+
+from ..errors import InvalidParams, RegistrationError
+
+__all__ = ["Audience", "Entry", "Listing"]
+
+Audience = frozenset[str]
+"""The ids of the extensions in force for one request."""
+
+
+class Entry(Protocol):
+    """One thing that is listed."""
+
+    key: str
+    requires: str | None
+
+    def listed(self, audience: Audience) -> Any:
+        """The item as that audience sees it."""
+
+
+E = TypeVar("E", bound=Entry)
+
+
+class Listing(Generic[E]):
+    """Entries by key, in order of registration. `make_page(items, next_cursor)` builds a list result.
+
+    The same page is the same object until something changes, so that its bytes can be kept.
+    """
+
+    def __init__(self, what: str, make_page: Callable[[list[Any], str | None], Any], page_size: int) -> None:
+        self.what = what
+        self.page_size = page_size
+        self._make_page = make_page
+        self._entries: dict[str, E] = {}
+        self._pages: dict[tuple[Audience, str | None], Any] = {}
+        self.on_change: Callable[[], None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[E]:
+        return iter(self._entries.values())
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._entries
+
+    def get(self, key: str, audience: Audience = frozenset()) -> E | None:
+        """The entry of that key, None if there is none for this audience."""
+        entry = self._entries.get(key)
+        if entry is None or (entry.requires is not None and entry.requires not in audience):
+            return None
+        return entry
+
+    def add(self, entry: E, *, replace: bool = False) -> None:
+        """Add an entry. Raises RegistrationError if its key is taken and `replace` is false."""
+        if not replace and entry.key in self._entries:
+            raise RegistrationError(f"There is a {self.what} {entry.key!r} already; names are unique per server")
+        self._entries[entry.key] = entry
+        self.changed()
+
+    def remove(self, key: str) -> bool:
+        """Remove an entry; False if there was none."""
+        if self._entries.pop(key, None) is None:
+            return False
+        self.changed()
+        return True
+
+    def changed(self) -> None:
+        """Forget the pages made so far, and tell whoever announces changes."""
+        self._pages.clear()
+        if self.on_change is not None:
+            self.on_change()
+
+    def page(self, audience: Audience, cursor: str | None) -> Any:
+        """One page. Raises InvalidParams for a cursor that is not ours; `""` is none of ours either."""
+        page = self._pages.get((audience, cursor))
+        if page is None:
+            page = self._build(audience, cursor)
+            if len(self._pages) < 1024:  # a client that invents cursors fills no memory
+                self._pages[audience, cursor] = page
+        return page
+
+    def _build(self, audience: Audience, cursor: str | None) -> Any:
+        entries = [e for e in self._entries.values() if e.requires is None or e.requires in audience]
+        start = 0 if cursor is None else _resume(entries, cursor)
+        shown = entries[start : start + self.page_size]
+        following = None
+        if start + self.page_size < len(entries):
+            following = _cursor(start + self.page_size, shown[-1].key)
+        return self._make_page([entry.listed(audience) for entry in shown], following)
+
+
+def _cursor(position: int, key: str) -> str:
+    return b2a_base64(f"{position}:{key}".encode(), newline=False).decode()
+
+
+def _resume(entries: list[Any], cursor: str) -> int:
+    try:
+        position, colon, key = a2b_base64(cursor, strict_mode=True).decode().partition(":")
+        start = int(position)
+    except (ValueError, Base64Error):
+        raise InvalidParams("cursor: not a cursor of this server; start again without one") from None
+    if not colon or start < 1:
+        raise InvalidParams("cursor: not a cursor of this server; start again without one")
+    for index, entry in enumerate(entries):
+        if entry.key == key:
+            return index + 1
+    return min(start, len(entries))

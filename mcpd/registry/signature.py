@@ -1,0 +1,312 @@
+"""A plain Python function as something that can be described to a model and called with JSON.
+
+`bind` reads the signature once; the `Callee` it gives decodes arguments straight into a struct made
+for that function, so that arguments that fit cost one decode and one call. Schemas and docstring are
+only looked at when they are asked for. Annotations decide, names never do: the context parameter is
+the one annotated with the context's type. Knows nothing of tools, prompts or resources, runs no
+function in a thread, awaits nothing. Spec: 2025-11-25 server/tools, SEP-1303.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from inspect import Parameter as Slot
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import asdict, astuple
+
+from mcpd.errors import RegistrationError
+from mcpd.registry.annotations import is_coroutine_function, is_kind_of, normalised, plain_function, resolved
+from mcpd.registry.arguments import UNREADABLE, Intake
+from mcpd.registry.docstring import Docstring, parse
+from mcpd.registry.foreign import dec_hook, problem
+
+__all__ = ["Callee", "Parameter", "bind"]
+
+# Types that need no second look, and defaults that are JSON as they are.
+_PLAIN = (Any, str, int, float, bool)
+_JSON = frozenset((type(None), bool, int, float, str))
+
+
+class Parameter(NamedTuple):
+    """One argument of a function, as prompts and templates list it."""
+
+    name: str
+    title: str | None
+    description: str | None
+    required: bool
+
+
+class _Plan(NamedTuple):
+    """What the signature says."""
+
+    name: str
+    arguments: type[Struct]
+    context_name: str | None
+    extra: Any
+    returns: Any
+    # How the values of `arguments` and the context reach the parameters.
+    order: Literal["values", "context first", "context last", "context by name", "all by name"]
+
+
+class Callee:
+    """A function with its arguments as a struct; made by `bind`.
+
+    `call(raw, context)` decodes the arguments and calls the function with the context where it wants
+    one; of a coroutine function it gives the coroutine. It raises ArgumentsError, with a text for the
+    model, before the function runs. Schemas are shared: whoever changes one takes a copy.
+    """
+
+    call: Callable[..., Any]
+
+    def __init__(self, function: Callable[..., Any], plan: _Plan, is_content: Callable[[Any], bool] | None) -> None:
+        self.function = function
+        self.name = plan.name
+        self.arguments = plan.arguments
+        self.context_name = plan.context_name
+        self.returns = plan.returns
+        self.is_async = is_coroutine_function(function)
+        self._is_content = is_content
+        self._extra = plan.extra
+        self._is_positional = plan.order in ("values", "context last", "context by name")
+        self._decode = msgspec.json.Decoder(plan.arguments, dec_hook=dec_hook).decode
+        self._intake = Intake(plan.arguments, plan.extra, lambda: self.input_schema)
+        self._invoke = _invoker(function, plan)
+        self.call = _caller(function, plan, self._decode, self._intake.from_json, self._invoke)
+
+    def __repr__(self) -> str:
+        return f"<Callee {self.name}({', '.join(self.arguments.__struct_fields__)})>"
+
+    def read(self, raw: bytes | Raw) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments in `raw` as (args, kwargs) for the function; the context goes in by name.
+
+        Raises ArgumentsError if they do not fit, InvalidParams if they are no JSON object.
+        """
+        if self._extra is not None:
+            values, extra = self._intake.from_json(raw)
+            return (), {**asdict(values), **extra}
+        try:
+            values = self._decode(raw)
+        except UNREADABLE:
+            values, _ = self._intake.from_json(raw)
+        if self._is_positional:
+            return astuple(values), {}
+        return (), asdict(values)
+
+    def call_strings(self, values: Mapping[str, str], context: Any = None) -> Any:
+        """Call the function with strings, as URI variables and prompt arguments are, made into what it takes.
+
+        Raises InvalidParams if they do not fit.
+        """
+        return self._invoke(*self._intake.from_strings(values), context)
+
+    @functools.cached_property
+    def input_schema(self) -> dict[str, Any]:
+        """The JSON Schema of the arguments: an object, closed unless the function takes **kwargs."""
+        return _schema().input_schema(self.arguments, self._docstring.parameters, self._extra)
+
+    @functools.cached_property
+    def output_schema(self) -> dict[str, Any] | None:
+        """The JSON Schema of what comes back; None for text, content, and what is not annotated."""
+        return _schema().output_schema(self.returns, self._is_content)
+
+    @functools.cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The arguments one by one, without further ones that **kwargs would take."""
+        members = self.input_schema.get("properties", {})
+        required = self.input_schema.get("required", ())
+        return tuple(
+            Parameter(name, member.get("title"), member.get("description"), name in required)
+            for name, member in members.items()
+        )
+
+    @property
+    def title(self) -> str | None:
+        """The docstring's first line, if it can be a heading."""
+        return self._docstring.title
+
+    @property
+    def description(self) -> str:
+        """The docstring without what it says of parameters and exceptions; "" if there is none."""
+        return self._docstring.description
+
+    @functools.cached_property
+    def _docstring(self) -> Docstring:
+        return parse(_docstring_of(self.function))
+
+
+def bind(
+    function: Callable[..., Any],
+    *,
+    context_type: type | None = None,
+    is_content: Callable[[Any], bool] | None = None,
+) -> Callee:
+    """Read a function's signature: plain, async, method, partial or callable object.
+
+    The parameter annotated with `context_type` gets the caller's context. `is_content` says of a
+    return type that its values are content already and no data. Raises RegistrationError.
+    """
+    plain = plain_function(function)
+    name = getattr(plain, "__name__", None) or type(plain).__name__
+    if plain is getattr(type(function), "__call__", None):
+        name = type(function).__name__
+    where = f"function {name!r}"
+    if not callable(function) or isinstance(function, type):
+        raise RegistrationError(f"{where}: not a function; give a function, a bound method or a callable object")
+    if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
+        raise RegistrationError(f"{where}: it is a generator; return a list instead of yielding")
+    hints = resolved(plain, where)
+    try:
+        slots = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError) as error:
+        raise RegistrationError(f"{where}: its signature cannot be read: {error}") from error
+    if slots and slots[0].name in ("self", "cls") and _is_unbound_method(function, slots[0]):
+        raise RegistrationError(f"{where}: it is a method of a class; register the bound method of an instance")
+    return Callee(function, _plan(name, slots, _own(hints, plain, slots), context_type), is_content)
+
+
+def _own(hints: dict[str, Any], plain: Any, slots: list[Slot]) -> dict[str, Any]:
+    """The hint of each parameter: the plain function's, but what a decorator put into a signature of its own."""
+    written = getattr(plain, "__annotations__", {})
+    own = {
+        slot.name: hints[slot.name]
+        if slot.name in hints and (slot.annotation is written[slot.name] or isinstance(slot.annotation, str))
+        else slot.annotation
+        for slot in slots
+    }
+    own["return"] = hints.get("return", Slot.empty)
+    return own
+
+
+def _plan(name: str, slots: list[Slot], hints: dict[str, Any], context_type: type | None) -> _Plan:
+    fields: list[Any] = []
+    context: Slot | None = None
+    extra: Any = None
+    by_name = False
+    for slot in slots:
+        where = f"function {name!r}, parameter {slot.name!r}"
+        if slot.kind is Slot.POSITIONAL_ONLY or slot.kind is Slot.VAR_POSITIONAL:
+            raise RegistrationError(f"{where}: arguments come by name, so it cannot be positional only or *args")
+        hint = hints[slot.name]
+        if isinstance(hint, str):
+            raise RegistrationError(f"{where}: the annotation {hint!r} cannot be resolved")
+        if context_type is not None and slot.kind is not Slot.VAR_KEYWORD and is_kind_of(hint, context_type):
+            if context is not None:
+                raise RegistrationError(f"{where}: {context.name!r} is the {context_type.__name__} already")
+            context = slot
+            continue
+        hint = normalised(hint, where, has_none_default=slot.default is None)
+        if hint not in _PLAIN and (reason := problem(hint)):
+            raise RegistrationError(f"{where}: {reason}")
+        if slot.kind is Slot.VAR_KEYWORD:
+            extra = hint
+        else:
+            by_name = by_name or slot.kind is Slot.KEYWORD_ONLY
+            fields.append(_field(slot, hint, where))
+    try:
+        arguments = msgspec.defstruct(
+            re.sub(r"\W", "_", name) + "_arguments",
+            fields,
+            kw_only=True,  # so that a required parameter may follow one with a default
+            forbid_unknown_fields=extra is None,
+            gc=False,
+        )
+    except (TypeError, ValueError) as error:
+        raise RegistrationError(f"function {name!r}: {error}") from error
+    order = "all by name" if by_name or extra is not None else _order(slots, context)
+    return _Plan(name, arguments, context.name if context else None, extra, hints["return"], order)
+
+
+def _order(slots: list[Slot], context: Slot | None) -> Any:
+    if context is None:
+        return "values"
+    if context.kind is Slot.KEYWORD_ONLY:
+        return "context by name"
+    if context is slots[0]:
+        return "context first"
+    return "context last" if context is slots[-1] else "all by name"
+
+
+def _field(slot: Slot, hint: Any, where: str) -> tuple[Any, ...]:
+    default = slot.default
+    if default is Slot.empty:
+        return (slot.name, hint)
+    if type(default) in _JSON:
+        return (slot.name, hint, default)
+    if type(default).__name__ == "FieldInfo" and hasattr(default, "is_required"):
+        raise RegistrationError(f"{where}: write Annotated[…, Field(…)] and a plain default instead of = Field(…)")
+    try:
+        hash(default)
+    except TypeError:
+        # Python would share one list between all calls; what one call does to it is not for the next.
+        return (slot.name, hint, msgspec.field(default_factory=lambda: copy.deepcopy(default)))
+    return (slot.name, hint, msgspec.field(default_factory=lambda: default))
+
+
+def _is_unbound_method(function: Any, first: Slot) -> bool:
+    outer = getattr(function, "__qualname__", "").rpartition(".")[0]
+    return first.annotation is Slot.empty and bool(outer) and not outer.endswith("<locals>")
+
+
+def _invoker(function: Callable[..., Any], plan: _Plan) -> Callable[[Struct, dict[str, Any], Any], Any]:
+    """How to call the function with (values, further arguments, context), each way as short as it can be."""
+    name = plan.context_name
+    if plan.order == "values":
+        return lambda values, extra, context: function(*astuple(values))
+    if plan.order == "context first":
+        return lambda values, extra, context: function(context, *astuple(values))
+    if plan.order == "context last":
+        return lambda values, extra, context: function(*astuple(values), context)
+    if name is None:
+        return lambda values, extra, context: function(**asdict(values), **extra)
+    if plan.order == "context by name":
+        return lambda values, extra, context: function(*astuple(values), **{name: context})
+    return lambda values, extra, context: function(**asdict(values), **extra, **{name: context})
+
+
+def _caller(
+    function: Callable[..., Any],
+    plan: _Plan,
+    decode: Callable[[bytes | Raw], Struct],
+    recover: Callable[[bytes | Raw], tuple[Struct, dict[str, Any]]],
+    invoke: Callable[[Struct, dict[str, Any], Any], Any],
+) -> Callable[..., Any]:
+    if plan.extra is not None:
+        return lambda raw, context=None: invoke(*recover(raw), context)
+
+    def call_with_values(raw: bytes | Raw, context: Any = None) -> Any:
+        try:
+            values = decode(raw)
+        except UNREADABLE:
+            values, _ = recover(raw)
+        return function(*astuple(values))
+
+    def call(raw: bytes | Raw, context: Any = None) -> Any:
+        try:
+            values = decode(raw)
+        except UNREADABLE:
+            values, _ = recover(raw)
+        return invoke(values, {}, context)
+
+    return call_with_values if plan.order == "values" else call
+
+
+def _docstring_of(function: Any) -> str | None:
+    plain = plain_function(function)
+    text: str | None = inspect.getdoc(plain)
+    if text is None and plain is getattr(type(function), "__call__", None):
+        return type(function).__doc__
+    return text
+
+
+def _schema() -> Any:
+    # Most servers are asked for a schema only after they have answered; till then its code can wait.
+    from mcpd.registry import schema  # noqa: PLC0415
+
+    return schema

@@ -1,0 +1,311 @@
+"""`Server`: registration of tools, resources and apps, and the connection of a channel to them.
+
+Composition only: functions become tools in `registry`, methods are served in `handlers`, transports
+are opened in `serving`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeVar, overload
+
+from msgspec import UNSET, Raw, convert
+from msgspec.json import encode
+
+from ..context import Context
+from ..dispatcher import Connection
+from ..errors import RegistrationError
+from ..extensions.ui.gate import MIME_TYPE, UI, AppsMode, UiExtension
+from ..handlers.table import bind as bind_handlers
+from ..registry.catalog import Catalog
+from ..registry.resources import ResourceEntry, TemplateEntry
+from ..registry.signature import bind
+from ..registry.tools import ToolEntry
+from ..registry.uri_template import UriTemplate
+from ..session import Session
+from ..transports.memory import MemoryChannel
+from ..types.base import META, Icon
+from ..types.content import Annotations
+from ..types.lifecycle import Implementation
+from ..types.resources import Resource, ResourceTemplate
+from ..types.tools import Tool, ToolAnnotations
+
+__all__ = ["Server"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+Visibility = Sequence[Literal["model", "app"]]
+
+
+class Server:
+    """An MCP server: register tools and resources with its decorators, then serve it.
+
+    `apps` says who gets MCP Apps: clients that offer it (`auto`), all (`always`), none (`never`).
+    `page_size` is the length of one page of a list; `max_in_flight` how many requests of one connection
+    are worked on at once, more are refused.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        version: str = "0.0.0",
+        title: str | None = None,
+        instructions: str | None = None,
+        description: str | None = None,
+        website_url: str | None = None,
+        icons: Iterable[Icon | Mapping[str, Any]] = (),
+        apps: AppsMode = "auto",
+        page_size: int = 1000,
+        max_in_flight: int = 1024,
+    ) -> None:
+        if page_size < 1 or max_in_flight < 1:
+            raise ValueError("page_size and max_in_flight are at least 1")
+        self.identity = Implementation(
+            name=name,
+            version=version,
+            title=title,
+            description=description,
+            website_url=website_url,
+            icons=_icons(icons),
+        )
+        self.max_in_flight = max_in_flight
+        self.ui = UiExtension(apps)
+        self.catalog = Catalog(self.identity, instructions, page_size)
+        self.handlers = bind_handlers(self.catalog)
+        self._identity_meta = Raw(encode({f"{META}serverInfo": self.identity}))
+
+    @property
+    def name(self) -> str:
+        """The server's name, as clients see it."""
+        return self.identity.name
+
+    # -- tools -------------------------------------------------------------------------------
+
+    @overload
+    def tool(self, function: F, /) -> F: ...
+
+    @overload
+    def tool(
+        self,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        annotations: ToolAnnotations | Mapping[str, Any] | None = None,
+        icons: Iterable[Icon | Mapping[str, Any]] = (),
+        meta: Mapping[str, Any] | None = None,
+        ui: str | None = None,
+        visibility: Visibility | None = None,
+    ) -> Callable[[F], F]: ...
+
+    def tool(self, function: Any = None, /, **options: Any) -> Any:
+        """Register a function as a tool, as `@server.tool` or `@server.tool(name=…, …)`.
+
+        The signature gives the input schema, the return annotation the output schema, the docstring the
+        description. `annotations` are hints like {"readOnlyHint": True}; `ui` is the `ui://` URI of the View that
+        shows the result; `visibility=["app"]` keeps the tool from the model. Plain functions run in a thread.
+        Raises RegistrationError for a signature that cannot be served, or a name that is taken.
+        Spec: 2026-07-28 server/tools.
+        """
+        if function is not None:
+            self.add_tool(function, **options)
+            return function
+
+        def register(function: F) -> F:
+            self.add_tool(function, **options)
+            return function
+
+        return register
+
+    def add_tool(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        annotations: ToolAnnotations | Mapping[str, Any] | None = None,
+        icons: Iterable[Icon | Mapping[str, Any]] = (),
+        meta: Mapping[str, Any] | None = None,
+        ui: str | None = None,
+        visibility: Visibility | None = None,
+    ) -> None:
+        """`tool` without the decorator."""
+        callee = bind(function, context_type=Context)
+        tool = Tool(
+            name=_checked_name(name or callee.name),
+            title=title,
+            description=description if description is not None else callee.description,
+            annotations=convert(annotations, ToolAnnotations) if isinstance(annotations, Mapping) else annotations,
+            icons=_icons(icons),
+            input_schema={},
+            meta=_checked_meta(meta),
+        )
+        extras: dict[str, Mapping[str, Any]] = {}
+        requires = None
+        if ui is not None or visibility is not None:
+            from ..extensions.ui.meta import tool_meta  # only servers with apps need it
+
+            extras[UI] = tool_meta(ui, visibility)
+            requires = UI if visibility is not None and "model" not in visibility else None
+            self._use_apps()
+        self.catalog.tools.add(ToolEntry(tool, callee, extras=extras, requires=requires))
+
+    def remove_tool(self, name: str) -> bool:
+        """Take a tool away; False if there is none of that name."""
+        return self.catalog.tools.remove(name)
+
+    # -- resources ---------------------------------------------------------------------------
+
+    def resource(
+        self,
+        uri: str,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+        size: int | None = None,
+        annotations: Annotations | Mapping[str, Any] | None = None,
+        icons: Iterable[Icon | Mapping[str, Any]] = (),
+        meta: Mapping[str, Any] | None = None,
+    ) -> Callable[[F], F]:
+        """Register a function as a resource, or with `{variables}` in the URI as a template of resources.
+
+        The function returns str, bytes, or data that become JSON; the variables of a template are its
+        arguments. FileNotFoundError, or `errors.ResourceNotFound`, says that there is none.
+        Raises RegistrationError for a URI or signature that cannot be served.
+        Spec: 2026-07-28 server/resources; RFC 6570 levels 1 to 3.
+        """
+        shared: dict[str, Any] = {
+            "title": title,
+            "mime_type": mime_type,
+            "annotations": convert(annotations, Annotations) if isinstance(annotations, Mapping) else annotations,
+            "icons": _icons(icons),
+            "meta": _checked_meta(meta),
+        }
+
+        def register(function: F) -> F:
+            callee = bind(function, context_type=Context)
+            shared["name"] = name or callee.name
+            shared["description"] = description if description is not None else callee.description
+            template = UriTemplate(uri)
+            if template.variables:
+                _check_variables(uri, template.variables, callee.parameters)
+                entry = TemplateEntry(ResourceTemplate(uri_template=uri, **shared), template, callee)
+                self.catalog.templates.add(entry)
+            else:
+                _check_variables(uri, (), callee.parameters)
+                self.catalog.resources.add(ResourceEntry(Resource(uri=_checked_uri(uri), size=size, **shared), callee))
+            return function
+
+        return register
+
+    def add_text(self, uri: str, text: str | bytes, *, name: str, mime_type: str | None = None) -> None:
+        """Register a resource whose content is known already, text or bytes."""
+        data = text.encode() if isinstance(text, str) else text
+        resource = Resource(uri=_checked_uri(uri), name=name, mime_type=mime_type, size=len(data))
+        self.catalog.resources.add(ResourceEntry(resource, content=text))
+
+    # -- apps --------------------------------------------------------------------------------
+
+    def add_apps(self, folder: str, namespace: str | None = None) -> list[str]:
+        """Register every `x.html` of a folder (with `x.json` as its metadata) as `ui://<namespace>/x`.
+
+        Gives the URIs. Only clients with MCP Apps see them.
+        """
+        from ..extensions.ui.assets import load_folder
+
+        apps = load_folder(folder, namespace or self.name)
+        for app in apps:
+            self.app(app.uri, app.html, name=app.name, title=app.title, description=app.description, meta=app.meta)
+        return [app.uri for app in apps]
+
+    def app(
+        self,
+        uri: str,
+        html: str,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Register the HTML of a View under a `ui://` URI. `meta` is {"ui": {csp, permissions, prefersBorder, …}}.
+
+        Listing and content carry the same `_meta` (APP-S-10).
+        """
+        if not uri.startswith("ui://"):
+            raise RegistrationError(f"{uri!r}: the URI of a View begins with ui://")
+        checked = _checked_meta(meta)
+        resource = Resource(
+            uri=_checked_uri(uri),
+            name=name or uri.removeprefix("ui://"),
+            title=title,
+            description=description,
+            mime_type=MIME_TYPE,
+            size=len(html.encode()),
+            meta=checked,
+        )
+        self.catalog.resources.add(ResourceEntry(resource, content=html, requires=UI, content_meta=checked))
+        self._use_apps()
+
+    def _use_apps(self) -> None:
+        self.catalog.gates[UI] = self.ui.admits
+        self.catalog.extensions[UI] = self.ui.settings()
+
+    # -- serving -----------------------------------------------------------------------------
+
+    def connect(self, channel: Any) -> Connection:
+        """Serve one channel: a new session with this server's handlers. The caller starts the channel."""
+        session = Session(self._identity_meta, max_in_flight=self.max_in_flight)
+        return Connection(session, self.handlers, channel)
+
+    def connect_memory(self) -> MemoryChannel:
+        """Serve an in-memory channel, and give the client's end of it."""
+        from ..transports.memory import pair
+
+        near, far = pair()
+        far.start(self.connect(far))
+        return near
+
+    def run(self, *, stdio: bool = False, ws: str | None = None, **settings: Any) -> None:
+        """Serve until stopped, over stdio or a WebSocket address like `:8080`, or both; blocks.
+
+        `settings` are those of `serving.Settings`.
+        """
+        from .serving import Settings, run
+
+        run(self, Settings(stdio=stdio or ws is None, ws=ws, **settings))
+
+
+def _icons(icons: Iterable[Icon | Mapping[str, Any]]) -> list[Icon] | None:
+    return [convert(icon, Icon) if isinstance(icon, Mapping) else icon for icon in icons] or None
+
+
+def _checked_name(name: str) -> str:
+    """Spec: 2025-11-25 server/tools, tool names: 1 to 128 of A-Z a-z 0-9 _ - . and nothing else."""
+    if not 1 <= len(name) <= 128 or not all(c.isascii() and (c.isalnum() or c in "_-.") for c in name):
+        raise RegistrationError(f"tool name {name!r}: use 1 to 128 letters, digits, '_', '-' and '.'")
+    return name
+
+
+def _checked_uri(uri: str) -> str:
+    """Spec: RFC 3986: a scheme, a colon, and no white space."""
+    scheme, colon, rest = uri.partition(":")
+    valid = scheme[:1].isalpha() and all(c.isascii() and (c.isalnum() or c in "+-.") for c in scheme)
+    if not colon or not rest or not valid or any(c.isspace() or ord(c) < 33 for c in uri):
+        raise RegistrationError(f"resource URI {uri!r}: expected scheme:rest, such as notes://today")
+    return uri
+
+
+def _checked_meta(meta: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if meta is None or meta is UNSET:
+        return None
+    return dict(meta)
+
+
+def _check_variables(uri: str, variables: Sequence[str], parameters: Sequence[str]) -> None:
+    unknown = [name for name in variables if name not in parameters]
+    if unknown:
+        raise RegistrationError(f"resource {uri!r}: the function has no parameter for {', '.join(unknown)}")

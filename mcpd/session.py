@@ -1,0 +1,379 @@
+"""The state of one connection without I/O: which version, which calls are open, what may be said now.
+
+A legacy connection is fixed by `initialize`; a modern one brings its version in each request. Both
+come out as the same `Call`, so nothing above this room can tell them apart.
+Spec: 2025-11-25 basic/lifecycle; 2026-07-28 basic/index, basic/versioning.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import UNSET, Raw, ValidationError
+from msgspec.json import Decoder
+
+from .errors import (
+    InvalidParams,
+    InvalidRequest,
+    LocalProtocolError,
+    MethodNotFound,
+    ParseError,
+    ProtocolError,
+    UnsupportedVersion,
+)
+from .jsonrpc import (
+    ABSENT,
+    MALFORMED,
+    ErrorObject,
+    Failure,
+    Id,
+    Notification,
+    Request,
+    Response,
+    Result,
+    call,
+    encode,
+    explain,
+)
+from .types.base import META, NO_JSON, Params, RequestMeta
+from .types.lifecycle import ClientCapabilities, Implementation, InitializeParams
+from .types.notifications import LOG_LEVELS
+from .versions import table
+from .versions.table import Version
+
+__all__ = ["Call", "Client", "Session"]
+
+_EMPTY = b"{}"
+_head = Decoder(Params).decode
+_NO_CAPABILITIES = ClientCapabilities()
+
+
+class Client:
+    """What a peer says of itself: in `initialize`, or in one request's `_meta` (then decoded when asked for)."""
+
+    __slots__ = ("_capabilities", "_info", "_raw_capabilities", "_raw_info")
+
+    def __init__(
+        self,
+        capabilities: ClientCapabilities | None = None,
+        info: Implementation | None = None,
+        raw_capabilities: Raw = NO_JSON,
+        raw_info: Raw = NO_JSON,
+    ) -> None:
+        self._capabilities = capabilities
+        self._info = info
+        self._raw_capabilities = raw_capabilities
+        self._raw_info = raw_info
+
+    @property
+    def capabilities(self) -> ClientCapabilities:
+        """What the client offers. Raises InvalidParams if it said so in a shape that cannot be read."""
+        if self._capabilities is None:
+            if self._raw_capabilities is NO_JSON:
+                return _NO_CAPABILITIES
+            try:
+                self._capabilities = _decode_capabilities(self._raw_capabilities)
+            except MALFORMED as error:
+                raise InvalidParams(f"_meta.{META}clientCapabilities: {explain(error)}") from None
+        return self._capabilities
+
+    @property
+    def info(self) -> Implementation | None:
+        """The client's name and version, None if it did not say. Never a ground for behaviour."""
+        if self._info is None and self._raw_info is not NO_JSON:
+            try:
+                self._info = _decode_info(self._raw_info)
+            except MALFORMED:
+                return None
+        return self._info
+
+
+_decode_capabilities = Decoder(ClientCapabilities).decode
+_decode_info = Decoder(Implementation).decode
+
+
+class Call:
+    """One request of the peer, from receipt to answer."""
+
+    __slots__ = ("batch", "id", "last_progress", "meta", "method", "params", "raw", "session", "task", "version")
+
+    def __init__(
+        self, session: Session, request: Request, version: Version, params: Any, meta: RequestMeta | None
+    ) -> None:
+        self.session = session
+        self.id = request.id
+        self.method = request.method
+        self.raw = request.params
+        self.version = version
+        self.params = params
+        self.meta = meta
+        self.last_progress: float | None = None
+        self.task: Any = None
+        self.batch: Any = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether an answer is still wanted."""
+        return self.session.in_flight.get(self.id) is self
+
+    @property
+    def client(self) -> Client:
+        """Who asks."""
+        if self.version.is_modern and self.meta is not None:
+            return Client(raw_capabilities=self.meta.client_capabilities, raw_info=self.meta.client_info)
+        return self.session.client
+
+    @property
+    def log_level(self) -> str | None:
+        """The least severe level of log message that is wanted, None for no messages at all."""
+        if self.version.is_modern:
+            return None if self.meta is None else self.meta.log_level
+        return self.session.log_level
+
+
+class Session:
+    """One connection's state. Single-threaded: calls come from the event loop's thread.
+
+    `version` is None until the first request that fixes the era; `identity` is the server's own
+    `{"io.modelcontextprotocol/serverInfo": …}` as raw JSON, written into modern results.
+    """
+
+    def __init__(self, identity: Raw = Raw(_EMPTY), *, max_in_flight: int = 1024) -> None:
+        self.identity = identity
+        self.max_in_flight = max_in_flight
+        self.version: Version | None = None
+        self.client = Client()
+        self.log_level: str | None = "info"
+        self.is_initialized = False
+        self.in_flight: dict[Id, Call] = {}
+        self._asked: dict[Id, str] = {}
+        self._next_id = 0
+
+    # -- receiving ---------------------------------------------------------------------------
+
+    def receive_request(self, request: Request) -> Call:
+        """Open a call. Raises ProtocolError with what the peer did wrong; then nothing was opened."""
+        if request.id in self.in_flight:
+            raise InvalidRequest("This id belongs to a request that is still being answered")
+        if len(self.in_flight) >= self.max_in_flight:
+            raise InvalidRequest(f"Too many requests at once: {self.max_in_flight} are being answered; retry later")
+        version = self.version
+        if version is None or version.is_modern:
+            opened = self._open_modern(request)
+        else:
+            opened = self._open_legacy(request, version)
+        self.in_flight[request.id] = opened
+        return opened
+
+    def _open_legacy(self, request: Request, version: Version) -> Call:
+        method = request.method
+        if method == "initialize":
+            raise InvalidRequest("Already initialized: a connection is initialized once")
+        read = version.requests.get(method)
+        if read is None:
+            if _has_envelope(request.params):
+                raise InvalidRequest(_ERA_FIXED)
+            raise MethodNotFound(f"Method not found: {method}")
+        params = _read(read, request.params)
+        meta: RequestMeta | None = params.meta
+        if meta is not None and meta.protocol_version is not UNSET:
+            raise InvalidRequest(_ERA_FIXED)
+        return Call(self, request, version, params, meta)
+
+    def _open_modern(self, request: Request) -> Call:
+        """A request where the version is in its own `_meta`, or where no version is known yet.
+
+        The happy road decodes once; only a request that cannot be served is looked at again, so that
+        its faults are named in the order of the specification: envelope, version, method, params.
+        """
+        newest = table.get(table.MODERN[-1])
+        method = request.method
+        read = newest.requests.get(method)
+        if read is not None:
+            try:
+                params = read(_EMPTY if request.params is ABSENT else request.params)
+            except MALFORMED:
+                pass
+            else:
+                meta: RequestMeta | None = params.meta
+                if (
+                    meta is not None
+                    and meta.protocol_version == newest.name
+                    and bytes(meta.client_capabilities)[:1] == b"{"
+                    and (meta.log_level is None or meta.log_level in LOG_LEVELS)
+                ):
+                    if self.version is None and method != "server/discover":
+                        self.version = newest
+                    return Call(self, request, newest, params, meta)
+        return self._open_unusual(request)
+
+    def _open_unusual(self, request: Request) -> Call:
+        head: Params = _read(_head, request.params)
+        meta = head.meta
+        method = request.method
+        bare = meta is None or (meta.protocol_version is UNSET and meta.client_capabilities is NO_JSON)
+        if bare and self.version is None:
+            if method == "initialize":
+                return self._initialize(request)
+            newest_legacy = table.get(table.NEWEST_LEGACY)
+            if method == "ping":
+                return Call(self, request, newest_legacy, head, meta)
+            if method not in newest_legacy.requests and not table.is_known_method(method):
+                raise MethodNotFound(f"Method not found: {method}")
+        elif bare and method == "initialize":
+            raise UnsupportedVersion(
+                _asked_version(request.params),
+                table.SUPPORTED,
+                "This connection already speaks 2026-07-28, which has no initialize",
+            )
+        check_envelope(meta, is_fixed=self.version is not None)
+        version = table.get(table.MODERN[-1])
+        read = version.requests.get(method)
+        if read is None:
+            raise MethodNotFound(f"Method not found: {method}")
+        params = _read(read, request.params)
+        raise InvalidParams(f"_meta.{META}logLevel: expected one of {', '.join(LOG_LEVELS)}", _level_data(params))
+
+    def _initialize(self, request: Request) -> Call:
+        params: InitializeParams = _read(_initialize_reader, request.params)
+        self.version = table.negotiate(params.protocol_version)
+        self.client = Client(params.capabilities, params.client_info)
+        return Call(self, request, self.version, params, params.meta)
+
+    def receive_notification(self, message: Notification) -> Any | None:
+        """The params of a notification, in the newest vocabulary; None if it is to be ignored.
+
+        Nobody answers a notification, so a bad or unknown one is dropped. Spec: S25-011, S26-016.
+        """
+        version = self.version or table.get(table.NEWEST_LEGACY)
+        read = version.notifications.get(message.method)
+        if read is None:
+            return None
+        try:
+            params = read(_EMPTY if message.params is ABSENT else message.params)
+        except MALFORMED:
+            return None
+        if message.method == "notifications/initialized" and not version.is_modern:
+            self.is_initialized = True
+        return params
+
+    def cancel(self, request_id: Id | None) -> Call | None:
+        """Close a call that the peer gave up; None if it is not open (answered, unknown, or never to be cancelled).
+
+        From here on nothing is sent for this id. Spec: 2025-11-25 basic/utilities/cancellation.
+        """
+        opened = None if request_id is None else self.in_flight.get(request_id)
+        if opened is None or opened.method == "initialize":
+            return None
+        del self.in_flight[opened.id]
+        return opened
+
+    # -- answering ---------------------------------------------------------------------------
+
+    def respond(self, answered: Call, result: Any) -> bytes | None:
+        """The answer as a frame, closing the call; None if it was cancelled meanwhile."""
+        if self.in_flight.get(answered.id) is not answered:
+            return None
+        frame = encode(Result(answered.id, answered.version.shape_result(result, self.identity)))
+        del self.in_flight[answered.id]
+        return frame
+
+    def fail(self, answered: Call, error: ProtocolError) -> bytes | None:
+        """The error answer as a frame, closing the call; None if it was cancelled meanwhile."""
+        if self.in_flight.get(answered.id) is not answered:
+            return None
+        del self.in_flight[answered.id]
+        return _failure(error, answered.version, answered.id)
+
+    def refuse(self, error: ProtocolError, request_id: Id | None = None) -> bytes:
+        """The error answer to something that never became a call; without an id if that was unreadable."""
+        return _failure(error, self.version, error.request_id if request_id is None else request_id)
+
+    # -- speaking first ----------------------------------------------------------------------
+
+    def notify(self, method: str, params: Any, about: Call | None = None) -> bytes | None:
+        """A notification as a frame; None if `about` is closed or this version has no such notification."""
+        version = about.version if about is not None else self.version
+        if version is None or method not in version.server_notifications or (about is not None and not about.is_open):
+            return None
+        return call(method, version.shape(params))
+
+    def ask(self, method: str, params: Any) -> tuple[Id, bytes]:
+        """A request of ours as (id, frame). Raises LocalProtocolError where the version has no such request."""
+        version = self.version
+        if version is None or method not in version.server_requests:
+            raise LocalProtocolError(f"{method} cannot be asked of this client: its protocol version has no such request")
+        self._next_id += 1
+        request_id = self._next_id
+        self._asked[request_id] = method
+        return request_id, call(method, version.shape(params), request_id)
+
+    def receive_answer(self, message: Response | Failure) -> Id | None:
+        """The id of our request that this answers; None if we did not ask, or no longer wait."""
+        if message.id is None or message.id is UNSET:
+            return None
+        request_id: Id = message.id  # type: ignore[assignment]
+        return request_id if self._asked.pop(request_id, None) is not None else None
+
+    def forget(self, request_id: Id) -> None:
+        """No longer wait for the answer to a request of ours."""
+        self._asked.pop(request_id, None)
+
+
+_ERA_FIXED = "This connection was initialized: its version is fixed, and requests carry no protocolVersion in _meta"
+_initialize_reader = Decoder(InitializeParams).decode
+
+
+def _read(read: Any, raw: Raw) -> Any:
+    """Decode params, with the faults as protocol errors that name the field."""
+    if raw is ABSENT or bytes(raw) == b"null":
+        raw = Raw(_EMPTY)
+    try:
+        return read(raw)
+    except ValidationError as error:
+        raise InvalidParams(f"Invalid params: {explain(error)}") from None
+    except MALFORMED as error:
+        raise ParseError(f"Parse error: {explain(error)}") from None
+
+
+def _has_envelope(raw: Raw) -> bool:
+    try:
+        meta = _head(_EMPTY if raw is ABSENT else raw).meta
+    except MALFORMED:
+        return False
+    return meta is not None and meta.protocol_version is not UNSET
+
+
+def check_envelope(meta: RequestMeta | None, *, is_fixed: bool) -> None:
+    """Raise for the first fault of a modern request's `_meta`: a missing key, then a version not served."""
+    missing = []
+    if meta is None or meta.protocol_version is UNSET:
+        missing.append(f"{META}protocolVersion")
+    if meta is None or bytes(meta.client_capabilities)[:1] != b"{":
+        missing.append(f"{META}clientCapabilities")
+    if missing:
+        hint = "" if is_fixed else " (or send initialize first, for 2025-11-25 and older)"
+        raise InvalidParams(f"Missing in params._meta: {', '.join(missing)}{hint}", {"missing": missing})
+    assert meta is not None
+    if meta.protocol_version not in table.MODERN:
+        raise UnsupportedVersion(str(meta.protocol_version), table.SUPPORTED)
+
+
+def _level_data(params: Any) -> dict[str, Any] | None:
+    return {"requested": params.meta.log_level} if params.meta is not None else None
+
+
+def _asked_version(raw: Raw) -> str:
+    try:
+        return str(_initialize_reader(raw).protocol_version)
+    except MALFORMED:
+        return ""
+
+
+def _failure(error: ProtocolError, version: Version | None, request_id: Id | None) -> bytes:
+    code = error.code if version is None else version.error_code(error)
+    data = UNSET if error.data is None else error.data
+    body = ErrorObject(code, error.message, data)
+    if request_id is None and (version is None or not version.has_null_id):
+        return encode(Failure(body))
+    return encode(Failure(body, request_id))

@@ -1,0 +1,262 @@
+"""stdio: one JSON-RPC message per line on the process's own stdin and stdout.
+
+Reads and writes the descriptors itself: 64 KiB a read (asyncio's pipe transport asks for 256 KiB,
+which costs an mmap, two page faults and a munmap each time), and one write for all answers that
+are ready together. `claim` keeps the real stdout for the protocol: whatever a tool, a library or a
+child process prints goes to stderr. Spec: 2026-07-28 basic/transports/stdio.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+from collections import deque
+
+from ..channel import Receiver
+from ..errors import ConnectionLost, FrameTooLarge
+from ..jsonrpc import Id
+from ..wire.ndjson import Splitter
+
+__all__ = ["MAX_FRAME_BYTES", "StdioChannel", "claim"]
+
+MAX_FRAME_BYTES = 64 * 1024 * 1024
+"""The default limit of one message, both for stdio and for WebSocket."""
+
+_READ_BYTES = 65536
+_JOIN_BYTES = 65536
+_HIGH_WATER = 1024 * 1024
+
+
+def claim() -> tuple[int, int]:
+    """Take stdin and stdout for the protocol and give their new descriptors (in, out).
+
+    Afterwards descriptor 0 reads nothing and descriptor 1 is stderr, for Python, C and child processes alike.
+    Call it before any code of the user is imported.
+    """
+    sys.stdout.flush()
+    fd_in, fd_out = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return fd_in, fd_out
+
+
+class StdioChannel:
+    """A channel over two descriptors: pipes, sockets, a terminal; files too, read by a thread.
+
+    `drain` and `is_congested` count what the kernel did not take yet. While more than 1 MiB waits, nothing
+    is read either: a client that does not read gets no more work done, and no memory is lost to it.
+    """
+
+    def __init__(self, fd_in: int, fd_out: int, *, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._fd_in = fd_in
+        self._fd_out = fd_out
+        self._splitter = Splitter(max_frame_bytes)
+        self._receiver: Receiver | None = None
+        self._out: list[bytes] = []
+        self._unsent: deque[memoryview] = deque()
+        self._unsent_bytes = 0
+        self._drained: asyncio.Future[None] | None = None
+        self._is_pushing = False
+        self._is_flush_due = False
+        self._is_reading = False
+        self._has_ended = False
+        self._is_broken = False
+        self._can_poll_in = False
+        self._was_blocking = True
+        self.is_congested = False
+
+    def start(self, receiver: Receiver) -> None:
+        """Begin to read. `receiver` gets each line, and `closed` at the end of the input."""
+        self._receiver = receiver
+        self._was_blocking = os.get_blocking(self._fd_out)
+        os.set_blocking(self._fd_out, False)
+        try:
+            self._loop.add_reader(self._fd_in, self._readable)
+            self._is_reading = self._can_poll_in = True
+        except (PermissionError, NotImplementedError):
+            # A regular file cannot be polled, nor a pipe on Windows: a thread reads instead.
+            threading.Thread(target=self._read_in_thread, name="mcpd-stdin", daemon=True).start()
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def _readable(self) -> None:
+        try:
+            chunk = os.read(self._fd_in, _READ_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            chunk = b""
+        self._push(chunk)
+
+    def _push(self, chunk: bytes) -> None:
+        receiver = self._receiver
+        if self._has_ended or receiver is None:
+            return
+        self._is_pushing = True
+        try:
+            if chunk:
+                for line in self._splitter.feed(chunk):
+                    if line is None:
+                        receiver.receive_error(self._too_large())
+                    else:
+                        receiver.receive(line)
+            else:
+                self._stop_reading()
+                self._has_ended = True
+                last = self._splitter.end()
+                if last is not None:
+                    receiver.receive(last)
+        finally:
+            self._is_pushing = False
+        if self._out:
+            self._flush()
+        if self._has_ended:
+            receiver.closed()
+
+    def _too_large(self) -> FrameTooLarge:
+        return FrameTooLarge(f"Message too large: at most {self._splitter.max_frame_bytes} bytes are taken")
+
+    def _stop_reading(self) -> None:
+        if self._is_reading:
+            self._is_reading = False
+            self._loop.remove_reader(self._fd_in)
+
+    def _read_in_thread(self) -> None:
+        turn = threading.Semaphore(0)
+
+        def push(chunk: bytes) -> None:
+            self._push(chunk)
+            turn.release()
+
+        while True:
+            try:
+                chunk = os.read(self._fd_in, _READ_BYTES)
+            except OSError:
+                chunk = b""
+            try:
+                self._loop.call_soon_threadsafe(push, chunk)
+            except RuntimeError:  # the loop is gone, and nobody waits for this thread
+                return
+            if not chunk:
+                return
+            turn.acquire()
+
+    # -- writing -----------------------------------------------------------------------------
+
+    def send(self, frame: bytes, about: Id | None = None) -> None:
+        """Queue one line. All lines of one turn leave in one write."""
+        if self._is_broken:
+            return
+        self._out.append(frame)
+        if not self._is_pushing and not self._is_flush_due:
+            self._is_flush_due = True
+            self._loop.call_soon(self._flush_later)
+
+    def _flush_later(self) -> None:
+        self._is_flush_due = False
+        if self._out and not self._is_pushing:
+            self._flush()
+
+    def _flush(self) -> None:
+        out, self._out = self._out, []
+        if self._unsent:
+            for frame in out:
+                self._keep(memoryview(frame))
+                self._keep(memoryview(b"\n"))
+            return
+        if sum(map(len, out)) < _JOIN_BYTES:
+            out.append(b"")
+            parts = [b"\n".join(out)]
+        else:
+            parts = [part for frame in out for part in (frame, b"\n")]
+        self._write(deque(map(memoryview, parts)))
+
+    def _write(self, parts: deque[memoryview]) -> None:
+        """Give the kernel what it takes; the rest waits for it to be writable."""
+        try:
+            while parts:
+                if len(parts) == 1:
+                    written = os.write(self._fd_out, parts[0])
+                else:
+                    written = os.writev(self._fd_out, [parts[i] for i in range(min(len(parts), 64))])
+                while parts and written >= len(parts[0]):
+                    written -= len(parts.popleft())
+                if written:
+                    parts[0] = parts[0][written:]
+        except (BlockingIOError, InterruptedError):
+            for part in parts:
+                self._keep(part)
+        except OSError as error:
+            self._break(error)
+
+    def _keep(self, part: memoryview) -> None:
+        if not self._unsent:
+            try:
+                self._loop.add_writer(self._fd_out, self._writable)
+            except (PermissionError, NotImplementedError):
+                os.set_blocking(self._fd_out, True)
+                self._loop.call_soon(self._writable)
+        self._unsent.append(part)
+        self._unsent_bytes += len(part)
+        if self._unsent_bytes > _HIGH_WATER and not self.is_congested:
+            self.is_congested = True
+            self._stop_reading()
+
+    def _writable(self) -> None:
+        self._loop.remove_writer(self._fd_out)
+        parts, self._unsent, self._unsent_bytes = self._unsent, deque(), 0
+        self._write(parts)
+        if not self._unsent:
+            self._relax()
+
+    def _relax(self) -> None:
+        """All is written: let senders and the reader go on."""
+        if self.is_congested:
+            self.is_congested = False
+            if not self._has_ended and self._can_poll_in:
+                self._loop.add_reader(self._fd_in, self._readable)
+                self._is_reading = True
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+        self._drained = None
+
+    def _break(self, error: OSError) -> None:
+        """Nobody reads our output any more."""
+        self._is_broken = True
+        self._unsent.clear()
+        self._unsent_bytes = 0
+        self._stop_reading()
+        had_ended, self._has_ended = self._has_ended, True
+        self._relax()
+        if not had_ended and self._receiver is not None:
+            self._receiver.closed(ConnectionLost(f"stdout is closed: {error.strerror}"))
+
+    async def drain(self) -> None:
+        """Wait until all that was sent is with the kernel."""
+        if self._out and not self._is_pushing:
+            self._flush()
+        if not self._unsent:
+            return
+        if self._drained is None:
+            self._drained = self._loop.create_future()
+        await asyncio.shield(self._drained)
+
+    async def aclose(self, reason: str = "") -> None:
+        """Stop reading, write what is queued for up to 2 s, and give the descriptor back as it was."""
+        self._stop_reading()
+        self._has_ended = True
+        try:
+            await asyncio.wait_for(self.drain(), 2)
+        except TimeoutError:
+            pass
+        if self._unsent:
+            self._loop.remove_writer(self._fd_out)
+            self._unsent.clear()
+        if self._receiver is not None and not self._is_broken:
+            os.set_blocking(self._fd_out, self._was_blocking)
+        self._is_broken = True

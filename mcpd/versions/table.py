@@ -1,0 +1,279 @@
+"""The version table: the revisions folded, one `Version` each, made when first asked for.
+
+`lookup(method)` is the version gate: no row, no method. `shape(result)` blanks what the version
+does not know and walks the few values back that changed their form; what needs no change is the
+very same object. Versions are a listed order and are never compared as strings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from msgspec import NODEFAULT, UNSET, Raw, Struct
+from msgspec.json import Decoder
+from msgspec.structs import FieldInfo, fields
+
+from ..errors import ProtocolError
+from ..jsonrpc import encode
+from ..types.base import CacheableResult, Result
+from ..types.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
+from ..types.lifecycle import DiscoverResult, InitializeResult
+from ..types.prompts import GetPromptResult, ListPromptsResult, Prompt, PromptMessage
+from ..types.resources import (
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    ReadResourceResult,
+    Resource,
+    ResourceTemplate,
+)
+from ..types.tools import CallToolResult, ListToolsResult
+from .revision import Back, Revision
+
+__all__ = ["LEGACY", "MODERN", "NEWEST_LEGACY", "SUPPORTED", "Version", "get", "is_known_method", "negotiate"]
+
+_ORDER = ("2024-10-07", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+
+SUPPORTED = _ORDER[::-1]
+"""Every version served, newest first: what `server/discover` and refusals list."""
+
+LEGACY = _ORDER[:5]
+MODERN = _ORDER[5:]
+NEWEST_LEGACY = LEGACY[-1]
+
+# Which members of a struct hold structs whose own shape differs between versions.
+_NESTED: dict[type, tuple[str, ...]] = {
+    InitializeResult: ("capabilities", "server_info"),
+    DiscoverResult: ("capabilities",),
+    ListToolsResult: ("tools",),
+    CallToolResult: ("content",),
+    ListResourcesResult: ("resources",),
+    ListResourceTemplatesResult: ("resource_templates",),
+    ReadResourceResult: ("contents",),
+    ListPromptsResult: ("prompts",),
+    GetPromptResult: ("messages",),
+    PromptMessage: ("content",),
+    Prompt: ("arguments",),
+    Resource: ("annotations",),
+    ResourceTemplate: ("annotations",),
+    TextContent: ("annotations",),
+    ImageContent: ("annotations",),
+    AudioContent: ("annotations",),
+    EmbeddedResource: ("resource", "annotations"),
+    ResourceLink: ("annotations",),
+}
+
+# Lists the registry hands out again and again: their bytes are kept, per version.
+_KEPT = (ListToolsResult, ListResourcesResult, ListResourceTemplatesResult, ListPromptsResult)
+
+_Plan = tuple[tuple[tuple[str, Any], ...], tuple[str, ...], tuple[Back, ...]]
+
+
+class Version:
+    """One protocol version: what may be said in it, and how."""
+
+    def __init__(self, position: int) -> None:
+        past = [_revision(name) for name in _ORDER[: position + 1]]
+        own = past[-1]
+        self.name = own.version
+        self.is_modern = own.modern
+        self.has_null_id = own.null_id
+        self.has_batches = own.batches
+        self.requests: dict[str, Callable[[bytes | Raw], Any]] = {}
+        self.notifications: dict[str, Callable[[bytes | Raw], Any]] = {}
+        self.server_requests: set[str] = set()
+        self.server_notifications: set[str] = set()
+        self._later = [_revision(name) for name in _ORDER[: position : -1]]
+        self._past = past
+        for revision in past:
+            for method, params in revision.requests.items():
+                self.requests[method] = self._reader(params)
+            for method, params in revision.notifications.items():
+                self.notifications[method] = self._reader(params)
+            self.server_requests.update(revision.server_requests)
+            self.server_notifications.update(revision.server_notifications)
+            for method in revision.removed:
+                self.requests.pop(method, None)
+                self.notifications.pop(method, None)
+                self.server_requests.discard(method)
+                self.server_notifications.discard(method)
+        self._plans: dict[type, _Plan | None] = {}
+        self._kept: WeakKeyDictionary[Result, Raw] = WeakKeyDictionary()
+
+    def __repr__(self) -> str:
+        return f"<Version {self.name}>"
+
+    def shape(self, value: Any) -> Any:
+        """`value`, a struct of the newest vocabulary, as this version writes it."""
+        cls = value.__class__
+        try:
+            plan = self._plans[cls]
+        except KeyError:
+            plan = self._plans[cls] = self._plan(cls)
+        if plan is None:
+            return value
+        blanks, nested, backs = plan
+        changes: dict[str, Any] | None = None
+        for name, blank in blanks:
+            if getattr(value, name) is not blank:
+                changes = changes or {}
+                changes[name] = blank
+        for name in nested:
+            inner = getattr(value, name)
+            if inner is None:
+                continue
+            shaped = self._shape_list(inner) if inner.__class__ is list else self.shape(inner)
+            if shaped is not inner:
+                changes = changes or {}
+                changes[name] = shaped
+        if changes is not None:
+            value = value.__copy__()
+            for name, change in changes.items():
+                setattr(value, name, change)
+        for back in backs:
+            value = back(value)
+            if value.__class__ is not cls and value.__class__ in (TextContent,):
+                return self.shape(value)
+        return value
+
+    def _shape_list(self, values: list[Any]) -> list[Any]:
+        shape = self.shape
+        shaped = [shape(value) for value in values]
+        for old, new in zip(values, shaped, strict=True):
+            if old is not new:
+                return shaped
+        return values
+
+    def shape_result(self, result: Result, identity: Raw) -> Result | Raw:
+        """A whole result as this version writes it; `identity` is the server's own, as `_meta` JSON.
+
+        Spec: 2026-07-28 basic/index (resultType, serverInfo in `_meta`), server/utilities/caching.
+        """
+        kept = isinstance(result, _KEPT)
+        if kept:
+            raw = self._kept.get(result)
+            if raw is not None:
+                return raw
+        shaped: Result = self.shape(result)
+        if self.is_modern:
+            if shaped is result:
+                shaped = result.__copy__()
+            if shaped.result_type is UNSET:
+                shaped.result_type = "complete"
+            shaped.meta = identity if shaped.meta is None else _merge(shaped.meta, identity)
+            if isinstance(shaped, CacheableResult) and shaped.result_type == "complete":
+                if shaped.ttl_ms is UNSET:
+                    shaped.ttl_ms = 0
+                if shaped.cache_scope is UNSET:
+                    shaped.cache_scope = "private"
+        elif shaped.result_type is not UNSET:
+            shaped = shaped.__copy__() if shaped is result else shaped
+            shaped.result_type = UNSET
+        if kept:
+            raw = self._kept[result] = Raw(encode(shaped))
+            return raw
+        return shaped
+
+    def error_code(self, error: ProtocolError) -> int:
+        """The code this version gives to an error."""
+        for revision in self._later:
+            code = revision.error_codes.get(type(error))
+            if code is not None:
+                return code
+        return error.code
+
+    def _unknown_fields(self, cls: type) -> list[str]:
+        names = [name for revision in self._later for name in revision.fields.get(cls, ())]
+        names += [name for revision in self._past for name in revision.fields_gone.get(cls, ())]
+        return names
+
+    def _plan(self, cls: type) -> _Plan | None:
+        if not issubclass(cls, Struct):
+            return None
+        names = self._unknown_fields(cls)
+        by_name: dict[str, FieldInfo] = {info.name: info for info in fields(cls)} if names else {}
+        blanks = tuple((name, _default(by_name[name])) for name in dict.fromkeys(names))
+        backs = tuple(revision.back[cls] for revision in self._later if cls in revision.back)
+        nested = _NESTED.get(cls, ())
+        return (blanks, nested, backs) if blanks or nested or backs else None
+
+    def _reader(self, params: type) -> Callable[[bytes | Raw], Any]:
+        decode = _decoder(params)
+        blanks = self._unknown_fields(params)
+        if not blanks:
+            return decode
+        by_name = {info.name: info for info in fields(params)}
+        pairs = [(name, _default(by_name[name])) for name in blanks]
+
+        def read(raw: bytes | Raw) -> Any:
+            value = decode(raw)
+            for name, blank in pairs:
+                setattr(value, name, blank)
+            return value
+
+        return read
+
+
+def _default(info: FieldInfo) -> Any:
+    return None if info.default is NODEFAULT else info.default
+
+
+def _merge(meta: dict[str, Any] | Raw, identity: Raw) -> dict[str, Any] | Raw:
+    if isinstance(meta, Raw):
+        return meta
+    return {**_decode_meta(identity), **meta}
+
+
+_decode_meta = Decoder(dict[str, Any]).decode
+_decoders: dict[type, Callable[[bytes | Raw], Any]] = {}
+_versions: dict[str, Version] = {}
+
+
+def _decoder(params: type) -> Callable[[bytes | Raw], Any]:
+    """A decoder per struct, shared by all versions, built when a method is first called: building costs start-up."""
+    decode = _decoders.get(params)
+    if decode is None:
+        built: Callable[[bytes | Raw], Any] | None = None
+
+        def decode(raw: bytes | Raw) -> Any:
+            nonlocal built
+            if built is None:
+                built = Decoder(params).decode
+            return built(raw)
+
+        _decoders[params] = decode
+    return decode
+
+
+def _revision(name: str) -> Revision:
+    module = import_module(f".v{name.replace('-', '_')}", __package__)
+    revision: Revision = module.REVISION
+    return revision
+
+
+def get(name: str) -> Version:
+    """The version of that name. Raises KeyError if it is not served."""
+    try:
+        return _versions[name]
+    except KeyError:
+        version = _versions[name] = Version(_ORDER.index(name)) if name in _ORDER else _unknown(name)
+        return version
+
+
+def _unknown(name: str) -> Version:
+    raise KeyError(name)
+
+
+def negotiate(offer: object) -> Version:
+    """The version a legacy `initialize` gets: the one it asked for, or the newest legacy one.
+
+    Spec: 2025-11-25 basic/lifecycle, version negotiation. A modern version is never the answer.
+    """
+    return get(offer if isinstance(offer, str) and offer in LEGACY else NEWEST_LEGACY)
+
+
+def is_known_method(method: str) -> bool:
+    """Whether any served version has this request."""
+    return any(method in get(name).requests for name in _ORDER)

@@ -1,0 +1,48 @@
+"""2024-10-07, the first revision named by a date: known from the histories of both SDKs only.
+
+No page or schema was published; what is served here is 2024-11-05 less what that one added.
+"""
+
+from ..types.base import PageParams, Params
+from ..types.completion import CompleteParams
+from ..types.lifecycle import InitializeParams
+from ..types.notifications import NotificationParams, ProgressParams, SetLevelParams
+from ..types.prompts import GetPromptParams
+from ..types.resources import ReadResourceParams, SubscribeParams
+from ..types.tools import CallToolParams
+from .revision import Revision
+
+__all__ = ["REVISION"]
+
+REVISION = Revision(
+    version="2024-10-07",
+    null_id=True,
+    requests={
+        "initialize": InitializeParams,
+        "ping": Params,
+        "tools/list": PageParams,
+        "tools/call": CallToolParams,
+        "resources/list": PageParams,
+        "resources/templates/list": PageParams,
+        "resources/read": ReadResourceParams,
+        "resources/subscribe": SubscribeParams,
+        "resources/unsubscribe": SubscribeParams,
+        "prompts/list": PageParams,
+        "prompts/get": GetPromptParams,
+        "completion/complete": CompleteParams,
+        "logging/setLevel": SetLevelParams,
+    },
+    notifications={
+        "notifications/initialized": NotificationParams,
+        "notifications/progress": ProgressParams,
+    },
+    server_requests=("ping", "sampling/createMessage"),
+    server_notifications=(
+        "notifications/progress",
+        "notifications/message",
+        "notifications/resources/updated",
+        "notifications/resources/list_changed",
+        "notifications/tools/list_changed",
+        "notifications/prompts/list_changed",
+    ),
+)

@@ -1,0 +1,26 @@
+"""2025-03-26: batches, audio, tool annotations, completions as a capability. Spec: spec/mcp-2025-03-26/changelog."""
+
+from ..types.content import AudioContent, TextContent
+from ..types.lifecycle import ServerCapabilities
+from ..types.notifications import ProgressParams
+from ..types.tools import Tool
+from .revision import Revision
+
+__all__ = ["REVISION"]
+
+
+def _audio_as_text(block: AudioContent) -> TextContent:
+    return TextContent(f"[audio, {block.mime_type}, {len(block.data)} bytes]", annotations=block.annotations)
+
+
+REVISION = Revision(
+    version="2025-03-26",
+    null_id=True,
+    batches=True,
+    fields={
+        ServerCapabilities: ("completions",),
+        ProgressParams: ("message",),
+        Tool: ("annotations",),
+    },
+    back={AudioContent: _audio_as_text},
+)

@@ -1,0 +1,1 @@
+"""Our own byte formats, without I/O: newline-delimited JSON and event streams."""
