@@ -1,0 +1,222 @@
+"""The house keeps its own rules: what is in the repository, what is in a wheel, what the test frame catches."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+from conftest import Child
+
+import mcpd
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+def tracked(*patterns: str) -> list[Path]:
+    """The files in git, without those that someone has deleted and not yet committed."""
+    if not (REPOSITORY / ".git").exists():
+        pytest.skip("needs git: this is not a checkout")
+    done = subprocess.run(
+        ["git", "ls-files", "-z", "--", *patterns], cwd=REPOSITORY, capture_output=True, check=True, text=True
+    )
+    return [path for name in done.stdout.split("\0") if name and (path := REPOSITORY / name).is_file()]
+
+
+def lines_with(pattern: re.Pattern[str], files: list[Path]) -> list[str]:
+    found = []
+    for path in files:
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+        for number, line in enumerate(text.splitlines(), 1):
+            if pattern.search(line):
+                found.append(f"{path.relative_to(REPOSITORY)}:{number}: {line.strip()[:120]}")
+    return found
+
+
+# ------------------------------------------------------------------------------ what is in git
+
+
+def test_no_file_names_a_path_of_one_machine() -> None:
+    # Put together here, or this file would be the first one found.
+    places = ["/work" + "/", "/tmp/" + "w/", "/root" + "/", str(REPOSITORY.parent) + "/", str(Path.home()) + "/."]
+    found = lines_with(re.compile("|".join(re.escape(place) for place in places if place != "//")), tracked())
+    assert not found, "\n".join(found)
+
+
+def test_lock_files_carry_no_download_addresses() -> None:
+    locks = tracked("*package-lock.json", "*.lock")
+    assert len(locks) >= 2
+    for path in locks:
+        if path.suffix == ".json":
+            packages = json.loads(path.read_text(encoding="utf-8"))["packages"]
+            assert not [name for name, entry in packages.items() if "resolved" in entry], path
+            assert all("integrity" in entry for name, entry in packages.items() if name), path
+    hosts = ["registry." + "npmjs", "py" + "pi.org", "files." + "pythonhosted", "deb." + "debian.org"]
+    found = lines_with(re.compile("|".join(map(re.escape, hosts))), tracked())
+    assert not found, "\n".join(found)
+
+
+def test_every_folder_with_a_lock_file_keeps_it_so() -> None:
+    for path in tracked("*package-lock.json"):
+        assert "omit-lockfile-registry-resolved=true" in (path.parent / ".npmrc").read_text(encoding="utf-8")
+
+
+def test_nothing_is_left_to_be_done_later() -> None:
+    """style.md 5: no such note without the number of an issue."""
+    pattern = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b(?!.*#\d)")
+    found = lines_with(pattern, tracked("*.py", "*.mjs", "*.toml", "Makefile", ":!tests/test_house.py"))
+    assert not found, "\n".join(found)
+
+
+def test_versions_are_compared_in_two_places_only() -> None:
+    """style.md 8, architecture.md D2: versions/ is data, and session.py alone knows where a version comes from."""
+    compared = re.compile(r"""(<=?|>=?|==|!=|\bin)\s*[\[({]*["']20\d\d-\d\d-\d\d""")
+    files = tracked("mcpd/*.py", ":!mcpd/versions/", ":!mcpd/session.py")
+    found = lines_with(compared, files)
+    assert not found, "\n".join(found)
+
+
+def test_module_names_say_what_lives_there() -> None:
+    """style.md 4: no utils, helpers, managers, commons."""
+    vague = re.compile(r"(^|_)(utils?|helpers?|managers?|common|misc)($|_)")
+    found = [path.name for path in tracked("mcpd/*.py", "tests/*.py") if vague.search(path.stem)]
+    assert not found
+
+
+def test_files_stay_small() -> None:
+    """style.md 3: files about 100 to 300 lines, few over 500."""
+    sizes = {path.name: len(path.read_text(encoding="utf-8").splitlines()) for path in tracked("mcpd/*.py")}
+    large = {name: size for name, size in sizes.items() if size > 500}
+    assert len(large) <= 3, large
+
+
+# ---------------------------------------------------------------------------- what is in a wheel
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    """A wheel built from a copy of the checkout."""
+    copy = tmp_path_factory.mktemp("checkout")
+    for path in tracked("mcpd", "assets", "pyproject.toml", "LICENSE", "README.md"):
+        target = copy / path.relative_to(REPOSITORY)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target)
+    # Without isolation nothing is fetched: the build backend is among the test tools.
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check",
+         "--no-build-isolation", "--no-deps", "--wheel-dir", str(copy / "out"), str(copy)],
+        check=True, capture_output=True, timeout=50,
+    )  # fmt: skip
+    (built,) = (copy / "out").glob("*.whl")
+    return zipfile.ZipFile(built)
+
+
+@pytest.mark.slow
+def test_a_wheel_has_the_package_its_assets_and_its_license(wheel: zipfile.ZipFile) -> None:
+    """architecture.md 3: the distribution is mcpd-server, the command mcpd; all of assets/ ships inside."""
+    names = set(wheel.namelist())
+    assert {"mcpd/__init__.py", "mcpd/py.typed", "mcpd/errors.py"} <= names
+    for asset in tracked("assets"):
+        inside = f"mcpd/_assets/{asset.relative_to(REPOSITORY / 'assets').as_posix()}"
+        assert wheel.read(inside) == asset.read_bytes()
+    outside = {name.split("/")[0] for name in names}
+    assert outside == {"mcpd", f"mcpd_server-{mcpd.__version__}.dist-info"}
+    info = f"mcpd_server-{mcpd.__version__}.dist-info"
+    metadata = wheel.read(f"{info}/METADATA").decode()
+    assert "Name: mcpd-server\n" in metadata
+    assert "License-Expression: Apache-2.0\n" in metadata
+    assert "mcpd = mcpd.cli:main" in wheel.read(f"{info}/entry_points.txt").decode()
+    assert wheel.read(f"{info}/licenses/LICENSE") == (REPOSITORY / "LICENSE").read_bytes()
+
+
+def test_all_extras_are_in_all() -> None:
+    extras = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (everything,) = extras["optional-dependencies"]["all"]
+    named = set(everything.removeprefix("mcpd-server[").removesuffix("]").split(","))
+    assert named == set(extras["optional-dependencies"]) - {"all", "test"}
+
+
+# -------------------------------------------------------------------- what the test frame catches
+
+CASES = """
+import asyncio
+import pytest
+from hypothesis import given, settings, strategies as st
+
+async def test_passes(tmp_path):
+    await asyncio.sleep(0)
+    assert tmp_path.is_dir()
+
+async def test_fails():
+    await asyncio.sleep(0)
+    assert False
+
+async def test_leaves_a_task():
+    asyncio.get_running_loop().create_task(asyncio.sleep(60))
+
+async def test_cancels_its_task():
+    task = asyncio.get_running_loop().create_task(asyncio.sleep(60))
+    await asyncio.sleep(0)
+    task.cancel()
+
+async def test_hangs():
+    await asyncio.Event().wait()
+
+@settings(max_examples=5, database=None)
+@given(st.integers())
+async def test_given_fails(number):
+    await asyncio.sleep(0)
+    assert number != 0
+
+@settings(max_examples=5, database=None)
+@given(st.integers())
+async def test_given_passes(number):
+    await asyncio.sleep(0)
+
+def test_skips():
+    pytest.skip("not here")
+
+def test_warns():
+    import warnings
+    warnings.warn("old", DeprecationWarning)
+"""
+
+
+@pytest.mark.parametrize("ci", [False, True], ids=["at a desk", "in CI"])
+def test_the_frame_of_the_tests(tmp_path: Path, child: Child, ci: bool) -> None:
+    """Coroutine tests run, leaks and hangs fail, warnings are errors, and in CI a skip is a failure."""
+    frame = (REPOSITORY / "tests" / "conftest.py").read_text(encoding="utf-8")
+    (tmp_path / "conftest.py").write_text(frame.replace("COROUTINE_TIMEOUT = 30.0", "COROUTINE_TIMEOUT = 0.2"))
+    (tmp_path / "test_cases.py").write_text(CASES)
+    done = subprocess.run(
+        [child.python, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", "-W", "error",
+         "-c", os.devnull, "--rootdir", str(tmp_path), str(tmp_path)],
+        env={**child.env, "CI": "true" if ci else ""}, capture_output=True, text=True, timeout=50, check=False,
+    )  # fmt: skip
+    told = {}
+    for line in done.stdout.splitlines():
+        if match := re.match(r"(PASSED|FAILED|SKIPPED) .*?::?(test_\w+)", line):
+            told[match[2]] = match[1]
+        elif line.startswith("SKIPPED"):
+            told["test_skips"] = "SKIPPED"
+    assert told == {
+        "test_passes": "PASSED",
+        "test_fails": "FAILED",
+        "test_leaves_a_task": "FAILED",
+        "test_cancels_its_task": "PASSED",
+        "test_hangs": "FAILED",
+        "test_given_fails": "FAILED",
+        "test_given_passes": "PASSED",
+        "test_skips": "FAILED" if ci else "SKIPPED",
+        "test_warns": "FAILED",
+    }, done.stdout

@@ -1,0 +1,128 @@
+"""What may import what: the rooms (style.md 3), the dependencies (architecture.md D8), the start of a server."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import Child
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+PACKAGE = REPOSITORY / "mcpd"
+
+CORE = {"anyio", "click", "msgspec", "websockets"}
+# What extras bring, and the few files that may import each.
+EXTRAS: dict[str, set[str]] = {
+    "httptools": {"transports"},
+    "jsonschema_rs": {"registry"},
+    "uvicorn": {"transports"},
+    "uvloop": {"transports", "cli"},
+    "watchfiles": {"sources"},
+}
+# Used where the user has them installed, never required.
+WELCOME = {"attr", "attrs", "pydantic"}
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(REPOSITORY).with_suffix("").parts
+        yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
+
+
+def imported(path: Path) -> Iterator[tuple[str, int]]:
+    """The absolute imports of a file, wherever in it they stand: module and line."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node.lineno
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.module, node.lineno
+
+
+def test_the_core_needs_four_packages_and_extras_stay_in_their_rooms() -> None:
+    wrong = []
+    for _, path in modules():
+        room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        for name, line in imported(path):
+            top = name.partition(".")[0]
+            if top in sys.stdlib_module_names or top in CORE | WELCOME | {"mcpd"} or room in EXTRAS.get(top, ()):
+                continue
+            wrong.append(f"{path.relative_to(REPOSITORY)}:{line} imports {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_pyproject_names_the_same_four() -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert {requirement.split(">")[0] for requirement in project["dependencies"]} == CORE
+    assert set(project["optional-dependencies"]) == {"all", "http", "schema", "test", "watch"}
+
+
+def test_imports_point_down() -> None:
+    from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
+
+    before = os.getcwd()
+    os.chdir(REPOSITORY)
+    try:
+        assert lint_imports(config_filename="pyproject.toml", no_cache=True) == EXIT_STATUS_SUCCESS
+    finally:
+        os.chdir(before)
+
+
+EACH_ALONE = """
+import importlib, os, sys
+import mcpd
+failed = 0
+for name in sys.argv[1:]:
+    child = os.fork()
+    if not child:
+        try:
+            importlib.import_module(name)
+        except BaseException as error:
+            print(f"{name}: {type(error).__name__}: {error}", flush=True)
+            os._exit(1)
+        os._exit(0)
+    failed += os.waitpid(child, 0)[1] != 0
+sys.exit(failed != 0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks an interpreter for each module")
+def test_each_module_imports_first(child: Child) -> None:
+    """No module works only because another one was imported before it: there is no import cycle."""
+    names = [name for name, _ in modules() if not name.endswith("__main__")]
+    assert "mcpd.errors" in names
+    done = subprocess.run(
+        [child.python, "-W", "error", "-c", EACH_ALONE, *names],
+        env=child.env, capture_output=True, text=True, timeout=50, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+# What `mcpd serve --stdio` must not pay for (issue: at most 1.6 times the raw floor from spawn to first answer).
+# Each is loaded at one seam, by the command, transport or extra that needs it.
+NOT_FOR_STDIO = {
+    "email", "http", "httptools", "importlib.metadata", "jsonschema_rs", "pydantic", "urllib.request", "uvicorn",
+    "uvloop", "watchfiles", "websockets",
+}  # fmt: skip
+
+
+def test_a_stdio_server_loads_only_what_it_uses(child: Child) -> None:
+    hello = (
+        b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},'
+        b'"clientInfo":{"name":"t","version":"1"}}}\n'
+    )
+    done = subprocess.run(
+        [child.python, "-X", "importtime", "-m", "mcpd", "serve", "--stdio"],
+        input=hello, env=child.env, capture_output=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert b'"protocolVersion":"2025-11-25"' in done.stdout, done.stderr[-2000:]
+    lines = done.stderr.decode().splitlines()
+    loaded = {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
+    assert "msgspec" in loaded, "the list of imports was not read"
+    assert not loaded & NOT_FOR_STDIO
