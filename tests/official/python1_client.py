@@ -97,7 +97,9 @@ class Run:
             case "prompts/get":
                 return await session.get_prompt(params["name"], params.get("arguments"))
             case "completion/complete":
-                kind = types.PromptReference if params["ref"]["type"] == "ref/prompt" else types.ResourceTemplateReference
+                kind = (
+                    types.PromptReference if params["ref"]["type"] == "ref/prompt" else types.ResourceTemplateReference
+                )
                 context = params.get("context", {}).get("arguments")
                 return await session.complete(kind.model_validate(params["ref"]), params["argument"], context)
             case "logging/setLevel":

@@ -1,6 +1,6 @@
 """Runs a scenario with the newest official Python client (`mcp` 2) over stdio or Streamable HTTP.
 
-    echo '{"target": {"command": ["mcpd", "serve", "--stdio"]}, "era": "auto", "steps": []}' | python python_client.py
+echo '{"target": {"command": ["mcpd", "serve", "--stdio"]}, "era": "auto", "steps": []}' | python python_client.py
 """
 
 from __future__ import annotations
@@ -95,7 +95,9 @@ class Run:
             case "prompts/get":
                 return await client.get_prompt(params["name"], params.get("arguments"))
             case "completion/complete":
-                kind = types.PromptReference if params["ref"]["type"] == "ref/prompt" else types.ResourceTemplateReference
+                kind = (
+                    types.PromptReference if params["ref"]["type"] == "ref/prompt" else types.ResourceTemplateReference
+                )
                 context = params.get("context", {}).get("arguments")
                 return await client.complete(kind.model_validate(params["ref"]), params["argument"], context)
             case "logging/setLevel":
