@@ -16,7 +16,7 @@ MAKEFLAGS += --no-print-directory
 VENV  := .venv
 TOOLS := .tools
 PY    := $(VENV)/bin/python
-PIP   := $(PY) -m pip --quiet --disable-pip-version-check
+PIP   := $(PY) -m pip -qq --disable-pip-version-check
 NODE_VERSION := 22.23.3
 ADDR  ?= :8080
 
@@ -96,7 +96,7 @@ $(VENV)/.test: pyproject.toml | $(VENV)/bin/python
 $(TOOLS)/.mcp%: tests/official/requirements-mcp%.txt | $(VENV)/bin/python
 	@mkdir -p $(TOOLS)
 	$(PY) -m venv --clear $(TOOLS)/mcp$*
-	$(TOOLS)/mcp$*/bin/python -m pip --quiet --disable-pip-version-check install --requirement $<
+	$(TOOLS)/mcp$*/bin/python -m pip -qq --disable-pip-version-check install --requirement $<
 	@touch $@
 
 # The conformance suite needs Node 22; it comes as an npm package, for the two machines that Linux runs on.
