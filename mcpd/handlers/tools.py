@@ -20,9 +20,7 @@ def list_tools(catalog: Catalog, ctx: Context, params: PageParams) -> ListToolsR
     return page
 
 
-def call_tool(
-    catalog: Catalog, ctx: Context, params: CallToolParams
-) -> Coroutine[Any, Any, CallToolResult] | CallToolResult:
+def call_tool(catalog: Catalog, ctx: Context, params: CallToolParams) -> Coroutine[Any, Any, CallToolResult]:
     """Run a tool. Raises InvalidParams for one that this client cannot see."""
     entry = catalog.tools.get(params.name, catalog.audience(ctx))
     if entry is None:

@@ -20,16 +20,20 @@ from collections.abc import Collection, Iterable
 from html import escape
 from typing import Final, Literal, TypeAlias
 
+from msgspec import Struct
+
 from ..errors import ConfigurationError
 from ..extensions.ui.csp_sources import SourceProblem, UiCsp, UiPermissions, validate_csp, validate_sources
 
 __all__ = [
     "INNER_TOKENS",
     "OUTER_TOKENS",
+    "Grant",
     "Profile",
     "allow_attribute",
     "build_policy",
     "external_sources",
+    "grant",
     "grant_csp",
     "grant_permissions",
     "sandbox_tokens",
@@ -54,6 +58,44 @@ _FEATURES: Final = {
     "geolocation": "geolocation",
     "clipboardWrite": "clipboard-write",
 }
+
+
+class Grant(Struct, frozen=True, kw_only=True):
+    """What one View gets: the granted sources and features, and what they are in the browser's words."""
+
+    profile: Profile = "strict"
+    csp: UiCsp | None = None
+    permissions: UiPermissions | None = None
+    sandbox: str = " ".join(OUTER_TOKENS)
+    problems: tuple[str, ...] = ()
+
+    def policy(self, frame_ancestors: Iterable[str] | None = None) -> str:
+        """See `build_policy`."""
+        return build_policy(self.csp, self.profile, frame_ancestors=frame_ancestors)
+
+    @property
+    def allow(self) -> str:
+        """See `allow_attribute`."""
+        return allow_attribute(self.permissions)
+
+
+def grant(
+    csp: UiCsp | None,
+    permissions: UiPermissions | None = None,
+    profile: Profile = "strict",
+    *,
+    allowed: Collection[str] = (),
+    sandbox: str | None = None,
+) -> Grant:
+    """Decide what a document gets of what it declares: valid sources, `allowed` features, at most our tokens."""
+    granted, problems = grant_csp(csp, profile)
+    return Grant(
+        profile=profile,
+        csp=granted,
+        permissions=grant_permissions(permissions, allowed),
+        sandbox=sandbox_tokens(profile, sandbox),
+        problems=tuple(map(str, problems)),
+    )
 
 
 def grant_csp(csp: UiCsp | None, profile: Profile = "strict") -> tuple[UiCsp | None, list[SourceProblem]]:

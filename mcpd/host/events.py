@@ -172,10 +172,10 @@ class AppToolAnswered(Struct, frozen=True):
 
 
 class Closed(Struct, frozen=True):
-    """The View is gone on purpose: remove its frame. `answered` is False if it did not answer the teardown."""
+    """The View is gone on purpose: remove its frame. `clean` is False if it did not answer the teardown."""
 
     reason: str
-    answered: bool
+    clean: bool
 
 
 class Failed(Struct, frozen=True):

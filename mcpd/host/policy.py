@@ -16,15 +16,15 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct, ValidationError, convert
 
-from ..errors import InvalidParams, ProtocolError
+from ..errors import InvalidParams
 from ..types.content import BlobResourceContents, EmbeddedResource, ResourceLink, TextResourceContents
 from ..types.lifecycle import Implementation, ListChanged
 from .capabilities import Empty, HostCapabilities, Modalities
 from .events import DownloadItem
+from .refusals import Denied
 
 __all__ = [
     "DEFAULT_CAPABILITIES",
-    "Denied",
     "Limits",
     "RateLimit",
     "Settings",
@@ -35,13 +35,6 @@ __all__ = [
 
 MAX_LINK_CHARS: Final = 8192
 MAX_NAME_CHARS: Final = 120
-
-
-class Denied(ProtocolError):
-    """The host says no, or could not. Spec: "Implementation-defined error" of MCP Apps."""
-
-    code = -32000
-    default_message = "Denied by the host"
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -124,7 +117,7 @@ _LINK = re.compile(r"https?://[^/?#\\@\s]+(?:[/?#].*)?", re.IGNORECASE | re.DOTA
 
 
 def check_link(url: str) -> str:
-    """The address if it may be opened outside; raises Denied if not.
+    """The address as it may be opened outside; raises Denied if it may not.
 
     Only http and https with a plain host: `javascript:` would run in the host's page, a user name dresses
     one host as another, and what a browser strips or turns around (tabs, backslashes, bidi marks) hides the
@@ -132,15 +125,15 @@ def check_link(url: str) -> str:
     """
     if len(url) > MAX_LINK_CHARS:
         raise Denied(f"Invalid URL: longer than {MAX_LINK_CHARS} characters")
-    if any(char <= " " or char == "\\" or category(char) in ("Cc", "Cf") for char in url):
-        raise Denied("Invalid URL: white space, control and direction characters and backslashes are not opened")
+    if any(char == "\\" or category(char) in ("Cc", "Cf") for char in url):
+        raise Denied("Invalid URL: control and direction characters and backslashes are not opened")
     if not _LINK.fullmatch(url):
         raise Denied("Policy violation: only http and https links to a plain host are opened")
     try:
         urlsplit(url).port  # noqa: B018 - reading it is the check
     except ValueError as error:
         raise Denied(f"Invalid URL: {error}") from None
-    return url
+    return url.replace(" ", "%20")
 
 
 # ---------------------------------------------------------------------------------------- downloads

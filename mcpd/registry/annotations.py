@@ -16,9 +16,9 @@ from typing import Annotated, Any, Union
 
 from msgspec import Meta
 
-from mcpd.errors import RegistrationError
+from ..errors import RegistrationError
 
-__all__ = ["is_coroutine_function", "is_kind_of", "normalised", "plain_function", "resolved"]
+__all__ = ["call_method", "is_coroutine_function", "is_kind_of", "normalised", "plain_function", "resolved"]
 
 _CONSTRAINTS = ("ge", "gt", "le", "lt", "max_length", "min_length", "multiple_of", "pattern")
 
@@ -32,22 +32,26 @@ def plain_function(function: Any) -> Any:
             function = function.__func__
         elif hasattr(function, "__wrapped__"):
             function = function.__wrapped__
-        elif not isinstance(function, (FunctionType, type)) and isinstance(
-            call := getattr(type(function), "__call__", None), FunctionType
-        ):
-            return call
+        elif method := call_method(function):
+            return method
         else:
             break
     return function
+
+
+def call_method(function: Any) -> FunctionType | None:
+    """The `__call__` that makes an object callable, if it is one written in Python."""
+    if isinstance(function, (FunctionType, type)) or not callable(function):
+        return None
+    method = type(function).__call__
+    return method if isinstance(method, FunctionType) else None
 
 
 def is_coroutine_function(function: Any) -> bool:
     """Whether calling it gives a coroutine; looks through partials and at `__call__`, not through decorators."""
     while isinstance(function, (functools.partial, staticmethod)):
         function = function.func if isinstance(function, functools.partial) else function.__func__
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(type(function), "__call__", None)
-    )
+    return inspect.iscoroutinefunction(call_method(function) or function)
 
 
 def resolved(function: Any, where: str) -> dict[str, Any]:
@@ -92,9 +96,9 @@ def _local_names(function: Any) -> dict[str, Any]:
     return names
 
 
-def _annotation_naming(function: Any, name: str) -> str:
+def _annotation_naming(function: Any, name: str | None) -> str:
     for parameter, annotation in function.__annotations__.items():
-        if name in str(annotation):
+        if name and name in str(annotation):
             return ", return annotation" if parameter == "return" else f", parameter {parameter!r}: its annotation"
     return ": an annotation"
 
@@ -156,5 +160,3 @@ def _text(item: Any, name: str) -> str | None:
     value = getattr(item, name, None)
     # A class or a str has attributes of these names that are methods.
     return value if isinstance(value, str) and not isinstance(item, (str, type)) else None
-
-

@@ -14,9 +14,9 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from mcpd.errors import ArgumentsError, InvalidParams
-from mcpd.registry.coercion import coerce, follow
-from mcpd.registry.foreign import dec_hook
+from ..errors import ArgumentsError, InvalidParams
+from .coercion import coerce, follow
+from .foreign import dec_hook
 
 __all__ = ["UNREADABLE", "Intake"]
 

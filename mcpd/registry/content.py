@@ -22,9 +22,9 @@ from ..types.content import (
     TextResourceContents,
 )
 from ..types.tools import CallToolResult
-from .signature import enc_hook
+from .foreign import enc_hook
 
-__all__ = ["BLOCKS", "audio", "embedded", "image", "link", "resource_contents", "text", "tool_result"]
+__all__ = ["BLOCKS", "audio", "embedded", "image", "is_content", "link", "resource_contents", "text", "tool_result"]
 
 BLOCKS = (TextContent, ImageContent, AudioContent, EmbeddedResource, ResourceLink)
 
@@ -33,6 +33,11 @@ _encode = Encoder(enc_hook=enc_hook).encode
 _IMAGE_TYPES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif"}
 _IMAGE_TYPES |= {".webp": "image/webp", ".svg": "image/svg+xml"}
 _AUDIO_TYPES = {".wav": "audio/wav", ".mp3": "audio/mpeg", ".ogg": "audio/ogg", ".flac": "audio/flac"}
+
+
+def is_content(kind: object) -> bool:
+    """Whether a return type is content already: such a tool has no output schema."""
+    return kind in BLOCKS or kind is CallToolResult
 
 
 def text(value: str) -> TextContent:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, Literal
 
 import msgspec
@@ -34,18 +34,18 @@ def _is_path(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, os.PathLike) and kind is not os.PathLike
 
 
-def dec_hook(kind: type, value: Any) -> Any:
+def dec_hook(kind: Any, value: Any) -> Any:
     """Make a `kind` of decoded JSON. ValueError, with a text for the model, if it does not fit."""
     if _is_model(kind):
         try:
             # As JSON, not as Python objects: strict models take "2026-01-01" for a date only there.
-            return kind.model_validate_json(msgspec.json.encode(value))  # type: ignore[attr-defined]
+            return kind.model_validate_json(msgspec.json.encode(value))
         except ValueError as error:
             raise ValueError(_model_errors(error)) from error
     if _is_path(kind):
         if not isinstance(value, str):
             raise ValueError("Expected `str`")
-        return kind(value)  # type: ignore[call-arg]
+        return kind(value)
     raise NotImplementedError(f"{kind.__qualname__} cannot be read from JSON; {_KNOWN}")
 
 
@@ -151,5 +151,3 @@ def _parts(found: Any, seen: set[Any]) -> Iterator[Any]:
         for part in value if isinstance(value, tuple) else (value,):
             if isinstance(part, (types.Type, types.Field)):
                 yield from _parts(part, seen)
-
-

@@ -8,26 +8,15 @@ Spec: 2025-11-25 server/tools (tool schemas), SEP-2106 for output schemas of any
 
 from __future__ import annotations
 
-import collections.abc
-import inspect
-import os
-import typing
-from collections.abc import Callable, Mapping
-from types import NoneType, UnionType
-from typing import Annotated, Any, Union
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import msgspec
 from msgspec import NODEFAULT, Struct
 
-from mcpd.registry.foreign import Definitions, problem, to_builtins
+from .foreign import Definitions, to_builtins
 
 __all__ = ["input_schema", "output_schema"]
-
-_TEXT: frozenset[Any] = frozenset((None, NoneType, inspect.Parameter.empty, Any, object, str, bytes, bytearray))
-_LISTS: frozenset[Any] = frozenset(
-    (list, tuple, set, frozenset, collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection)
-)
-_AWAITABLES: frozenset[Any] = frozenset((collections.abc.Awaitable, collections.abc.Coroutine))
 
 
 def input_schema(arguments: type[Struct], descriptions: Mapping[str, str], extra: Any = None) -> dict[str, Any]:
@@ -60,17 +49,10 @@ def input_schema(arguments: type[Struct], descriptions: Mapping[str, str], extra
     return schema
 
 
-def output_schema(hint: Any, is_content: Callable[[Any], bool] | None = None) -> dict[str, Any] | None:
-    """The schema of a return annotation, None if what comes back is text or content and no data.
-
-    `is_content` says of a class that its values go to the host as they are: content blocks, results.
-    The root may be of any type; older versions' view of it is not made here.
-    """
-    hint = _awaited(hint)
-    if _is_text(hint) or _has_content(hint, is_content) or problem(hint) is not None:
-        return None
+def output_schema(hint: Any) -> dict[str, Any]:
+    """The schema of a return annotation, with a root of any type; older versions' view of it is not made here."""
     schemas, definitions = _generated([hint], "serialization")
-    root = schemas[0]
+    root: dict[str, Any] = schemas[0]
     if root.keys() == {"$ref"}:
         # The host looks at the root's type: the shared type itself stands there, not a reference to it.
         reference: str = root["$ref"]
@@ -78,14 +60,13 @@ def output_schema(hint: Any, is_content: Callable[[Any], bool] | None = None) ->
         root = dict(definitions[name])
         if not _mentions(definitions, reference):
             del definitions[name]
-    if root.get("type") == "object":
-        root.pop("title", None)
+    root.pop("title", None)
     if definitions:
         root["$defs"] = definitions
     return root
 
 
-def _generated(kinds: list[Any], mode: typing.Literal["validation", "serialization"]) -> tuple[Any, dict[str, Any]]:
+def _generated(kinds: list[Any], mode: Literal["validation", "serialization"]) -> tuple[Any, dict[str, Any]]:
     foreign = Definitions(mode)
     schemas, definitions = msgspec.json.schema_components(kinds, schema_hook=foreign.hook)
     if not foreign.found.keys().isdisjoint(definitions):
@@ -116,54 +97,6 @@ def _is_described(member: dict[str, Any]) -> bool:
     return "description" in member or any(
         "description" in branch for branch in member.get("anyOf", ()) if "$ref" not in branch
     )
-
-
-def _awaited(hint: Any) -> Any:
-    """What a plain function that returns an awaitable gives in the end."""
-    while typing.get_origin(hint) in _AWAITABLES:
-        hint = typing.get_args(hint)[-1]
-    return hint
-
-
-def _bare(hint: Any) -> Any:
-    while True:
-        if typing.get_origin(hint) is Annotated:
-            hint = hint.__origin__
-        elif hasattr(hint, "__supertype__"):
-            hint = hint.__supertype__
-        else:
-            return hint
-
-
-def _members(hint: Any) -> tuple[Any, ...]:
-    """The types of a union, or the one type."""
-    hint = _bare(hint)
-    if typing.get_origin(hint) in (Union, UnionType):
-        return tuple(part for member in typing.get_args(hint) for part in _members(member))
-    return (hint,)
-
-
-def _is_text(hint: Any) -> bool:
-    """Whether all it can be is text, bytes, a path, nothing, or unknown."""
-    return all(
-        isinstance(member, typing.TypeVar)
-        or (isinstance(member, type) and issubclass(member, os.PathLike))
-        or (isinstance(member, collections.abc.Hashable) and member in _TEXT)
-        for member in _members(hint)
-    )
-
-
-def _has_content(hint: Any, is_content: Callable[[Any], bool] | None) -> bool:
-    """Whether content may come back, alone or in a list."""
-    if is_content is None:
-        return False
-    for member in _members(hint):
-        if typing.get_origin(member) in _LISTS:
-            if any(_has_content(item, is_content) for item in typing.get_args(member) if item is not ...):
-                return True
-        elif is_content(member):
-            return True
-    return False
 
 
 def _mentions(node: Any, reference: str) -> bool:

@@ -21,21 +21,25 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import asdict, astuple
 
-from mcpd.errors import RegistrationError
-from mcpd.registry.annotations import is_coroutine_function, is_kind_of, normalised, plain_function, resolved
-from mcpd.registry.arguments import UNREADABLE, Intake
-from mcpd.registry.docstring import Docstring, parse
-from mcpd.registry.foreign import dec_hook, problem
+from ..errors import RegistrationError
+from .annotations import call_method, is_coroutine_function, is_kind_of, normalised, plain_function, resolved
+from .arguments import UNREADABLE, Intake
+from .docstring import Docstring, parse
+from .foreign import dec_hook, enc_hook, problem, to_builtins
+from .returns import awaited, is_data
 
-__all__ = ["Callee", "Parameter", "bind"]
+__all__ = ["Argument", "Callee", "bind", "enc_hook", "to_builtins"]
 
 # Types that need no second look, and defaults that are JSON as they are.
 _PLAIN = (Any, str, int, float, bool)
 _JSON = frozenset((type(None), bool, int, float, str))
 
 
-class Parameter(NamedTuple):
-    """One argument of a function, as prompts and templates list it."""
+_Order = Literal["values", "context first", "context last", "context by name", "all by name"]
+
+
+class Argument(NamedTuple):
+    """One argument of a function, as a prompt lists it."""
 
     name: str
     title: str | None
@@ -52,7 +56,7 @@ class _Plan(NamedTuple):
     extra: Any
     returns: Any
     # How the values of `arguments` and the context reach the parameters.
-    order: Literal["values", "context first", "context last", "context by name", "all by name"]
+    order: _Order
 
 
 class Callee:
@@ -106,25 +110,36 @@ class Callee:
         """
         return self._invoke(*self._intake.from_strings(values), context)
 
-    @functools.cached_property
-    def input_schema(self) -> dict[str, Any]:
-        """The JSON Schema of the arguments: an object, closed unless the function takes **kwargs."""
-        return _schema().input_schema(self.arguments, self._docstring.parameters, self._extra)
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of the arguments, without the context and without what **kwargs would take."""
+        return self.arguments.__struct_fields__
 
     @functools.cached_property
-    def output_schema(self) -> dict[str, Any] | None:
-        """The JSON Schema of what comes back; None for text, content, and what is not annotated."""
-        return _schema().output_schema(self.returns, self._is_content)
-
-    @functools.cached_property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """The arguments one by one, without further ones that **kwargs would take."""
+    def argument_list(self) -> tuple[Argument, ...]:
+        """The arguments one by one, described."""
         members = self.input_schema.get("properties", {})
         required = self.input_schema.get("required", ())
         return tuple(
-            Parameter(name, member.get("title"), member.get("description"), name in required)
+            Argument(name, member.get("title"), member.get("description"), name in required)
             for name, member in members.items()
         )
+
+    @functools.cached_property
+    def input_schema(self) -> dict[str, Any]:
+        """The JSON Schema of the arguments: an object, closed unless the function takes **kwargs."""
+        schema: dict[str, Any] = _schema().input_schema(self.arguments, self._docstring.parameters, self._extra)
+        return schema
+
+    @functools.cached_property
+    def has_output_schema(self) -> bool:
+        """Whether what comes back is data; not so for text, content, and what is not annotated."""
+        return is_data(self.returns, self._is_content)
+
+    @functools.cached_property
+    def output_schema(self) -> dict[str, Any] | None:
+        """The JSON Schema of what comes back, with a root of any type; None without `has_output_schema`."""
+        return _schema().output_schema(self.returns) if self.has_output_schema else None
 
     @property
     def title(self) -> str | None:
@@ -153,11 +168,9 @@ def bind(
     return type that its values are content already and no data. Raises RegistrationError.
     """
     plain = plain_function(function)
-    name = getattr(plain, "__name__", None) or type(plain).__name__
-    if plain is getattr(type(function), "__call__", None):
-        name = type(function).__name__
+    name: str = type(function).__name__ if call_method(function) else getattr(plain, "__name__", repr(plain))
     where = f"function {name!r}"
-    if not callable(function) or isinstance(function, type):
+    if not _is_function(function):
         raise RegistrationError(f"{where}: not a function; give a function, a bound method or a callable object")
     if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
         raise RegistrationError(f"{where}: it is a generator; return a list instead of yielding")
@@ -169,6 +182,10 @@ def bind(
     if slots and slots[0].name in ("self", "cls") and _is_unbound_method(function, slots[0]):
         raise RegistrationError(f"{where}: it is a method of a class; register the bound method of an instance")
     return Callee(function, _plan(name, slots, _own(hints, plain, slots), context_type), is_content)
+
+
+def _is_function(given: object) -> bool:
+    return callable(given) and not isinstance(given, type)
 
 
 def _own(hints: dict[str, Any], plain: Any, slots: list[Slot]) -> dict[str, Any]:
@@ -219,11 +236,11 @@ def _plan(name: str, slots: list[Slot], hints: dict[str, Any], context_type: typ
         )
     except (TypeError, ValueError) as error:
         raise RegistrationError(f"function {name!r}: {error}") from error
-    order = "all by name" if by_name or extra is not None else _order(slots, context)
-    return _Plan(name, arguments, context.name if context else None, extra, hints["return"], order)
+    order: _Order = "all by name" if by_name or extra is not None else _order(slots, context)
+    return _Plan(name, arguments, context.name if context else None, extra, awaited(hints["return"]), order)
 
 
-def _order(slots: list[Slot], context: Slot | None) -> Any:
+def _order(slots: list[Slot], context: Slot | None) -> _Order:
     if context is None:
         return "values"
     if context.kind is Slot.KEYWORD_ONLY:
@@ -300,13 +317,13 @@ def _caller(
 def _docstring_of(function: Any) -> str | None:
     plain = plain_function(function)
     text: str | None = inspect.getdoc(plain)
-    if text is None and plain is getattr(type(function), "__call__", None):
+    if text is None and call_method(function):
         return type(function).__doc__
     return text
 
 
 def _schema() -> Any:
     # Most servers are asked for a schema only after they have answered; till then its code can wait.
-    from mcpd.registry import schema  # noqa: PLC0415
+    from . import schema  # noqa: PLC0415
 
     return schema

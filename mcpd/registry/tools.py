@@ -14,6 +14,7 @@ from msgspec import Raw, structs
 
 from ..context import Context
 from ..errors import McpdError, ProtocolError, ToolError
+from ..types.base import NO_JSON
 from ..types.content import TextContent
 from ..types.tools import CallToolResult, Tool
 from .content import tool_result
@@ -24,6 +25,8 @@ from .threads import run_in_thread
 __all__ = ["ToolEntry", "failed"]
 
 log = logging.getLogger("mcpd")
+
+_NO_ARGUMENTS = Raw(b"{}")
 
 
 class ToolEntry:
@@ -45,14 +48,14 @@ class ToolEntry:
         self.requires = requires
         self._call = callee.call
         self._is_async = callee.is_async
-        self._has_schema = tool.output_schema is not None or callee.has_output_schema
+        self._has_schema: bool | None = None
 
     def listed(self, audience: Audience) -> Tool:
         """The tool as `tools/list` shows it to that audience. Schemas are made when first listed."""
         tool = self.tool
         if not tool.input_schema:
             tool.input_schema = self.callee.input_schema
-        if tool.output_schema is None and self._has_schema:
+        if tool.output_schema is None:
             tool.output_schema = self.callee.output_schema
         added: dict[str, Any] = {}
         for extension, meta in self.extras.items():
@@ -60,19 +63,26 @@ class ToolEntry:
                 added.update(meta)
         return structs.replace(tool, meta={**(tool.meta or {}), **added}) if added else tool
 
-    def run(self, arguments: Raw, ctx: Context) -> Coroutine[Any, Any, CallToolResult] | CallToolResult:
-        """Call the tool. Gives a coroutine, or at once a result if the arguments do not fit."""
+    def _result(self, value: Any) -> CallToolResult:
+        if self._has_schema is None:
+            self._has_schema = self.tool.output_schema is not None or self.callee.output_schema is not None
+        return tool_result(value, self._has_schema)
+
+    def run(self, arguments: Raw, ctx: Context) -> Coroutine[Any, Any, CallToolResult]:
+        """Call the tool. Absent and null arguments are none."""
+        if arguments is NO_JSON or bytes(arguments) == b"null":
+            arguments = _NO_ARGUMENTS
         return self._run(arguments, ctx) if self._is_async else self._run_plain(arguments, ctx)
 
     async def _run(self, arguments: Raw, ctx: Context) -> CallToolResult:
         try:
-            return tool_result(await self._call(arguments, ctx), self._has_schema)
+            return self._result(await self._call(arguments, ctx))
         except Exception as error:
             return self._failed(error, ctx)
 
     async def _run_plain(self, arguments: Raw, ctx: Context) -> CallToolResult:
         try:
-            return tool_result(await run_in_thread(self._call, arguments, ctx), self._has_schema)
+            return self._result(await run_in_thread(self._call, arguments, ctx))
         except Exception as error:
             return self._failed(error, ctx)
 

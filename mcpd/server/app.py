@@ -14,10 +14,11 @@ from msgspec.json import encode
 
 from ..context import Context
 from ..dispatcher import Connection
-from ..errors import RegistrationError
+from ..errors import McpdError, RegistrationError
 from ..extensions.ui.gate import MIME_TYPE, UI, AppsMode, UiExtension
 from ..handlers.table import bind as bind_handlers
 from ..registry.catalog import Catalog
+from ..registry.content import is_content
 from ..registry.resources import ResourceEntry, TemplateEntry
 from ..registry.signature import bind
 from ..registry.tools import ToolEntry
@@ -131,11 +132,11 @@ class Server:
         visibility: Visibility | None = None,
     ) -> None:
         """`tool` without the decorator."""
-        callee = bind(function, context_type=Context)
+        callee = bind(function, context_type=Context, is_content=is_content)
         tool = Tool(
             name=_checked_name(name or callee.name),
             title=title,
-            description=description if description is not None else callee.description,
+            description=description if description is not None else callee.description or None,
             annotations=convert(annotations, ToolAnnotations) if isinstance(annotations, Mapping) else annotations,
             icons=_icons(icons),
             input_schema={},
@@ -191,11 +192,11 @@ class Server:
             shared["description"] = description if description is not None else callee.description
             template = UriTemplate(uri)
             if template.variables:
-                _check_variables(uri, template.variables, callee.parameters)
+                _check_variables(uri, template.variables, callee.arguments.__struct_fields__)
                 entry = TemplateEntry(ResourceTemplate(uri_template=uri, **shared), template, callee)
                 self.catalog.templates.add(entry)
             else:
-                _check_variables(uri, (), callee.parameters)
+                _check_variables(uri, (), callee.arguments.__struct_fields__)
                 self.catalog.resources.add(ResourceEntry(Resource(uri=_checked_uri(uri), size=size, **shared), callee))
             return function
 
@@ -250,9 +251,28 @@ class Server:
         self.catalog.resources.add(ResourceEntry(resource, content=html, requires=UI, content_meta=checked))
         self._use_apps()
 
+    def set_apps(self, mode: AppsMode) -> None:
+        """Change who gets MCP Apps; before serving."""
+        self.ui = UiExtension(mode)
+        if UI in self.catalog.gates:
+            self._use_apps()
+
     def _use_apps(self) -> None:
         self.catalog.gates[UI] = self.ui.admits
         self.catalog.extensions[UI] = self.ui.settings()
+
+    def problems(self) -> list[str]:
+        """What would not work for clients, a line each; [] if all is well. Builds every schema on the way."""
+        found = []
+        for entry in self.catalog.tools:
+            try:
+                entry.listed(frozenset((UI,)))
+            except McpdError as error:
+                found.append(f"tool {entry.key}: {error}")
+            uri = entry.extras.get(UI, {}).get("ui/resourceUri")
+            if uri is not None and uri not in self.catalog.resources:
+                found.append(f"tool {entry.key}: its View {uri} is not registered")
+        return found
 
     # -- serving -----------------------------------------------------------------------------
 

@@ -1,0 +1,239 @@
+"""What a View may ask for: one function per method, and the table of them.
+
+A function gets what it may know (`Facts`), the number for an ask, and decoded params; it gives an `Ask` for
+the program or an answer, or raises the error the View gets. It changes nothing. `ui/initialize` and `ping`
+are the machine's own (`view`).
+
+Spec: MCP Apps 2026-01-26, "Standard MCP Messages" and "Requests (View -> Host)".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from msgspec import Raw, Struct, ValidationError, convert
+from msgspec.json import Decoder
+from msgspec.json import decode as decode_json
+
+from ..errors import InvalidParams, MethodNotFound
+from ..jsonrpc import ABSENT, MALFORMED, Id, encode, explain
+from ..types.base import Wire
+from ..types.content import ContentBlock
+from ..types.tools import Tool
+from .capabilities import HostCapabilities, Modalities, can_take
+from .context import DisplayMode
+from .events import Ask, ChatMessage, Download, Forward, ModeChange, ModelContextUpdate, OpenLink, Sample
+from .messages import (
+    CallParams,
+    CallToolParams,
+    DisplayModeParams,
+    DisplayModeResult,
+    DownloadFileParams,
+    ListParams,
+    MessageParams,
+    NoParams,
+    OpenLinkParams,
+    ReadResourceParams,
+    UpdateModelContextParams,
+)
+from .policy import Settings, check_downloads, check_link
+from .refusals import NotOffered, NotVisible
+from .visibility import is_for_app
+
+__all__ = ["REQUESTS", "Facts", "Row", "decode_params", "find", "progress_token"]
+
+
+class Facts(Struct):
+    """What the functions may know of a View and its host."""
+
+    settings: Settings
+    capabilities: HostCapabilities
+    tools: dict[str, Tool]
+    modes: list[DisplayMode]
+    mode: DisplayMode
+    model_context: ModelContextUpdate | None = None
+
+
+class Row(NamedTuple):
+    """One method: its params, its function, the capability it needs, and what is done to its result."""
+
+    decode: Callable[[Any], Any]
+    handle: Callable[[Facts, int, Any], Ask | Wire]
+    capability: str = ""
+    can_deny_by_result: bool = False
+    finish: Callable[[Any], Any] | None = None
+
+    def check_offered(self, facts: Facts) -> None:
+        """Raise NotOffered if the host did not announce what this method needs."""
+        if self.capability and getattr(facts.capabilities, self.capability) is None:
+            raise NotOffered(f"This host does not offer {self.capability.replace('_', ' ')} to views")
+
+
+def decode_params(decode: Callable[[Any], Any], params: Raw) -> Any:
+    """Params as their struct; absent ones read as `{}`. Raises InvalidParams naming the field."""
+    try:
+        return decode(b"{}" if params is ABSENT else params)
+    except MALFORMED as error:
+        raise InvalidParams(f"Invalid params: {explain(error)}") from None
+    except ValueError as error:  # a base64 that is none, in some versions of msgspec
+        raise InvalidParams(f"Invalid params: {error}") from None
+
+
+def progress_token(params: object) -> Id | None:
+    """The token under which the View wants to hear of progress. Raises InvalidParams if it is none."""
+    meta = params.meta if isinstance(params, CallParams) else None
+    token = meta.get("progressToken") if meta else None
+    if token is not None and (isinstance(token, bool) or not isinstance(token, (int, str))):
+        raise InvalidParams("_meta.progressToken must be a string or an integer")
+    return token
+
+
+# -------------------------------------------------------------------------------- for the server
+
+
+def _call_tool(facts: Facts, ask_id: int, params: CallToolParams) -> Ask:
+    """Spec: "Host MUST reject tools/call requests from apps for tools that don't include "app" in visibility".
+
+    Only tools this View's own server has listed can be called: what was never listed has no visibility that
+    could be checked, and other servers' tools are not in the table at all.
+    """
+    tool = facts.tools.get(params.name)
+    if tool is None:
+        raise NotVisible(f"Unknown tool: {params.name[:100]!r}")
+    if not is_for_app(tool):
+        raise NotVisible(f"Tool {params.name!r} is not for views: its visibility does not include app")
+    arguments = Raw(b"{}") if params.arguments == Raw(b"") else params.arguments
+    if not bytes(arguments).lstrip().startswith(b"{"):
+        raise InvalidParams("arguments must be an object")
+    clean = CallToolParams(name=params.name, arguments=arguments, meta=_clean(params.meta))
+    return Forward(ask_id, "tools/call", Raw(encode(clean)), params.name, progress_token(params) is not None)
+
+
+def _read_resource(facts: Facts, ask_id: int, params: ReadResourceParams) -> Ask:
+    clean = ReadResourceParams(uri=params.uri, meta=_clean(params.meta))
+    return Forward(ask_id, "resources/read", Raw(encode(clean)), params.uri, progress_token(params) is not None)
+
+
+def _list(method: str) -> Callable[[Facts, int, ListParams], Ask]:
+    def list_page(facts: Facts, ask_id: int, params: ListParams) -> Ask:
+        if method == "prompts/list" and not facts.settings.has_prompts:
+            raise NotOffered("This view's server has no prompts")
+        clean = ListParams(cursor=params.cursor, meta=_clean(params.meta))
+        return Forward(ask_id, method, Raw(encode(clean)), "", progress_token(params) is not None)
+
+    return list_page
+
+
+def _app_tools_only(result: Any) -> Any:
+    """A tools/list result without the tools a View may not call anyway."""
+    page = decode_json(encode(result))
+    if isinstance(page, dict) and isinstance(page.get("tools"), list):
+        page["tools"] = [tool for tool in page["tools"] if _is_app_tool(tool)]
+    return page
+
+
+def _is_app_tool(tool: object) -> bool:
+    try:
+        return is_for_app(convert(tool, Tool))
+    except ValidationError:
+        return False
+
+
+def _clean(meta: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """`_meta` without the token, which is ours to choose, and without what only a client may say.
+
+    Spec: 2025-11-25 basic/index: prefixes whose second label is modelcontextprotocol or mcp are reserved. In
+    2026-07-28 they carry the client's capabilities and identity, which a View must not be able to set.
+    """
+    kept = {key: value for key, value in (meta or {}).items() if key != "progressToken" and not _is_reserved(key)}
+    return kept or None
+
+
+def _is_reserved(key: str) -> bool:
+    prefix, slash, _ = key.partition("/")
+    return bool(slash) and prefix.split(".")[1:2] in (["modelcontextprotocol"], ["mcp"])
+
+
+# ---------------------------------------------------------------------------------- for the host
+
+
+def _open_link(facts: Facts, ask_id: int, params: OpenLinkParams) -> Ask:
+    return OpenLink(ask_id, check_link(params.url))
+
+
+def _message(facts: Facts, ask_id: int, params: MessageParams) -> Ask:
+    content = params.content if isinstance(params.content, list) else [params.content]
+    if not content:
+        raise InvalidParams("content: a message needs at least one block")
+    _check_kinds(facts.capabilities.message, content, "messages")
+    return ChatMessage(ask_id, content)
+
+
+def _update_model_context(facts: Facts, ask_id: int, params: UpdateModelContextParams) -> Ask | Wire:
+    content = params.content or []
+    taken = facts.capabilities.update_model_context
+    _check_kinds(taken, content, "context updates")
+    if params.structured_content is not None and taken is not None and not can_take(taken, "structuredContent"):
+        raise InvalidParams("This host does not take structuredContent in context updates")
+    update = ModelContextUpdate(ask_id, content, params.structured_content)
+    current = facts.model_context
+    # Spec: "MAY dedupe identical ui/update-model-context calls".
+    if current is not None and (current.content, current.structured_content) == (content, params.structured_content):
+        return NoParams()
+    return update
+
+
+def _check_kinds(modalities: Modalities | None, content: list[ContentBlock], where: str) -> None:
+    for block in content:
+        kind = str(block.__struct_config__.tag)
+        if modalities is not None and not can_take(modalities, kind):
+            raise InvalidParams(f"This host does not take {kind} blocks in {where}")
+
+
+def _request_display_mode(facts: Facts, ask_id: int, params: DisplayModeParams) -> Ask | Wire:
+    """Spec: "If the requested mode is not available, Host SHOULD return the current display mode"."""
+    if params.mode == facts.mode or params.mode not in facts.modes:
+        return DisplayModeResult(facts.mode)
+    return ModeChange(ask_id, params.mode)
+
+
+def _download_file(facts: Facts, ask_id: int, params: DownloadFileParams) -> Ask:
+    return Download(ask_id, check_downloads(params.contents, facts.settings.limits))
+
+
+def _create_message(facts: Facts, ask_id: int, params: dict[str, Any]) -> Ask:
+    if not isinstance(params.get("messages"), list):
+        raise InvalidParams("messages must be an array")
+    offer = facts.capabilities.sampling
+    if offer is not None and offer.tools is None and ("tools" in params or "toolChoice" in params):
+        raise InvalidParams("This host offers sampling without tools")
+    return Sample(ask_id, Raw(encode(params)))
+
+
+REQUESTS: Final[dict[str, Row]] = {
+    "tools/call": Row(Decoder(CallToolParams).decode, _call_tool, "server_tools"),
+    "tools/list": Row(Decoder(ListParams).decode, _list("tools/list"), "server_tools", finish=_app_tools_only),
+    "resources/read": Row(Decoder(ReadResourceParams).decode, _read_resource, "server_resources"),
+    "resources/list": Row(Decoder(ListParams).decode, _list("resources/list"), "server_resources"),
+    "resources/templates/list": Row(Decoder(ListParams).decode, _list("resources/templates/list"), "server_resources"),
+    "prompts/list": Row(Decoder(ListParams).decode, _list("prompts/list")),
+    "ui/open-link": Row(Decoder(OpenLinkParams).decode, _open_link, "open_links", can_deny_by_result=True),
+    "ui/message": Row(Decoder(MessageParams).decode, _message, "message", can_deny_by_result=True),
+    "ui/update-model-context": Row(
+        Decoder(UpdateModelContextParams).decode, _update_model_context, "update_model_context"
+    ),
+    "ui/request-display-mode": Row(Decoder(DisplayModeParams).decode, _request_display_mode),
+    "ui/download-file": Row(Decoder(DownloadFileParams).decode, _download_file, "download_file", can_deny_by_result=True),
+    "sampling/createMessage": Row(Decoder(dict[str, Any]).decode, _create_message, "sampling"),
+}
+"""Everything but the handshake and `ping`."""
+
+
+def find(method: str) -> Row:
+    """The row of a method. Raises MethodNotFound, with the name a View may have meant."""
+    row = REQUESTS.get(method)
+    if row is None:
+        hint = "; the handshake of a view is ui/initialize" if method == "initialize" else ""
+        raise MethodNotFound(f"Method not found: {method[:100]!r}{hint}")
+    return row

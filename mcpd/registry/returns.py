@@ -1,0 +1,77 @@
+"""What a return annotation promises: data with a schema, or text and content that have none.
+
+Never looks at values, and makes no schema. Spec: 2025-11-25 server/tools, structured content.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import os
+import typing
+from collections.abc import Callable
+from inspect import Parameter
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union
+
+from .foreign import problem
+
+__all__ = ["awaited", "is_data"]
+
+_TEXT: tuple[Any, ...] = (Parameter.empty, None, NoneType, Any, object, str, bytes, bytearray, memoryview)
+_LISTS = frozenset(
+    (list, tuple, set, frozenset, collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection)
+)
+_AWAITABLES = frozenset((collections.abc.Awaitable, collections.abc.Coroutine))
+
+
+def awaited(hint: Any) -> Any:
+    """What a plain function that returns an awaitable gives in the end."""
+    while typing.get_origin(hint) in _AWAITABLES:
+        hint = typing.get_args(hint)[-1]
+    return hint
+
+
+def is_data(hint: Any, is_content: Callable[[Any], bool] | None = None) -> bool:
+    """Whether a function that returns this gives data, so that it can have an output schema.
+
+    It does not if all it may give is text, bytes, a path or nothing; if content may come, alone or in
+    a list; if the annotation is missing or says Any; if msgspec and we cannot write it as JSON.
+    `is_content` says of a class that its values go to the host as they are: content blocks, results.
+    """
+    members = _members(hint)
+    if all(map(_is_text, members)) or (is_content is not None and _has_content(members, is_content)):
+        return False
+    return problem(hint) is None
+
+
+def _members(hint: Any) -> tuple[Any, ...]:
+    """The types of a union, or the one type; without Annotated and NewType."""
+    while True:
+        if typing.get_origin(hint) is Annotated:
+            hint = hint.__origin__
+        elif hasattr(hint, "__supertype__"):
+            hint = hint.__supertype__
+        else:
+            break
+    if typing.get_origin(hint) in (Union, UnionType):
+        return tuple(part for member in typing.get_args(hint) for part in _members(member))
+    return (hint,)
+
+
+def _is_text(hint: Any) -> bool:
+    return (
+        any(hint is text for text in _TEXT)
+        or isinstance(hint, typing.TypeVar)
+        or (isinstance(hint, type) and issubclass(hint, os.PathLike))
+    )
+
+
+def _has_content(members: tuple[Any, ...], is_content: Callable[[Any], bool]) -> bool:
+    for member in members:
+        if typing.get_origin(member) in _LISTS:
+            items = (item for item in typing.get_args(member) if item is not ...)
+            if any(_has_content(_members(item), is_content) for item in items):
+                return True
+        elif is_content(member):
+            return True
+    return False

@@ -1,0 +1,332 @@
+"""URI templates, RFC 6570 levels 1 to 3: a URI taken apart into variables, and put together from them.
+
+`{var}` stands for one path segment, `{+var}` and `{#var}` may hold "/" and all else, `{.var}`, `{/var}`,
+`{;var}`, `{?var}` and `{&var}` bring their own separator; each may name several variables. Level 4
+(`{var:3}`, `{var*}`) is refused: a match could not tell what was cut off or joined.
+
+How matching reads the RFC, which defines expansion only:
+
+- Values are percent-decoded exactly once; a URI with a broken percent-encoding, or one whose decoded
+  value is not UTF-8, matches nothing.
+- `{var}` and `{+var}` need a value. The others may be absent, as they are where a variable is undefined;
+  their variables are then absent from the result. Parameters (`?`, `&`, `;`) come in any order, each at
+  most once, and none that the template does not name.
+- Characters that expansion would have encoded are taken as they are, where that leaves no doubt:
+  hosts fill in templates by hand. Where a URI can be cut in several ways, earlier variables get more.
+
+**A value is the peer's text.** `{+path}` may hold "../..", and so may `{name}` as "%2E%2E%2F": who opens
+files by it checks that the result is where it should be. Nothing here knows of files.
+
+Matching takes time in proportion to the URI's length: it goes forward once with all positions a part
+may end at, and back once to choose; it never tries the same thing twice, as a regular expression would.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from ..errors import RegistrationError
+
+__all__ = ["MAX_URI_CHARS", "UriTemplate"]
+
+MAX_URI_CHARS: Final = 65_536
+"""A longer URI matches no template."""
+
+_NAME = re.compile(r"(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})+(?:\.(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})+)*\Z")
+_TRIPLET = re.compile(r"%[0-9A-Fa-f]{2}")
+_BROKEN_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_ENCODED_RUN = re.compile(r"(?:%[0-9A-F]{2})+")
+# RFC 6570 section 2.1, without "'", which its erratum 6937 allows.
+_NOT_LITERAL = re.compile(r'[\x00-\x20"<>\\^`|}\x7f]|%(?![0-9A-Fa-f]{2})')
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
+_NOT_UNRESERVED = re.compile(r"[^A-Za-z0-9\-._~]")
+_NOT_URI = re.compile(r"%(?![0-9A-Fa-f]{2})|[^A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]")
+
+
+class _Operator(NamedTuple):
+    """A row of the table in RFC 6570 appendix A, and the characters that end a value when matching."""
+
+    first: str
+    separator: str
+    is_named: bool
+    if_empty: str
+    allows_reserved: bool
+    ends: str
+    ends_among_several: str
+
+
+_OPERATORS: Final = {
+    "": _Operator("", ",", False, "", False, "/?#", "/?#,"),
+    "+": _Operator("", ",", False, "", True, "", ""),
+    "#": _Operator("#", ",", False, "", True, "", ""),
+    ".": _Operator(".", ".", False, "", False, "/?#", "/?#"),
+    "/": _Operator("/", "/", False, "", False, "/?#", "/?#"),
+    ";": _Operator(";", ";", True, "", False, "/?#;", "/?#;"),
+    "?": _Operator("?", "&", True, "=", False, "#&", "#&"),
+    "&": _Operator("&", "&", True, "=", False, "#&", "#&"),
+}
+
+
+class _Literal(NamedTuple):
+    """Text that stands in the URI as it is; "" leads past a part that may be absent."""
+
+    source: int
+    text: str
+
+
+class _Value(NamedTuple):
+    """A variable's value: characters up to one that ends it, at least `least`."""
+
+    source: int
+    name: str
+    run: re.Pattern[str]
+    least: int
+
+
+class _Parameters(NamedTuple):
+    """Named parameters in any order."""
+
+    source: int
+    names: frozenset[str]
+    operator: _Operator
+
+
+_Edge = _Literal | _Value | _Parameters
+
+
+class UriTemplate:
+    """A compiled template. Raises RegistrationError, with the position, for text that is none.
+
+    Compiled to states in a row: `_edges[n]` are the ways to get to state n, each from an earlier one,
+    the preferred first.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._parts = tuple(_parsed(text))
+        names = [name for part in self._parts if not isinstance(part, str) for name in part[1]]
+        self.variables: tuple[str, ...] = tuple(dict.fromkeys(names))
+        self._edges: list[tuple[_Edge, ...]] = [()]
+        for part in self._parts:
+            if isinstance(part, str):
+                self._add(_Literal(len(self._edges) - 1, _upper_triplets(part)))
+            else:
+                self._add_expression(*part)
+        first = self._parts[0] if self._parts else ""
+        # A quick look before the work; triplets may be written in two ways.
+        self._prefix = first.partition("%")[0] if isinstance(first, str) else ""
+
+    def __repr__(self) -> str:
+        return f"UriTemplate({self.text!r})"
+
+    def _add(self, *edges: _Edge) -> int:
+        self._edges.append(edges)
+        return len(self._edges) - 1
+
+    def _add_expression(self, sign: str, names: tuple[str, ...]) -> None:
+        operator = _OPERATORS[sign]
+        state = start = len(self._edges) - 1
+        if operator.is_named:
+            self._add(_Parameters(start, frozenset(names), operator), _Literal(start, ""))
+            return
+        ends = operator.ends if len(names) == 1 else operator.ends_among_several
+        run = re.compile(f"[^{re.escape(ends)}]*" if ends else r"[\s\S]*")
+        least = 0 if operator.first else 1
+        complete = []
+        for index, name in enumerate(names):
+            state = self._add(_Literal(state, operator.separator if index else operator.first))
+            state = self._add(_Value(state, name, run, least))
+            complete.append(state)
+        if operator.first:
+            # Absent variables are the last ones: what is there goes to the first names.
+            self._add(*(_Literal(state, "") for state in (*reversed(complete), start)))
+
+    def match(self, uri: str) -> dict[str, str] | None:
+        """The variables' decoded values if the URI is one of this template's, else None."""
+        if len(uri) > MAX_URI_CHARS or not uri.startswith(self._prefix) or _BROKEN_PERCENT.search(uri):
+            return None
+        if not uri.isascii():
+            try:
+                uri = _NOT_ASCII.sub(_percent, uri)
+            except UnicodeEncodeError:  # half of a surrogate pair
+                return None
+        inside: frozenset[int] = frozenset()
+        if "%" in uri:
+            uri = _upper_triplets(uri)
+            inside = frozenset(at for found in _TRIPLET.finditer(uri) for at in (found.start() + 1, found.start() + 2))
+        reached = self._reached(uri, inside)
+        return None if reached is None else _decoded(self._chosen(uri, reached))
+
+    def _reached(self, uri: str, inside: frozenset[int]) -> list[list[int]] | None:
+        """For each state the positions it can be in, in ascending order; None if the URI's end is not among the last."""
+        reached: list[list[int]] = [[0]]
+        for edges in self._edges[1:]:
+            found: set[int] = set()
+            for edge in edges:
+                found.update(_ends(edge, uri, reached[edge.source], inside))
+            reached.append(sorted(found))
+            if not found:
+                return None
+        return reached if reached[-1][-1] == len(uri) else None
+
+    def _chosen(self, uri: str, reached: list[list[int]]) -> dict[str, str] | None:
+        """One way back from the end to the beginning: each variable's text, still encoded."""
+        values: dict[str, str] = {}
+        state, end = len(reached) - 1, len(uri)
+        while state:
+            for edge in self._edges[state]:
+                start = _start(edge, uri, reached[edge.source], end)
+                if start is None:
+                    continue
+                found = {}
+                if isinstance(edge, _Value):
+                    found = {edge.name: uri[start:end]}
+                elif isinstance(edge, _Parameters):
+                    found = _parameters(edge, uri, start)[end]
+                if any(values.get(name, value) != value for name, value in found.items()):
+                    return None  # named twice in the template, and not the same
+                values.update(found)
+                state, end = edge.source, start
+                break
+        return values
+
+    def expand(self, values: Mapping[str, str]) -> str:
+        """The URI for these values; a variable that has none is undefined, and left out as the RFC says."""
+        return "".join(part if isinstance(part, str) else _expanded(*part, values) for part in self._parts)
+
+
+def _parsed(text: str) -> Iterator[str | tuple[str, tuple[str, ...]]]:
+    """The parts of a template: literal text as it stands in a URI, and (operator, names) of an expression."""
+    at = 0
+    while at < len(text):
+        start = text.find("{", at)
+        literal = text[at:] if start < 0 else text[at:start]
+        if wrong := _NOT_LITERAL.search(literal):
+            raise _error(text, at + wrong.start(), f"{wrong[0]!r} cannot stand in a URI; write it percent-encoded")
+        if literal:
+            yield _NOT_URI.sub(_percent, literal)
+        if start < 0:
+            return
+        end = text.find("}", start)
+        if end < 0:
+            raise _error(text, start, "'{' without '}'")
+        yield _expression(text, start, text[start + 1 : end])
+        at = end + 1
+
+
+def _expression(text: str, start: int, inner: str) -> tuple[str, tuple[str, ...]]:
+    sign = inner[:1] if inner[:1] in _OPERATORS else ""
+    at = start + 1 + len(sign)
+    if inner[:1] and inner[:1] in "=,!@|":
+        raise _error(text, at, f"the operator {inner[0]!r} is reserved and has no meaning")
+    names = inner[len(sign) :].split(",")
+    for name in names:
+        if name.endswith("*") or ":" in name:
+            raise _error(text, at, f"{name!r} has a modifier of RFC 6570 level 4 (':3' or '*'), which is not supported")
+        if not _NAME.match(name):
+            raise _error(text, at, f"{name!r} is no variable name: letters, digits, '_' and inner '.' only")
+        at += len(name) + 1
+    return sign, tuple(names)
+
+
+def _error(text: str, at: int, problem: str) -> RegistrationError:
+    return RegistrationError(f"URI template {text!r}, position {at}: {problem}")
+
+
+def _ends(edge: _Edge, uri: str, starts: list[int], inside: frozenset[int]) -> Iterator[int]:
+    """The positions an edge leads to from any of `starts`."""
+    if isinstance(edge, _Literal):
+        length = len(edge.text)
+        yield from (at + length for at in starts if uri.startswith(edge.text, at))
+    elif isinstance(edge, _Parameters):
+        for at in starts:
+            yield from _parameters(edge, uri, at)
+    else:
+        done = -1
+        for at in starts:
+            # From a later start in the same run nothing is reached that was not reached before.
+            if at > done:
+                done = _run_end(edge, uri, at)
+                yield from (end for end in range(at + edge.least, done + 1) if end not in inside)
+
+
+def _start(edge: _Edge, uri: str, starts: list[int], end: int) -> int | None:
+    """Where an edge that leads to `end` may have begun; the last place, so that earlier variables get more."""
+    if isinstance(edge, _Literal):
+        at = end - len(edge.text)
+        return at if _has(starts, at) and uri.startswith(edge.text, at) else None
+    if isinstance(edge, _Parameters):
+        return next((at for at in reversed(starts) if at < end and end in _parameters(edge, uri, at)), None)
+    index = bisect_right(starts, end - edge.least)
+    if not index:
+        return None
+    at = starts[index - 1]
+    return at if _run_end(edge, uri, at) >= end else None
+
+
+def _has(positions: list[int], at: int) -> bool:
+    index = bisect_left(positions, at)
+    return index < len(positions) and positions[index] == at
+
+
+def _run_end(edge: _Value, uri: str, at: int) -> int:
+    found = edge.run.match(uri, at)
+    return found.end() if found else at
+
+
+def _parameters(edge: _Parameters, uri: str, at: int) -> dict[int, dict[str, str]]:
+    """Each position where the parameters that begin at `at` may end, with the values up to there."""
+    operator = edge.operator
+    ends: dict[int, dict[str, str]] = {}
+    values: dict[str, str] = {}
+    mark = operator.first
+    while uri.startswith(mark, at):
+        end = at + 1
+        while end < len(uri) and uri[end] not in operator.ends:
+            end += 1
+        name, _, value = uri[at + 1 : end].partition("=")
+        if name not in edge.names or name in values:
+            break
+        values = {**values, name: value}
+        ends[end] = values
+        at, mark = end, operator.separator
+    return ends
+
+
+def _expanded(sign: str, names: tuple[str, ...], values: Mapping[str, str]) -> str:
+    """RFC 6570 appendix A, for string values."""
+    operator = _OPERATORS[sign]
+    encoded = []
+    for name in names:
+        if name in values:
+            value = (_NOT_URI if operator.allows_reserved else _NOT_UNRESERVED).sub(_percent, values[name])
+            if operator.is_named:
+                value = f"{name}={value}" if value else name + operator.if_empty
+            encoded.append(value)
+    return operator.first + operator.separator.join(encoded) if encoded else ""
+
+
+def _percent(found: re.Match[str]) -> str:
+    return "".join(f"%{byte:02X}" for byte in found[0].encode())
+
+
+def _upper_triplets(uri: str) -> str:
+    """Percent-encodings in their normal form (RFC 3986 section 6.2.2.1)."""
+    return _TRIPLET.sub(lambda found: found[0].upper(), uri)
+
+
+def _decoded(values: dict[str, str] | None) -> dict[str, str] | None:
+    if values is None:
+        return None
+    try:
+        return {
+            name: _ENCODED_RUN.sub(lambda run: bytes.fromhex(run[0].replace("%", "")).decode(), value)
+            if "%" in value
+            else value
+            for name, value in values.items()
+        }
+    except UnicodeDecodeError:
+        return None

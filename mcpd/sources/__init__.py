@@ -1,0 +1,1 @@
+"""Where offerings come from besides decorators: the built-in starter, folders, documents."""

@@ -1,0 +1,150 @@
+"""The built-in starter: what `mcpd serve` offers when it is given nothing. Read-only, and safe to leave on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from .. import __version__
+from ..context import Context
+from ..errors import ResourceNotFound
+from ..extensions.ui.assets import bundled_folder
+from ..extensions.ui.gate import AppsMode
+from ..server import Server
+from ..versions.table import SUPPORTED
+
+__all__ = ["make_server"]
+
+_READ_ONLY = {"readOnlyHint": True, "openWorldHint": False}
+
+_WELCOME = """# mcpd starter
+
+You are talking to mcpd without a server of your own. Point it at one:
+
+    mcpd serve --stdio my_server.py
+
+where my_server.py holds
+
+    from mcpd import Server
+
+    server = Server("my-server")
+
+    @server.tool
+    def greet(name: str) -> str:
+        "Greet somebody."
+        return f"Hello, {name}!"
+"""
+
+# A blue dot, 8 by 8.
+_DOT = bytes.fromhex(
+    "89504e470d0a1a0a0000000d4948445200000008000000080802000000"
+    "4b6d29dc0000001849444154789c63489db11a2b62187012"
+)
+
+
+class ServerInfo(Struct, rename="camel"):
+    """What `server_info` tells."""
+
+    name: str
+    version: str
+    python_version: str
+    platform: str
+    protocol_version: str
+    supported_versions: list[str]
+    client: str | None
+    uptime_seconds: float
+    apps: bool
+
+
+def make_server(apps: AppsMode = "auto") -> Server:
+    """A fresh starter server."""
+    server = Server(
+        "mcpd",
+        version=__version__,
+        title="mcpd starter",
+        description="The built-in server of mcpd, to try a host with",
+        instructions="A starter with a few harmless tools. Read mcpd://welcome to replace it with your own.",
+        apps=apps,
+    )
+    started = time.monotonic()
+
+    @server.tool(title="Echo", annotations={**_READ_ONLY, "idempotentHint": True})
+    async def echo(text: Annotated[str, Meta(description="What to send back.")]) -> str:
+        """Send the text back."""
+        return text
+
+    @server.tool(title="Add", annotations={**_READ_ONLY, "idempotentHint": True})
+    async def add(a: float, b: float) -> float:
+        """Add two numbers.
+
+        Args:
+            a: The first number.
+            b: The second number.
+        """
+        return a + b
+
+    def info(ctx: Context) -> ServerInfo:
+        client = ctx.client_info
+        return ServerInfo(
+            name=server.name,
+            version=__version__,
+            python_version=".".join(map(str, sys.version_info[:3])),
+            platform=sys.platform,
+            protocol_version=ctx.protocol_version,
+            supported_versions=list(SUPPORTED),
+            client=f"{client.name} {client.version}" if client else None,
+            uptime_seconds=round(time.monotonic() - started, 3),
+            apps=bool(server.catalog.audience(ctx)),
+        )
+
+    @server.tool(title="Server information", annotations=_READ_ONLY)
+    async def server_info(ctx: Context) -> ServerInfo:
+        """Tell what this server is, and in which protocol version it speaks to you."""
+        return info(ctx)
+
+    @server.tool(title="Count slowly", annotations=_READ_ONLY)
+    async def count_slowly(
+        ctx: Context,
+        steps: Annotated[int, Meta(ge=1, le=100, description="How far to count.")] = 5,
+        seconds: Annotated[float, Meta(ge=0, le=60, description="Pause between two steps.")] = 0.5,
+    ) -> str:
+        """Count up, reporting progress at every step; can be cancelled."""
+        for step in range(1, steps + 1):
+            await asyncio.sleep(seconds)
+            await ctx.progress(step, total=steps, message=f"step {step} of {steps}")
+        return f"Counted to {steps}"
+
+    server.add_text("mcpd://welcome", _WELCOME, name="welcome", mime_type="text/markdown")
+    server.add_text("mcpd://dot.png", _DOT, name="dot", mime_type="image/png")
+
+    @server.resource("mcpd://greeting/{name}", name="greeting", mime_type="text/plain")
+    async def greeting(name: str) -> str:
+        """A greeting for whoever is named in the URI."""
+        if not name.strip():
+            raise ResourceNotFound(f"mcpd://greeting/{name}")
+        return f"Hello, {name}!"
+
+    _add_diagnostics(server, info)
+    return server
+
+
+def _add_diagnostics(server: Server, info: Any) -> None:
+    path = os.path.join(bundled_folder(), "apps_diagnostics.html")
+    if not os.path.exists(path):
+        return
+    server.add_apps(bundled_folder(), "mcpd")
+
+    @server.tool(title="Apps diagnostics", annotations=_READ_ONLY, ui="ui://mcpd/apps_diagnostics")
+    async def apps_diagnostics(ctx: Context, note: str = "") -> ServerInfo:
+        """Show what this host can do with MCP Apps; without them, tell about the server as text.
+
+        Args:
+            note: Any text; the app shows that it arrived.
+        """
+        found: ServerInfo = info(ctx)
+        return found

@@ -1,0 +1,48 @@
+"""The server that the benchmarks measure: what `../shared/bench/servers/common.py` describes, written as a user would.
+
+Run as `mcpd serve --stdio bench_server.py`; BENCH_TOOLS is the number of tools in all.
+"""
+
+import os
+import sys
+
+from typing import TypedDict
+
+from mcpd import Server
+
+sys.path.insert(0, os.environ["BENCH_COMMON"])
+from common import N_EXTRA, SIZES, make_extra, text  # noqa: E402
+
+server = Server("bench", version="1")
+
+
+class Sum(TypedDict):
+    result: int
+
+
+@server.tool
+async def echo(text: str) -> str:
+    """Return the text."""
+    return text
+
+
+@server.tool
+async def add(a: int, b: int) -> Sum:
+    """Add two integers."""
+    return {"result": a + b}
+
+
+@server.tool
+def echo_sync(text: str) -> str:
+    """Return the text."""
+    return text
+
+
+for number in range(N_EXTRA):
+    server.tool(make_extra(number))
+
+for size in SIZES:
+
+    @server.resource(f"bench://text/{size}", name=size, mime_type="text/plain")
+    async def read(*, size: str = size) -> str:
+        return text(size)
