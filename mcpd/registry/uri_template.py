@@ -92,6 +92,7 @@ class _Parameters(NamedTuple):
     source: int
     names: frozenset[str]
     operator: _Operator
+    run: re.Pattern[str]
 
 
 _Edge = _Literal | _Value | _Parameters
@@ -129,11 +130,11 @@ class UriTemplate:
     def _add_expression(self, sign: str, names: tuple[str, ...]) -> None:
         operator = _OPERATORS[sign]
         state = start = len(self._edges) - 1
-        if operator.is_named:
-            self._add(_Parameters(start, frozenset(names), operator), _Literal(start, ""))
-            return
         ends = operator.ends if len(names) == 1 else operator.ends_among_several
         run = re.compile(f"[^{re.escape(ends)}]*" if ends else r"[\s\S]*")
+        if operator.is_named:
+            self._add(_Parameters(start, frozenset(names), operator, run), _Literal(start, ""))
+            return
         least = 0 if operator.first else 1
         complete = []
         for index, name in enumerate(names):
@@ -161,7 +162,7 @@ class UriTemplate:
         return None if reached is None else _decoded(self._chosen(uri, reached))
 
     def _reached(self, uri: str, inside: frozenset[int]) -> list[list[int]] | None:
-        """For each state the positions it can be in, in ascending order; None if the URI's end is not among the last."""
+        """For each state the positions it can be in, ascending; None if the last state cannot be at the URI's end."""
         reached: list[list[int]] = [[0]]
         for edges in self._edges[1:]:
             found: set[int] = set()
@@ -249,8 +250,10 @@ def _ends(edge: _Edge, uri: str, starts: list[int], inside: frozenset[int]) -> I
         for at in starts:
             # From a later start in the same run nothing is reached that was not reached before.
             if at > done:
-                done = _run_end(edge, uri, at)
-                yield from (end for end in range(at + edge.least, done + 1) if end not in inside)
+                done = _run_end(edge.run, uri, at)
+                ends = range(at + edge.least, done + 1)
+                # No value ends inside a percent-encoding.
+                yield from (end for end in ends if end not in inside) if inside else ends
 
 
 def _start(edge: _Edge, uri: str, starts: list[int], end: int) -> int | None:
@@ -264,7 +267,7 @@ def _start(edge: _Edge, uri: str, starts: list[int], end: int) -> int | None:
     if not index:
         return None
     at = starts[index - 1]
-    return at if _run_end(edge, uri, at) >= end else None
+    return at if _run_end(edge.run, uri, at) >= end else None
 
 
 def _has(positions: list[int], at: int) -> bool:
@@ -272,27 +275,24 @@ def _has(positions: list[int], at: int) -> bool:
     return index < len(positions) and positions[index] == at
 
 
-def _run_end(edge: _Value, uri: str, at: int) -> int:
-    found = edge.run.match(uri, at)
+def _run_end(run: re.Pattern[str], uri: str, at: int) -> int:
+    found = run.match(uri, at)
     return found.end() if found else at
 
 
 def _parameters(edge: _Parameters, uri: str, at: int) -> dict[int, dict[str, str]]:
     """Each position where the parameters that begin at `at` may end, with the values up to there."""
-    operator = edge.operator
     ends: dict[int, dict[str, str]] = {}
     values: dict[str, str] = {}
-    mark = operator.first
+    mark = edge.operator.first
     while uri.startswith(mark, at):
-        end = at + 1
-        while end < len(uri) and uri[end] not in operator.ends:
-            end += 1
+        end = _run_end(edge.run, uri, at + 1)
         name, _, value = uri[at + 1 : end].partition("=")
         if name not in edge.names or name in values:
             break
         values = {**values, name: value}
         ends[end] = values
-        at, mark = end, operator.separator
+        at, mark = end, edge.operator.separator
     return ends
 
 
