@@ -10,6 +10,7 @@ import functools
 import inspect
 import os
 import sys
+from collections import Counter
 from collections.abc import Awaitable, Callable, Generator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -114,9 +115,22 @@ def _refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
         return
     if report.nodeid in MAY_SKIP_IN_CI:
         return
-    why = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
     report.outcome = "failed"
-    report.longrepr = f"{report.nodeid}: nothing may be skipped in CI ({why}); tests/conftest.py lists what may"
+    report.longrepr = (
+        f"{report.nodeid}: nothing may be skipped in CI ({_why(report)}); tests/conftest.py lists what may"
+    )
+
+
+def _why(report: pytest.TestReport | pytest.CollectReport) -> str:
+    text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return text.removeprefix("Skipped: ")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line for each reason to skip, however many tests have it."""
+    reasons = Counter(_why(report) for report in terminalreporter.stats.get("skipped", []))
+    for reason, number in reasons.most_common():
+        terminalreporter.write_line(f"{number} skipped: {reason}", yellow=True)
 
 
 @pytest.hookimpl(wrapper=True)
