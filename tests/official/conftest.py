@@ -1,0 +1,108 @@
+"""The official clients as fixtures: run one of them against a command or an address, get its report."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Child
+from wire_schema import Conversation
+
+HERE = Path(__file__).resolve().parent
+TOOLS = HERE.parent.parent / ".tools"
+
+# Name, interpreter, script, what has to be installed for it. `make test` installs all of them.
+CLIENTS: dict[str, tuple[Path, str, Path]] = {
+    "mcp 2": (TOOLS / "mcp2" / "bin" / "python", "python_client.py", TOOLS / ".mcp2"),
+    "mcp 1": (TOOLS / "mcp1" / "bin" / "python", "python1_client.py", TOOLS / ".mcp1"),
+    "client": (TOOLS / "bin" / "node", "ts_client.mjs", HERE / "node_modules" / "@modelcontextprotocol" / "client"),
+    "sdk": (TOOLS / "bin" / "node", "ts_sdk_client.mjs", HERE / "node_modules" / "@modelcontextprotocol" / "sdk"),
+}
+
+Run = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def run(child: Child) -> Run:
+    """run(client, target, steps=…, era=…, extensions=…, answers=…): the client's report, after a clean end."""
+
+    def run_client(client: str, target: dict[str, Any], **scenario: Any) -> dict[str, Any]:
+        interpreter, script, installed = CLIENTS[client]
+        if not (interpreter.exists() and installed.exists()):
+            pytest.skip(f"needs the official client {client!r}: make setup-test installs it")
+        done = subprocess.run(
+            [interpreter, HERE / script],
+            input=json.dumps({"target": target, **scenario}),
+            env=child.env,
+            capture_output=True,
+            text=True,
+            timeout=50,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "Traceback" not in done.stderr
+        report: dict[str, Any] = json.loads(done.stdout)
+        return report
+
+    return run_client
+
+
+class Tapped:
+    """A stdio server behind a tap: its target for a scenario, and afterwards all that it said."""
+
+    def __init__(self, folder: Path, command: list[str]) -> None:
+        self.folder = folder
+        self.target = {"command": [sys.executable, str(HERE / "tap.py"), str(folder), "--", *command]}
+
+    def conversations(self) -> list[Conversation]:
+        """Every run of the server, each of its messages held against the schema of its version."""
+        talks = []
+        for record in sorted(self.folder.iterdir()):
+            talk = Conversation()
+            # splitlines() would also cut at U+2028, which may stand in a JSON string.
+            for line in record.read_text(encoding="utf-8").removesuffix("\n").split("\n"):
+                (talk.client if line[0] == ">" else talk.server)(json.loads(line[2:]))
+            talks.append(talk)
+        assert talks, "the server was never started"
+        return talks
+
+
+@pytest.fixture
+def tapped(child: Child) -> Iterator[Callable[..., Tapped]]:
+    """tapped("serve", "--stdio"): this `mcpd` command behind a tap."""
+    folder = Path(tempfile.mkdtemp(prefix="mcpd-tap-"))
+    yield lambda *arguments: Tapped(folder, child.mcpd(*arguments))
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def websocket(child: Child) -> Iterator[dict[str, Any]]:
+    """The starter on a free port of this machine, as the target of a scenario."""
+    # Left to the system is which port is free; the server says which one it got.
+    server = subprocess.Popen(
+        child.mcpd("serve", "--ws", "127.0.0.1:0"), env=child.env, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL
+    )
+    assert server.stderr is not None
+    try:
+        heard = b""
+        while not (found := re.search(rb"ws://127\.0\.0\.1:\d+\S*", heard)):
+            chunk = os.read(server.stderr.fileno(), 4096)
+            assert chunk, f"the server ended without a word on where it listens: {heard!r}"
+            heard += chunk
+        yield {"url": found[0].decode()}
+        server.terminate()
+        assert server.wait(timeout=10) == 0
+        assert b"Traceback" not in server.stderr.read()
+    finally:
+        server.kill()
+        server.wait()
+        server.stderr.close()

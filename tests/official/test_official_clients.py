@@ -1,0 +1,134 @@
+"""The official clients against `mcpd serve`: they launch it, agree on a version, list, call and read.
+
+What they get is checked twice: as the typed values that the clients make of it, and, behind a tap, as
+messages against the schema of the version that was agreed on. Our own client is no judge of our server.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import mcpd
+
+pytestmark = pytest.mark.slow
+
+LEGACY, MODERN = "2025-11-25", "2026-07-28"
+OVER_STDIO = [
+    ("mcp 2", "legacy", LEGACY),
+    ("mcp 2", "auto", MODERN),
+    ("mcp 2", "pin", MODERN),
+    ("mcp 1", "legacy", LEGACY),
+    ("client", "legacy", LEGACY),
+    ("client", "auto", MODERN),
+    ("client", "pin", MODERN),
+    ("sdk", "legacy", LEGACY),
+]
+TEXT = 'héllo ✓ \U0001f600 \u2028 \\ " \n end'
+UI = {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}
+
+STEPS: dict[str, dict[str, Any]] = {
+    "tools": {"method": "tools/list"},
+    "echo": {"method": "tools/call", "params": {"name": "echo", "arguments": {"text": TEXT}}},
+    "add": {"method": "tools/call", "params": {"name": "add", "arguments": {"a": 2, "b": 0.5}}},
+    "info": {"method": "tools/call", "params": {"name": "server_info", "arguments": {}}},
+    "slow": {
+        "method": "tools/call",
+        "params": {"name": "count_slowly", "arguments": {"steps": 3, "seconds": 0.05}},
+        "progress": True,
+    },
+    "wrong arguments": {"method": "tools/call", "params": {"name": "add", "arguments": {"a": "two", "b": 1}}},
+    "wrong tool": {"method": "tools/call", "params": {"name": "no_such_tool", "arguments": {}}},
+    "resources": {"method": "resources/list"},
+    "text": {"method": "resources/read", "params": {"uri": "mcpd://welcome"}},
+    "binary": {"method": "resources/read", "params": {"uri": "mcpd://dot.png"}},
+    "templates": {"method": "resources/templates/list"},
+    "from template": {"method": "resources/read", "params": {"uri": "mcpd://greeting/Ada"}},
+    "wrong resource": {"method": "resources/read", "params": {"uri": "mcpd://no/such/thing"}},
+}
+
+
+def check(report: dict[str, Any], protocol: str) -> None:
+    """What every client has to report after STEPS."""
+    assert report["protocol"] == protocol
+    if report["server"] is not None:  # a client that pins a version has not asked yet
+        assert (report["server"]["name"], report["server"]["version"]) == ("mcpd", mcpd.__version__)
+    got = dict(zip(STEPS, report["steps"], strict=True))
+    failed = {name: step["error"] for name, step in got.items() if "error" in step}
+    assert set(failed) == {"wrong tool", "wrong resource"}, failed
+    result = {name: step["result"] for name, step in got.items() if "result" in step}
+
+    tools = {tool["name"]: tool for tool in result["tools"]["tools"]}
+    assert {"echo", "add", "server_info", "count_slowly"} <= set(tools)
+    assert tools["add"]["inputSchema"]["required"] == ["a", "b"]
+    assert result["echo"]["content"] == [{"type": "text", "text": TEXT}]
+    # A structured result may be any value since 2026-07-28; before that it is wrapped in an object.
+    assert result["add"]["structuredContent"] == (2.5 if protocol == MODERN else {"result": 2.5})
+    assert result["info"]["structuredContent"]["protocolVersion"] == protocol
+    assert result["info"]["structuredContent"]["client"].startswith("official-")
+    assert not any(result[name].get("isError") for name in ("echo", "add", "info", "slow"))
+    assert result["wrong arguments"]["isError"] is True
+    assert "a" in result["wrong arguments"]["content"][0]["text"]
+    assert failed["wrong tool"]["code"] == -32602
+
+    # The TypeScript clients drop a progress notification that comes in one read with the result.
+    assert got["slow"]["progress"][:2] == [[1, 3, "step 1 of 3"], [2, 3, "step 2 of 3"]]
+    complaints = [heard["error"] for heard in report["heard"] if "error" in heard]
+    assert all("progress notification for an unknown token" in complaint for complaint in complaints), complaints
+
+    uris = [resource["uri"] for resource in result["resources"]["resources"]]
+    assert {"mcpd://welcome", "mcpd://dot.png"} <= set(uris)
+    (text,) = result["text"]["contents"]
+    assert text["uri"] == "mcpd://welcome"
+    assert "mcpd" in text["text"]
+    (binary,) = result["binary"]["contents"]
+    assert base64.b64decode(binary["blob"], validate=True).startswith(b"\x89PNG")
+    templates = [template["uriTemplate"] for template in result["templates"]["resourceTemplates"]]
+    assert "mcpd://greeting/{name}" in templates
+    assert "Ada" in result["from template"]["contents"][0]["text"]
+    # The newest TypeScript client turns the older code into the newer one by itself.
+    expected = {-32602} if protocol == MODERN else {-32002, -32602} if "/client" in report["client"] else {-32002}
+    assert failed["wrong resource"]["code"] in expected
+
+
+@pytest.mark.parametrize(("client", "era", "protocol"), OVER_STDIO, ids=lambda value: str(value))
+def test_over_stdio(run: Any, tapped: Callable[..., Any], client: str, era: str, protocol: str) -> None:
+    server = tapped("serve", "--stdio")
+    report = run(client, server.target, era=era, steps=list(STEPS.values()))
+    check(report, protocol)
+    talks = server.conversations()
+    assert {talk.version for talk in talks} <= {protocol, None}
+    assert not any(talk.unanswered for talk in talks)
+
+
+@pytest.mark.parametrize("client", ["mcp 1", "sdk"])
+def test_over_websocket(run: Any, websocket: dict[str, Any], client: str) -> None:
+    check(run(client, websocket, steps=list(STEPS.values())), LEGACY)
+
+
+@pytest.mark.parametrize(
+    ("client", "era"), [("mcp 2", "legacy"), ("mcp 2", "auto"), ("client", "auto"), ("sdk", "legacy")]
+)
+def test_apps_are_for_clients_that_offer_them(run: Any, tapped: Callable[..., Any], client: str, era: str) -> None:
+    """APP-S: `_meta.ui` on tools and the `ui://` resources are there after negotiation and only then."""
+    steps = [
+        {"method": "tools/list"},
+        {"method": "resources/list"},
+        {"method": "resources/read", "params": {"uri": "ui://mcpd/apps_diagnostics"}},
+    ]
+    server = tapped("serve", "--stdio")
+    tools, resources, page = run(client, server.target, era=era, steps=steps, extensions=UI)["steps"]
+    (tool,) = [tool for tool in tools["result"]["tools"] if tool["name"] == "apps_diagnostics"]
+    assert tool["_meta"]["ui"]["resourceUri"] == "ui://mcpd/apps_diagnostics"
+    assert "ui://mcpd/apps_diagnostics" in [resource["uri"] for resource in resources["result"]["resources"]]
+    (content,) = page["result"]["contents"]
+    assert content["mimeType"] == "text/html;profile=mcp-app"
+    assert "<html" in content["text"].lower()
+
+    tools, resources, page = run(client, server.target, era=era, steps=steps)["steps"]
+    assert not any("ui" in tool.get("_meta", {}) for tool in tools["result"]["tools"])
+    assert not any(resource["uri"].startswith("ui:") for resource in resources["result"]["resources"])
+    server.conversations()
