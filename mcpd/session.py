@@ -169,12 +169,16 @@ class Session:
         method = request.method
         if method == "initialize":
             raise InvalidRequest("Already initialized: a connection is initialized once")
-        read = version.requests.get(method)
-        if read is None:
+        read = version.lookup(method)
+        if read is None or method not in version.requests:
             if _has_envelope(request.params):
                 raise InvalidRequest(_ERA_FIXED)
             raise MethodNotFound(f"Method not found: {method}")
-        params = _read(read, request.params)
+        raw = request.params
+        try:
+            params = read(_EMPTY if raw is ABSENT else raw)
+        except MALFORMED:
+            params = _read(read, raw)
         meta: RequestMeta | None = params.meta
         if meta is not None and meta.protocol_version is not UNSET:
             raise InvalidRequest(_ERA_FIXED)
@@ -188,8 +192,8 @@ class Session:
         """
         newest = table.get(table.MODERN[-1])
         method = request.method
-        read = newest.requests.get(method)
-        if read is not None:
+        read = newest.lookup(method)
+        if read is not None and method in newest.requests:
             try:
                 params = read(_EMPTY if request.params is ABSENT else request.params)
             except MALFORMED:
@@ -228,8 +232,8 @@ class Session:
             )
         check_envelope(meta, is_fixed=self.version is not None)
         version = table.get(table.MODERN[-1])
-        read = version.requests.get(method)
-        if read is None:
+        read = version.lookup(method)
+        if read is None or method not in version.requests:
             raise MethodNotFound(f"Method not found: {method}")
         params = _read(read, request.params)
         raise InvalidParams(f"_meta.{META}logLevel: expected one of {', '.join(LOG_LEVELS)}", _level_data(params))
@@ -246,8 +250,8 @@ class Session:
         Nobody answers a notification, so a bad or unknown one is dropped. Spec: S25-011, S26-016.
         """
         version = self.version or table.get(table.NEWEST_LEGACY)
-        read = version.notifications.get(message.method)
-        if read is None:
+        read = version.lookup(message.method)
+        if read is None or message.method not in version.notifications:
             return None
         try:
             params = read(_EMPTY if message.params is ABSENT else message.params)

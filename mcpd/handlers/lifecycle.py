@@ -46,7 +46,7 @@ def _capabilities(catalog: Catalog, ctx: Context) -> ServerCapabilities:
     audience = catalog.audience(ctx)
     extensions = {name: catalog.extensions.get(name, {}) for name in sorted(audience)}
     return ServerCapabilities(
-        tools=ListChanged() if len(catalog.tools) else None,
-        resources=ResourcesCapability() if len(catalog.resources) or len(catalog.templates) else None,
+        tools=ListChanged() if "tools" in catalog.offers else None,
+        resources=ResourcesCapability() if "resources" in catalog.offers else None,
         extensions=extensions or None,
     )

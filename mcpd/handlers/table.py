@@ -25,28 +25,22 @@ HANDLERS: dict[str, Callable[[Catalog, Context, Any], Any]] = {
     "resources/templates/list": resources.list_resource_templates,
 }
 
-_ALWAYS = ("initialize", "server/discover", "ping")
+_NEEDS = {"tools": "tools", "resources": "resources", "prompts": "prompts"}
 
 
-class Handlers(dict[str, BoundHandler]):
-    """The handlers of one server. A method whose capability is not offered is not there (S26-104, conformance)."""
+def bind(catalog: Catalog) -> dict[str, BoundHandler]:
+    """The handlers of one server. A method whose capability is not offered is not there.
 
-    def __init__(self, catalog: Catalog) -> None:
-        super().__init__({method: partial(handler, catalog) for method, handler in HANDLERS.items()})
-        self._catalog = catalog
+    The dict grows by itself when the first tool, resource or prompt is registered.
+    """
+    handlers: dict[str, BoundHandler] = {}
 
-    def get(self, method: str, default: Any = None) -> Any:
-        """The handler, None if the method is not offered now."""
-        catalog = self._catalog
-        if method.startswith("tools/"):
-            offered = len(catalog.tools) > 0
-        elif method.startswith("resources/"):
-            offered = len(catalog.resources) > 0 or len(catalog.templates) > 0
-        else:
-            offered = True
-        return super().get(method, default) if offered else default
+    def refresh() -> None:
+        for method, handler in HANDLERS.items():
+            capability = _NEEDS.get(method.partition("/")[0])
+            if method not in handlers and (capability is None or capability in catalog.offers):
+                handlers[method] = partial(handler, catalog)
 
-
-def bind(catalog: Catalog) -> Handlers:
-    """The handlers, bound to one server's catalog."""
-    return Handlers(catalog)
+    catalog.on_offer = refresh
+    refresh()
+    return handlers

@@ -53,10 +53,6 @@ class AppTools:
         """A new list is about to be read; until it is complete the old one holds."""
         self._reading, self._pages = {}, 0
 
-    def drop(self) -> None:
-        """The list is no longer true."""
-        self._tools = {}
-
     def read_page(self, result: Raw) -> tuple[str | None, list[str]]:
         """Take one page: the cursor of the next, or None at the end, and what is wrong with entries left out.
 
@@ -94,7 +90,7 @@ class AppTools:
         if tool is None:
             raise LocalProtocolError(f"the view has not listed a tool {name!r}; call list_app_tools first")
         if not confirmed and needs_confirmation(tool):
-            raise LocalProtocolError(f"tool {name!r} of the view is not read-only: ask the user, then pass confirmed=True")
+            raise LocalProtocolError(f"the view's tool {name!r} is not read-only: ask the user, then set confirmed")
         return tool
 
 

@@ -14,14 +14,14 @@ from ..extensions.ui.csp_sources import UiCsp, UiPermissions
 from ..types.base import Wire
 from ..types.lifecycle import ListChanged
 
-__all__ = ["AppCapabilities", "Empty", "HostCapabilities", "Modalities", "SandboxGrant", "SamplingOffer", "can_take"]
+__all__ = ["AppCapabilities", "Empty", "HostCapabilities", "Modalities", "SamplingOffer", "SandboxGrant", "can_take"]
 
 
-class Empty(Wire, frozen=True):
+class Empty(Wire):
     """`{}`: yes, and nothing more to say about it."""
 
 
-class Modalities(Wire, kw_only=True, frozen=True):
+class Modalities(Wire, kw_only=True):
     """The kinds of content taken by a message or a context update. None at all is read as: no restriction."""
 
     text: Empty | None = None
@@ -32,20 +32,20 @@ class Modalities(Wire, kw_only=True, frozen=True):
     structured_content: Empty | None = None
 
 
-class SamplingOffer(Wire, kw_only=True, frozen=True):
+class SamplingOffer(Wire, kw_only=True):
     """`sampling`; with `tools` the View may pass tools to the model."""
 
     tools: Empty | None = None
 
 
-class SandboxGrant(Wire, kw_only=True, frozen=True):
+class SandboxGrant(Wire, kw_only=True):
     """What was granted of what the resource asked for; absent means nothing was."""
 
     permissions: UiPermissions | None = None
     csp: UiCsp | None = None
 
 
-class HostCapabilities(Wire, kw_only=True, frozen=True):
+class HostCapabilities(Wire, kw_only=True):
     """What the host offers a View. A method whose capability is None is answered with -32601."""
 
     experimental: dict[str, Any] | None = None
@@ -60,7 +60,7 @@ class HostCapabilities(Wire, kw_only=True, frozen=True):
     sampling: SamplingOffer | None = None
 
 
-class AppCapabilities(Wire, kw_only=True, frozen=True):
+class AppCapabilities(Wire, kw_only=True):
     """What a View can do. Unknown display modes are ignored, so they are plain strings here."""
 
     experimental: Any = None

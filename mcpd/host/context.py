@@ -12,12 +12,14 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from msgspec import structs
 
+from ..errors import LocalProtocolError
 from ..types.base import Wire
 from ..types.tools import Tool
 
 __all__ = [
     "DISPLAY_MODES",
     "ContainerDimensions",
+    "ContextFeed",
     "DeviceCapabilities",
     "DisplayMode",
     "HostContext",
@@ -35,28 +37,28 @@ DisplayMode: TypeAlias = Literal["inline", "fullscreen", "pip"]
 DISPLAY_MODES: Final[tuple[DisplayMode, ...]] = get_args(DisplayMode)
 
 
-class ToolInfo(Wire, kw_only=True, frozen=True):
+class ToolInfo(Wire, kw_only=True):
     """The call that opened the View: its JSON-RPC id, if it has one yet, and the tool as listed."""
 
     id: int | str | None = None
     tool: Tool
 
 
-class HostCss(Wire, kw_only=True, frozen=True):
+class HostCss(Wire, kw_only=True):
     """CSS blocks a View may inject; `fonts` is one string of @font-face and @import rules."""
 
     fonts: str | None = None
 
 
-class HostStyles(Wire, kw_only=True, frozen=True):
+class HostStyles(Wire, kw_only=True):
     """Style variables (see `theme.STYLE_VARIABLES` for the names there are) and CSS blocks."""
 
     variables: dict[str, str] | None = None
     css: HostCss | None = None
 
 
-class ContainerDimensions(Wire, kw_only=True, frozen=True):
-    """The View's container in pixels. Each axis is fixed (`width`), flexible (`max_width`) or, with neither, unbounded."""
+class ContainerDimensions(Wire, kw_only=True):
+    """The View's container in pixels: each axis fixed (`width`), flexible (`max_width`) or, with neither, unbounded."""
 
     width: float | None = None
     max_width: float | None = None
@@ -82,14 +84,14 @@ class ContainerDimensions(Wire, kw_only=True, frozen=True):
         )
 
 
-class DeviceCapabilities(Wire, kw_only=True, frozen=True):
+class DeviceCapabilities(Wire, kw_only=True):
     """How the user can point at things. Both may be False and say so."""
 
     touch: bool | None = None
     hover: bool | None = None
 
 
-class SafeAreaInsets(Wire, kw_only=True, frozen=True):
+class SafeAreaInsets(Wire, kw_only=True):
     """What a notch or a home bar takes, in pixels."""
 
     top: float
@@ -98,7 +100,7 @@ class SafeAreaInsets(Wire, kw_only=True, frozen=True):
     left: float
 
 
-class HostContext(Wire, kw_only=True, frozen=True):
+class HostContext(Wire, kw_only=True):
     """All of it, or a delta of it."""
 
     tool_info: ToolInfo | None = None
@@ -136,6 +138,56 @@ def shared_modes(host: Iterable[DisplayMode], view: Iterable[str] | None) -> lis
         return list(host)
     declared = set(view)
     return [mode for mode in host if mode in declared]
+
+
+class ContextFeed:
+    """What is true of the surroundings, and how much of it the View knows."""
+
+    __slots__ = ("_host_modes", "_told", "_view_modes", "context")
+
+    def __init__(self, context: HostContext) -> None:
+        self.context = context
+        self._host_modes = context.available_display_modes
+        self._view_modes: list[str] | None = None
+        self._told = context
+
+    @property
+    def mode(self) -> DisplayMode:
+        """How the View is shown; inline unless the host said otherwise."""
+        return self.context.display_mode or "inline"
+
+    @property
+    def modes(self) -> list[DisplayMode]:
+        """The modes the View may be shown in: those both sides know."""
+        host = self._host_modes if self._host_modes is not None else [self.mode]
+        return shared_modes(host, self._view_modes)
+
+    def snapshot(self, view_modes: list[str] | None) -> HostContext:
+        """The whole context, for the answer to `ui/initialize` of a View that declares these modes."""
+        self._view_modes = view_modes
+        self._share_modes()
+        self._told = self.context
+        return self.context
+
+    def change(self, delta: HostContext) -> None:
+        """Something is different now. Raises LocalProtocolError for a mode that is not open to this View."""
+        if delta.available_display_modes is not None:
+            self._host_modes = delta.available_display_modes
+        mode = delta.display_mode
+        if mode is not None and mode != self.mode and self._view_modes is not None and mode not in self._view_modes:
+            raise LocalProtocolError(f"the view does not know display mode {mode}; it declares {self._view_modes}")
+        self.context = merge(self.context, delta)
+        self._share_modes()
+
+    def due(self) -> HostContext | None:
+        """What the View does not know yet; it is taken to know it from now on."""
+        delta = difference(self._told, self.context)
+        self._told = self.context
+        return delta
+
+    def _share_modes(self) -> None:
+        if self._host_modes is not None:
+            self.context = structs.replace(self.context, available_display_modes=self.modes)
 
 
 def _present(context: HostContext) -> dict[str, Any]:

@@ -126,7 +126,7 @@ def build_policy(
 
 
 def _default_directives() -> list[tuple[str, str]]:
-    """No `csp` member. Spec: "If `ui.csp` is omitted, Host MUST use: …"; the last three are the later draft's and ours."""
+    """No `csp` member. Spec: "If `ui.csp` is omitted, Host MUST use: …", six directives; the other three are ours."""
     return [
         ("default-src", "'none'"),
         ("script-src", "'self' 'unsafe-inline'"),

@@ -16,10 +16,10 @@ from msgspec import Struct, to_builtins
 
 from ..errors import ConfigurationError
 from ..extensions.ui.csp_sources import UiCsp, UiPermissions, read_csp, read_permissions
+from ..extensions.ui.gate import MIME_TYPE, is_app_type
 
-__all__ = ["HTML_REFUSE_BYTES", "HTML_WARN_BYTES", "MIME_TYPE", "ViewDocument", "is_app_mime_type", "read_document"]
+__all__ = ["HTML_REFUSE_BYTES", "HTML_WARN_BYTES", "ViewDocument", "read_document"]
 
-MIME_TYPE: Final = "text/html;profile=mcp-app"
 HTML_WARN_BYTES: Final = 1024 * 1024
 HTML_REFUSE_BYTES: Final = 16 * 1024 * 1024
 
@@ -38,26 +38,10 @@ class ViewDocument(Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
 
 
-def is_app_mime_type(mime_type: object) -> bool:
-    """Whether this is the MIME type of MCP Apps, however spaced and cased. Parameters may be quoted."""
-    if not isinstance(mime_type, str):
-        return False
-    kind, *parameters = (part.strip() for part in mime_type.split(";"))
-    if kind.lower() != "text/html":
-        return False
-    for parameter in parameters:
-        name, _, value = parameter.partition("=")
-        if name.strip().lower() == "profile":
-            return value.strip().strip('"') == "mcp-app"
-    return False
+def read_document(uri: str, contents: Sequence[Any], listing_meta: Mapping[str, Any] | None = None) -> ViewDocument:
+    """The document among the `contents` of a read result, structs or dicts.
 
-
-def read_document(
-    uri: str, contents: Sequence[Any], listing_meta: Mapping[str, Any] | None = None
-) -> ViewDocument:
-    """The document among the `contents` of a read result (structs or dicts); `listing_meta` is the listed entry's `_meta`.
-
-    Raises ConfigurationError, with what the server's author has to change, if there is none to show.
+    `listing_meta` is the `_meta` of the resource as listed, if it was. Raises ConfigurationError, with what the server's author has to change, if there is none to show.
     """
     item = _pick(uri, [entry if isinstance(entry, Mapping) else _plain(entry) for entry in contents])
     problems: list[str] = []
@@ -67,7 +51,9 @@ def read_document(
         raise ConfigurationError(f"{uri} has {len(data)} bytes; a view may have {HTML_REFUSE_BYTES}")
     if len(data) > HTML_WARN_BYTES:
         problems.append(f"{uri} has {len(data)} bytes; views over {HTML_WARN_BYTES} start slowly")
-    ui = _ui(item.get("_meta")) or _ui(listing_meta) or {}
+    ui = _ui(item.get("_meta"))
+    if ui is None:
+        ui = _ui(listing_meta) or {}
     csp, found = read_csp(ui.get("csp"))
     problems += map(str, found)
     domain, border = ui.get("domain"), ui.get("prefersBorder")
@@ -85,7 +71,7 @@ def read_document(
 
 def _pick(uri: str, contents: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """The item with our MIME type, of several the one with our URI."""
-    apps = [item for item in contents if is_app_mime_type(item.get("mimeType"))]
+    apps = [item for item in contents if is_app_type(item.get("mimeType"))]
     if not apps:
         seen = ", ".join(repr(item.get("mimeType")) for item in contents) or "nothing"
         raise ConfigurationError(f"{uri} must be {MIME_TYPE}; the server sent {seen}")

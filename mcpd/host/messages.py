@@ -73,14 +73,14 @@ HOST_CONTEXT_CHANGED = "ui/notifications/host-context-changed"
 RESOURCE_TEARDOWN = "ui/resource-teardown"
 
 
-class NoParams(Wire, frozen=True):
+class NoParams(Wire):
     """A method without params of its own."""
 
 
 # ------------------------------------------------------------------------------------- from the View
 
 
-class InitializeParams(Wire, kw_only=True, frozen=True):
+class InitializeParams(Wire, kw_only=True):
     """`ui/initialize`."""
 
     app_info: Implementation
@@ -88,65 +88,65 @@ class InitializeParams(Wire, kw_only=True, frozen=True):
     protocol_version: str
 
 
-class OpenLinkParams(Wire, frozen=True):
+class OpenLinkParams(Wire):
     """`ui/open-link`."""
 
     url: str
 
 
-class MessageParams(Wire, kw_only=True, frozen=True):
+class MessageParams(Wire, kw_only=True):
     """`ui/message`. The text prints one block, every SDK sends an array: both are read."""
 
     role: Literal["user"]
     content: ContentBlock | list[ContentBlock]
 
 
-class DisplayModeParams(Wire, frozen=True):
+class DisplayModeParams(Wire):
     """`ui/request-display-mode`."""
 
     mode: DisplayMode
 
 
-class UpdateModelContextParams(Wire, kw_only=True, frozen=True):
+class UpdateModelContextParams(Wire, kw_only=True):
     """`ui/update-model-context`; with neither member it takes back what was said before."""
 
     content: list[ContentBlock] | None = None
     structured_content: dict[str, Any] | None = None
 
 
-class DownloadFileParams(Wire, frozen=True):
+class DownloadFileParams(Wire):
     """`ui/download-file` (D)."""
 
     contents: list[EmbeddedResource | ResourceLink]
 
 
-class SizeChangedParams(Wire, kw_only=True, frozen=True):
+class SizeChangedParams(Wire, kw_only=True):
     """`ui/notifications/size-changed`; the SDK lets either be absent."""
 
     width: float | None = None
     height: float | None = None
 
 
-class CallParams(Wire, kw_only=True, frozen=True):
+class CallParams(Wire, kw_only=True):
     """What the params of every request for the server may hold."""
 
     meta: dict[str, Any] | None = field(name="_meta", default=None)
 
 
-class CallToolParams(CallParams, kw_only=True, frozen=True):
+class CallToolParams(CallParams, kw_only=True):
     """`tools/call`."""
 
     name: str
     arguments: Raw = Raw(b"")
 
 
-class ReadResourceParams(CallParams, kw_only=True, frozen=True):
+class ReadResourceParams(CallParams, kw_only=True):
     """`resources/read`."""
 
     uri: str
 
 
-class ListParams(CallParams, kw_only=True, frozen=True):
+class ListParams(CallParams, kw_only=True):
     """`tools/list` (D), `resources/list`, `resources/templates/list`, `prompts/list` (SDK only)."""
 
     cursor: str | None = None
@@ -155,7 +155,7 @@ class ListParams(CallParams, kw_only=True, frozen=True):
 # --------------------------------------------------------------------------------------- to the View
 
 
-class InitializeResult(Wire, kw_only=True, frozen=True):
+class InitializeResult(Wire, kw_only=True):
     """The answer to `ui/initialize`; all four members are always there."""
 
     protocol_version: str
@@ -164,19 +164,19 @@ class InitializeResult(Wire, kw_only=True, frozen=True):
     host_context: HostContext
 
 
-class DisplayModeResult(Wire, frozen=True):
+class DisplayModeResult(Wire):
     """The mode in force after the request, changed or not."""
 
     mode: DisplayMode
 
 
-class DenialResult(Wire, kw_only=True, frozen=True):
+class DenialResult(Wire, kw_only=True):
     """`{isError: true}`: how most hosts deny a link, a message or a download; see `Settings.denials`."""
 
     is_error: bool
 
 
-class ResourceReadyParams(Wire, kw_only=True, frozen=True):
+class ResourceReadyParams(Wire, kw_only=True):
     """`ui/notifications/sandbox-resource-ready`, for the proxy."""
 
     html: str
@@ -185,25 +185,25 @@ class ResourceReadyParams(Wire, kw_only=True, frozen=True):
     permissions: UiPermissions | None = None
 
 
-class ToolInputParams(Wire, frozen=True):
+class ToolInputParams(Wire):
     """`ui/notifications/tool-input` and its `-partial`; `arguments` is written even when empty."""
 
     arguments: Raw
 
 
-class ToolCancelledParams(Wire, frozen=True):
+class ToolCancelledParams(Wire):
     """`ui/notifications/tool-cancelled`. The text requires a reason, so there always is one."""
 
     reason: str
 
 
-class TeardownParams(Wire, frozen=True):
+class TeardownParams(Wire):
     """`ui/resource-teardown`. The text requires a reason, the SDK's schema drops it."""
 
     reason: str
 
 
-class AppToolsPage(Wire, kw_only=True, frozen=True):
+class AppToolsPage(Wire, kw_only=True):
     """A View's answer to `tools/list` (D); each tool is read on its own, so that one bad one spoils no list."""
 
     tools: list[Raw]

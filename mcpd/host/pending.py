@@ -93,10 +93,10 @@ Purpose: TypeAlias = Literal["teardown", "ping", "list", "call"]
 class Sent(Struct):
     """A request of ours that the View should answer before `deadline`."""
 
-    call_id: str
     purpose: Purpose
     deadline: float
     tool: str = ""
+    call_id: str = ""
 
 
 class SentBox:
@@ -113,14 +113,14 @@ class SentBox:
         """When the first of them is overdue."""
         return min((sent.deadline for sent in self._sent.values()), default=None)
 
-    def add(self, purpose: Purpose, deadline: float, tool: str = "") -> Sent:
-        """A request about to be sent, with its id."""
+    def add(self, sent: Sent) -> str:
+        """A request about to be sent: its id."""
         self._last += 1
-        sent = Sent(f"host-{self._last}", purpose, deadline, tool)
+        sent.call_id = f"host-{self._last}"
         self._sent[sent.call_id] = sent
-        return sent
+        return sent.call_id
 
-    def take(self, call_id: Id | None) -> Sent | None:
+    def take(self, call_id: object) -> Sent | None:
         """The request this answers; None if there is none, or no longer."""
         return self._sent.pop(call_id, None) if isinstance(call_id, str) else None
 

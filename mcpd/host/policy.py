@@ -67,9 +67,7 @@ DEFAULT_CAPABILITIES: Final = HostCapabilities(
     server_resources=ListChanged(list_changed=True),
     logging=Empty(),
     update_model_context=_EVERY_MODALITY,
-    message=Modalities(
-        text=Empty(), image=Empty(), audio=Empty(), resource=Empty(), resource_link=Empty()
-    ),
+    message=Modalities(text=Empty(), image=Empty(), audio=Empty(), resource=Empty(), resource_link=Empty()),
 )
 """All but sampling, which needs a model, and `sandbox`, which each View has for itself."""
 
@@ -141,6 +139,7 @@ def check_link(url: str) -> str:
 _RESERVED_NAMES: Final = frozenset(
     ["CON", "PRN", "AUX", "NUL", *(f"{port}{n}" for port in ("COM", "LPT") for n in "123456789¹²³")]
 )
+_INVISIBLE: Final = ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp")
 _UNSAFE_CHARS = re.compile(r'[<>:"/\\|?*]')
 
 
@@ -163,7 +162,7 @@ def check_downloads(contents: Sequence[EmbeddedResource | ResourceLink], limits:
 
 def safe_file_name(name: str) -> str:
     """One plain file name: no folders, no control or direction characters, no name a system keeps for itself."""
-    name = "".join("" if category(char) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp") else char for char in normalize("NFC", name))
+    name = "".join(char for char in normalize("NFC", name) if category(char) not in _INVISIBLE)
     name = re.split(r"[/\\]", name)[-1]
     name = _UNSAFE_CHARS.sub("_", name).strip(" .\t")
     stem, dot, suffix = name.rpartition(".")
@@ -181,12 +180,16 @@ def _linked(link: ResourceLink) -> DownloadItem:
 
 def _embedded(block: EmbeddedResource, index: int) -> DownloadItem:
     resource = block.resource
-    shape = BlobResourceContents if isinstance(resource, dict) and "blob" in resource else TextResourceContents
+    contents: TextResourceContents | BlobResourceContents
     try:
-        contents = convert(resource, shape)
+        if isinstance(resource, dict) and "blob" in resource:
+            contents = convert(resource, BlobResourceContents)
+            data = contents.blob
+        else:
+            contents = convert(resource, TextResourceContents)
+            data = contents.text.encode("utf-8", "replace")
     except ValidationError as error:
         raise InvalidParams(f"contents[{index}].resource: {error}") from None
-    data = contents.blob if isinstance(contents, BlobResourceContents) else contents.text.encode("utf-8", "replace")
     return DownloadItem(safe_file_name(_last_segment(contents.uri)), contents.mime_type, data=data)
 
 
@@ -204,5 +207,3 @@ def _once(name: str, taken: set[str]) -> str:
         candidate = f"{stem} ({number}){dot}{suffix}"
     taken.add(candidate.casefold())
     return candidate
-
-

@@ -22,7 +22,7 @@ from ..types.base import Wire
 from ..types.content import ContentBlock
 from ..types.tools import Tool
 from .capabilities import HostCapabilities, Modalities, can_take
-from .context import DisplayMode
+from .context import ContextFeed
 from .events import Ask, ChatMessage, Download, Forward, ModeChange, ModelContextUpdate, OpenLink, Sample
 from .messages import (
     CallParams,
@@ -49,9 +49,8 @@ class Facts(Struct):
 
     settings: Settings
     capabilities: HostCapabilities
+    feed: ContextFeed
     tools: dict[str, Tool]
-    modes: list[DisplayMode]
-    mode: DisplayMode
     model_context: ModelContextUpdate | None = None
 
 
@@ -193,8 +192,8 @@ def _check_kinds(modalities: Modalities | None, content: list[ContentBlock], whe
 
 def _request_display_mode(facts: Facts, ask_id: int, params: DisplayModeParams) -> Ask | Wire:
     """Spec: "If the requested mode is not available, Host SHOULD return the current display mode"."""
-    if params.mode == facts.mode or params.mode not in facts.modes:
-        return DisplayModeResult(facts.mode)
+    if params.mode == facts.feed.mode or params.mode not in facts.feed.modes:
+        return DisplayModeResult(facts.feed.mode)
     return ModeChange(ask_id, params.mode)
 
 
@@ -224,7 +223,9 @@ REQUESTS: Final[dict[str, Row]] = {
         Decoder(UpdateModelContextParams).decode, _update_model_context, "update_model_context"
     ),
     "ui/request-display-mode": Row(Decoder(DisplayModeParams).decode, _request_display_mode),
-    "ui/download-file": Row(Decoder(DownloadFileParams).decode, _download_file, "download_file", can_deny_by_result=True),
+    "ui/download-file": Row(
+        Decoder(DownloadFileParams).decode, _download_file, "download_file", can_deny_by_result=True
+    ),
     "sampling/createMessage": Row(Decoder(dict[str, Any]).decode, _create_message, "sampling"),
 }
 """Everything but the handshake and `ping`."""

@@ -25,6 +25,9 @@ class Catalog:
     def __init__(self, identity: Implementation, instructions: str | None, page_size: int) -> None:
         self.identity = identity
         self.instructions = instructions
+        self.offers: set[str] = set()
+        """The capabilities in use: tools, resources … Once offered, a capability stays."""
+        self.on_offer: Callable[[], None] | None = None
         self.tools: Listing[ToolEntry] = Listing(
             "tool", lambda items, cursor: ListToolsResult(tools=items, next_cursor=cursor), page_size
         )
@@ -36,6 +39,8 @@ class Catalog:
             lambda items, cursor: ListResourceTemplatesResult(resource_templates=items, next_cursor=cursor),
             page_size,
         )
+        self.tools.on_change = lambda: self._offer("tools")
+        self.resources.on_change = self.templates.on_change = lambda: self._offer("resources")
         self.gates: dict[str, Callable[[Client], bool]] = {}
         self.extensions: dict[str, dict[str, Any]] = {}
         """Extension id -> the settings this server announces for it."""
@@ -46,3 +51,9 @@ class Catalog:
             return _EVERYONE
         client = ctx.client
         return frozenset([name for name, admits in self.gates.items() if admits(client)])
+
+    def _offer(self, capability: str) -> None:
+        if capability not in self.offers:
+            self.offers.add(capability)
+            if self.on_offer is not None:
+                self.on_offer()

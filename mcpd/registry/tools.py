@@ -70,7 +70,7 @@ class ToolEntry:
 
     def run(self, arguments: Raw, ctx: Context) -> Coroutine[Any, Any, CallToolResult]:
         """Call the tool. Absent and null arguments are none."""
-        if arguments is NO_JSON or bytes(arguments) == b"null":
+        if arguments is NO_JSON or memoryview(arguments) == b"null":
             arguments = _NO_ARGUMENTS
         return self._run(arguments, ctx) if self._is_async else self._run_plain(arguments, ctx)
 

@@ -87,12 +87,12 @@ class _Value(NamedTuple):
 
 
 class _Parameters(NamedTuple):
-    """Named parameters in any order."""
+    """Named parameters in any order: `name` finds one's name and its "=", `bound` the end of its value."""
 
     source: int
-    names: frozenset[str]
     operator: _Operator
-    run: re.Pattern[str]
+    name: re.Pattern[str]
+    bound: re.Pattern[str]
 
 
 _Edge = _Literal | _Value | _Parameters
@@ -130,11 +130,13 @@ class UriTemplate:
     def _add_expression(self, sign: str, names: tuple[str, ...]) -> None:
         operator = _OPERATORS[sign]
         state = start = len(self._edges) - 1
+        if operator.is_named:
+            bound = f"[{re.escape(operator.ends)}]"
+            name = f"({'|'.join(re.escape(name) for name in names)})(?:=|(?={bound})|\\Z)"
+            self._add(_Parameters(start, operator, re.compile(name), re.compile(bound)), _Literal(start, ""))
+            return
         ends = operator.ends if len(names) == 1 else operator.ends_among_several
         run = re.compile(f"[^{re.escape(ends)}]*" if ends else r"[\s\S]*")
-        if operator.is_named:
-            self._add(_Parameters(start, frozenset(names), operator, run), _Literal(start, ""))
-            return
         least = 0 if operator.first else 1
         complete = []
         for index, name in enumerate(names):
@@ -154,45 +156,8 @@ class UriTemplate:
                 uri = _NOT_ASCII.sub(_percent, uri)
             except UnicodeEncodeError:  # half of a surrogate pair
                 return None
-        inside: frozenset[int] = frozenset()
-        if "%" in uri:
-            uri = _upper_triplets(uri)
-            inside = frozenset(at for found in _TRIPLET.finditer(uri) for at in (found.start() + 1, found.start() + 2))
-        reached = self._reached(uri, inside)
-        return None if reached is None else _decoded(self._chosen(uri, reached))
-
-    def _reached(self, uri: str, inside: frozenset[int]) -> list[list[int]] | None:
-        """For each state the positions it can be in, ascending; None if the last state cannot be at the URI's end."""
-        reached: list[list[int]] = [[0]]
-        for edges in self._edges[1:]:
-            found: set[int] = set()
-            for edge in edges:
-                found.update(_ends(edge, uri, reached[edge.source], inside))
-            reached.append(sorted(found))
-            if not found:
-                return None
-        return reached if reached[-1][-1] == len(uri) else None
-
-    def _chosen(self, uri: str, reached: list[list[int]]) -> dict[str, str] | None:
-        """One way back from the end to the beginning: each variable's text, still encoded."""
-        values: dict[str, str] = {}
-        state, end = len(reached) - 1, len(uri)
-        while state:
-            for edge in self._edges[state]:
-                start = _start(edge, uri, reached[edge.source], end)
-                if start is None:
-                    continue
-                found = {}
-                if isinstance(edge, _Value):
-                    found = {edge.name: uri[start:end]}
-                elif isinstance(edge, _Parameters):
-                    found = _parameters(edge, uri, start)[end]
-                if any(values.get(name, value) != value for name, value in found.items()):
-                    return None  # named twice in the template, and not the same
-                values.update(found)
-                state, end = edge.source, start
-                break
-        return values
+        values = _Match(self._edges, _upper_triplets(uri) if "%" in uri else uri).values()
+        return None if values is None else _decoded(values)
 
     def expand(self, values: Mapping[str, str]) -> str:
         """The URI for these values; a variable that has none is undefined, and left out as the RFC says."""
@@ -223,7 +188,7 @@ def _expression(text: str, start: int, inner: str) -> tuple[str, tuple[str, ...]
     at = start + 1 + len(sign)
     if inner[:1] and inner[:1] in "=,!@|":
         raise _error(text, at, f"the operator {inner[0]!r} is reserved and has no meaning")
-    names = inner[len(sign) :].split(",")
+    names = _upper_triplets(inner[len(sign) :]).split(",")
     for name in names:
         if name.endswith("*") or ":" in name:
             raise _error(text, at, f"{name!r} has a modifier of RFC 6570 level 4 (':3' or '*'), which is not supported")
@@ -237,37 +202,75 @@ def _error(text: str, at: int, problem: str) -> RegistrationError:
     return RegistrationError(f"URI template {text!r}, position {at}: {problem}")
 
 
-def _ends(edge: _Edge, uri: str, starts: list[int], inside: frozenset[int]) -> Iterator[int]:
-    """The positions an edge leads to from any of `starts`."""
-    if isinstance(edge, _Literal):
-        length = len(edge.text)
-        yield from (at + length for at in starts if uri.startswith(edge.text, at))
-    elif isinstance(edge, _Parameters):
-        for at in starts:
-            yield from _parameters(edge, uri, at)
-    else:
+class _Match:
+    """One URI on its way through the states of a template."""
+
+    def __init__(self, states: list[tuple[_Edge, ...]], uri: str) -> None:
+        self._states = states
+        self._uri = uri
+        self._inside: frozenset[int] = frozenset()
+        if "%" in uri:
+            # No value ends inside a percent-encoding.
+            triplets = [found.start() for found in _TRIPLET.finditer(uri)]
+            self._inside = frozenset(at + digit for at in triplets for digit in (1, 2))
+        # For each state the positions it can be in, ascending; for each of these after parameters, how it came about.
+        self._reached: list[list[int]] = [[0]]
+        self._chosen: dict[int, dict[int, _Choice]] = {}
+
+    def values(self) -> dict[str, str] | None:
+        """Each variable's text, still encoded, if the last state can be at the URI's end."""
+        for edges in self._states[1:]:
+            found = [self._ends(edge, self._reached[edge.source]) for edge in edges]
+            self._reached.append(found[0] if len(found) == 1 else sorted({at for ends in found for at in ends}))
+        if not _has(self._reached[-1], len(self._uri)):
+            return None
+        values: dict[str, str] = {}
+        state, end = len(self._states) - 1, len(self._uri)
+        while state:
+            for edge in self._states[state]:
+                start, found_here = self._back(edge, end)
+                if start is not None:
+                    break
+            else:
+                raise AssertionError("every position was reached from one before it")
+            for name, value in found_here.items():
+                if values.setdefault(name, value) != value:
+                    return None  # named twice in the template, and not the same
+            state, end = edge.source, start
+        return values
+
+    def _ends(self, edge: _Edge, starts: list[int]) -> list[int]:
+        """The positions an edge leads to from any of `starts`, ascending."""
+        uri = self._uri
+        if isinstance(edge, _Literal):
+            length = len(edge.text)
+            return [at + length for at in starts if uri.startswith(edge.text, at)]
+        if isinstance(edge, _Parameters):
+            choices = self._chosen[edge.source] = _parameters(edge, uri, starts)
+            return sorted(choices)
+        ends: list[int] = []
         done = -1
         for at in starts:
             # From a later start in the same run nothing is reached that was not reached before.
             if at > done:
-                done = _run_end(edge.run, uri, at)
-                ends = range(at + edge.least, done + 1)
-                # No value ends inside a percent-encoding.
-                yield from (end for end in ends if end not in inside) if inside else ends
+                done = _run_end(edge, uri, at)
+                ends.extend(range(at + edge.least, done + 1))
+        return [end for end in ends if end not in self._inside] if self._inside else ends
 
-
-def _start(edge: _Edge, uri: str, starts: list[int], end: int) -> int | None:
-    """Where an edge that leads to `end` may have begun; the last place, so that earlier variables get more."""
-    if isinstance(edge, _Literal):
-        at = end - len(edge.text)
-        return at if _has(starts, at) and uri.startswith(edge.text, at) else None
-    if isinstance(edge, _Parameters):
-        return next((at for at in reversed(starts) if at < end and end in _parameters(edge, uri, at)), None)
-    index = bisect_right(starts, end - edge.least)
-    if not index:
-        return None
-    at = starts[index - 1]
-    return at if _run_end(edge.run, uri, at) >= end else None
+    def _back(self, edge: _Edge, end: int) -> tuple[int | None, dict[str, str]]:
+        """Where an edge that leads to `end` began, and what it holds; the last place, so that earlier ones get more."""
+        starts = self._reached[edge.source]
+        if isinstance(edge, _Literal):
+            at = end - len(edge.text)
+            return (at if _has(starts, at) and self._uri.startswith(edge.text, at) else None), {}
+        if isinstance(edge, _Parameters):
+            choice = self._chosen[edge.source].get(end)
+            if choice is None:
+                return None, {}
+            return choice.start, {name: self._uri[begin:stop] for name, (begin, stop) in choice.spans.items()}
+        index = bisect_right(starts, end - edge.least)
+        at = starts[index - 1] if index else end
+        return (at if index and _run_end(edge, self._uri, at) >= end else None), {edge.name: self._uri[at:end]}
 
 
 def _has(positions: list[int], at: int) -> bool:
@@ -275,25 +278,37 @@ def _has(positions: list[int], at: int) -> bool:
     return index < len(positions) and positions[index] == at
 
 
-def _run_end(run: re.Pattern[str], uri: str, at: int) -> int:
-    found = run.match(uri, at)
+def _run_end(edge: _Value, uri: str, at: int) -> int:
+    found = edge.run.match(uri, at)
     return found.end() if found else at
 
 
-def _parameters(edge: _Parameters, uri: str, at: int) -> dict[int, dict[str, str]]:
-    """Each position where the parameters that begin at `at` may end, with the values up to there."""
-    ends: dict[int, dict[str, str]] = {}
-    values: dict[str, str] = {}
-    mark = edge.operator.first
-    while uri.startswith(mark, at):
-        end = _run_end(edge.run, uri, at + 1)
-        name, _, value = uri[at + 1 : end].partition("=")
-        if name not in edge.names or name in values:
-            break
-        values = {**values, name: value}
-        ends[end] = values
-        at, mark = end, edge.operator.separator
-    return ends
+class _Choice(NamedTuple):
+    """Parameters from `start` on: where each one's value begins and ends."""
+
+    start: int
+    spans: dict[str, tuple[int, int]]
+
+
+def _parameters(edge: _Parameters, uri: str, starts: list[int]) -> dict[int, _Choice]:
+    """Each position where parameters may end that begin at one of `starts`, with the last such choice."""
+    choices: dict[int, _Choice] = {}
+    starts = [at for at in starts if uri.startswith(edge.operator.first, at)]
+    # Looked up, not searched from each start: values may overlap, as in "?q=?q=?q=…".
+    bounds = [found.start() for found in edge.bound.finditer(uri)] if starts else []
+    bounds.append(len(uri))
+    for start in starts:
+        at, mark = start, edge.operator.first
+        spans: dict[str, tuple[int, int]] = {}
+        while uri.startswith(mark, at) and (found := edge.name.match(uri, at + 1)):
+            name = found[1]
+            if name in spans:
+                break
+            end = bounds[bisect_left(bounds, found.end(1))]
+            spans = {**spans, name: (found.end(), end)}
+            choices[end] = _Choice(start, spans)
+            at, mark = end, edge.operator.separator
+    return choices
 
 
 def _expanded(sign: str, names: tuple[str, ...], values: Mapping[str, str]) -> str:

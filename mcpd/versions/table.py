@@ -19,9 +19,18 @@ from msgspec.structs import FieldInfo, fields
 from ..errors import ProtocolError
 from ..jsonrpc import encode
 from ..types.base import CacheableResult, Result
-from ..types.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
-from ..types.lifecycle import DiscoverResult, InitializeResult
-from ..types.prompts import GetPromptResult, ListPromptsResult, Prompt, PromptMessage
+from ..types.content import (
+    Annotations,
+    AudioContent,
+    BlobResourceContents,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+)
+from ..types.lifecycle import Implementation, InitializeResult, ServerCapabilities
+from ..types.prompts import GetPromptResult, ListPromptsResult, Prompt, PromptArgument, PromptMessage
 from ..types.resources import (
     ListResourcesResult,
     ListResourceTemplatesResult,
@@ -29,7 +38,7 @@ from ..types.resources import (
     Resource,
     ResourceTemplate,
 )
-from ..types.tools import CallToolResult, ListToolsResult
+from ..types.tools import CallToolResult, ListToolsResult, Tool
 from .revision import Back, Revision
 
 __all__ = ["LEGACY", "MODERN", "NEWEST_LEGACY", "SUPPORTED", "Version", "get", "is_known_method", "negotiate"]
@@ -43,31 +52,34 @@ LEGACY = _ORDER[:5]
 MODERN = _ORDER[5:]
 NEWEST_LEGACY = LEGACY[-1]
 
-# Which members of a struct hold structs whose own shape differs between versions.
-_NESTED: dict[type, tuple[str, ...]] = {
-    InitializeResult: ("capabilities", "server_info"),
-    DiscoverResult: ("capabilities",),
-    ListToolsResult: ("tools",),
-    CallToolResult: ("content",),
-    ListResourcesResult: ("resources",),
-    ListResourceTemplatesResult: ("resource_templates",),
-    ReadResourceResult: ("contents",),
-    ListPromptsResult: ("prompts",),
-    GetPromptResult: ("messages",),
-    PromptMessage: ("content",),
-    Prompt: ("arguments",),
-    Resource: ("annotations",),
-    ResourceTemplate: ("annotations",),
-    TextContent: ("annotations",),
-    ImageContent: ("annotations",),
-    AudioContent: ("annotations",),
-    EmbeddedResource: ("resource", "annotations"),
-    ResourceLink: ("annotations",),
+_BLOCKS = (TextContent, ImageContent, AudioContent, EmbeddedResource, ResourceLink)
+_CONTENTS = (TextResourceContents, BlobResourceContents)
+
+# Which members of a struct hold structs of which classes, where those may differ between versions.
+_NESTED: dict[type, dict[str, tuple[type, ...]]] = {
+    InitializeResult: {"capabilities": (ServerCapabilities,), "server_info": (Implementation,)},
+    ListToolsResult: {"tools": (Tool,)},
+    CallToolResult: {"content": _BLOCKS},
+    ListResourcesResult: {"resources": (Resource,)},
+    ListResourceTemplatesResult: {"resource_templates": (ResourceTemplate,)},
+    ReadResourceResult: {"contents": _CONTENTS},
+    ListPromptsResult: {"prompts": (Prompt,)},
+    GetPromptResult: {"messages": (PromptMessage,)},
+    PromptMessage: {"content": _BLOCKS},
+    Prompt: {"arguments": (PromptArgument,)},
+    Resource: {"annotations": (Annotations,)},
+    ResourceTemplate: {"annotations": (Annotations,)},
+    TextContent: {"annotations": (Annotations,)},
+    ImageContent: {"annotations": (Annotations,)},
+    AudioContent: {"annotations": (Annotations,)},
+    EmbeddedResource: {"resource": _CONTENTS, "annotations": (Annotations,)},
+    ResourceLink: {"annotations": (Annotations,)},
 }
 
 # Lists the registry hands out again and again: their bytes are kept, per version.
 _KEPT = (ListToolsResult, ListResourcesResult, ListResourceTemplatesResult, ListPromptsResult)
 
+Reader = Callable[[bytes | Raw], Any]
 _Plan = tuple[tuple[tuple[str, Any], ...], tuple[str, ...], tuple[Back, ...]]
 
 
@@ -81,17 +93,15 @@ class Version:
         self.is_modern = own.modern
         self.has_null_id = own.null_id
         self.has_batches = own.batches
-        self.requests: dict[str, Callable[[bytes | Raw], Any]] = {}
-        self.notifications: dict[str, Callable[[bytes | Raw], Any]] = {}
+        self.requests: dict[str, type] = {}
+        self.notifications: dict[str, type] = {}
         self.server_requests: set[str] = set()
         self.server_notifications: set[str] = set()
         self._later = [_revision(name) for name in _ORDER[: position : -1]]
         self._past = past
         for revision in past:
-            for method, params in revision.requests.items():
-                self.requests[method] = self._reader(params)
-            for method, params in revision.notifications.items():
-                self.notifications[method] = self._reader(params)
+            self.requests.update(revision.requests)
+            self.notifications.update(revision.notifications)
             self.server_requests.update(revision.server_requests)
             self.server_notifications.update(revision.server_notifications)
             for method in revision.removed:
@@ -99,19 +109,28 @@ class Version:
                 self.notifications.pop(method, None)
                 self.server_requests.discard(method)
                 self.server_notifications.discard(method)
+        self._readers: dict[str, Reader] = {}
         self._plans: dict[type, _Plan | None] = {}
         self._kept: WeakKeyDictionary[Result, Raw] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
         return f"<Version {self.name}>"
 
+    def lookup(self, method: str) -> Reader | None:
+        """What decodes the params of a request or notification; None if this version has no such method."""
+        reader = self._readers.get(method)
+        if reader is None:
+            # Built when the method is first called: decoders cost start-up.
+            params = self.requests.get(method) or self.notifications.get(method)
+            if params is None:
+                return None
+            reader = self._readers[method] = self._reader(params)
+        return reader
+
     def shape(self, value: Any) -> Any:
         """`value`, a struct of the newest vocabulary, as this version writes it."""
         cls = value.__class__
-        try:
-            plan = self._plans[cls]
-        except KeyError:
-            plan = self._plans[cls] = self._plan(cls)
+        plan = self._plan_of(cls) if cls not in self._plans else self._plans[cls]
         if plan is None:
             return value
         blanks, nested, backs = plan
@@ -134,16 +153,16 @@ class Version:
                 setattr(value, name, change)
         for back in backs:
             value = back(value)
-            if value.__class__ is not cls and value.__class__ in (TextContent,):
+            if value.__class__ is TextContent and cls is not TextContent:
                 return self.shape(value)
         return value
 
     def _shape_list(self, values: list[Any]) -> list[Any]:
-        shape = self.shape
-        shaped = [shape(value) for value in values]
-        for old, new in zip(values, shaped, strict=True):
-            if old is not new:
-                return shaped
+        """The same list if nothing in it changes."""
+        for index, value in enumerate(values):
+            shaped = self.shape(value)
+            if shaped is not value:
+                return [*values[:index], shaped, *map(self.shape, values[index + 1 :])]
         return values
 
     def shape_result(self, result: Result, identity: Raw) -> Result | Raw:
@@ -189,6 +208,11 @@ class Version:
         names += [name for revision in self._past for name in revision.fields_gone.get(cls, ())]
         return names
 
+    def _plan_of(self, cls: type) -> _Plan | None:
+        if cls not in self._plans:
+            self._plans[cls] = self._plan(cls)
+        return self._plans[cls]
+
     def _plan(self, cls: type) -> _Plan | None:
         if not issubclass(cls, Struct):
             return None
@@ -196,21 +220,23 @@ class Version:
         by_name: dict[str, FieldInfo] = {info.name: info for info in fields(cls)} if names else {}
         blanks = tuple((name, _default(by_name[name])) for name in dict.fromkeys(names))
         backs = tuple(revision.back[cls] for revision in self._later if cls in revision.back)
-        nested = _NESTED.get(cls, ())
+        inner = _NESTED.get(cls, {})
+        nested = tuple(name for name, classes in inner.items() if any(map(self._plan_of, classes)))
         return (blanks, nested, backs) if blanks or nested or backs else None
 
-    def _reader(self, params: type) -> Callable[[bytes | Raw], Any]:
-        decode = _decoder(params)
-        blanks = self._unknown_fields(params)
+    def _reader(self, params: type) -> Reader:
+        """A decoder that blanks the members that this version does not know."""
+        decode: Reader = Decoder(params).decode
+        by_name = {info.name: info for info in fields(params)}
+        blanks = [(name, _default(by_name[name])) for name in self._unknown_fields(params)]
         if not blanks:
             return decode
-        by_name = {info.name: info for info in fields(params)}
-        pairs = [(name, _default(by_name[name])) for name in blanks]
 
         def read(raw: bytes | Raw) -> Any:
             value = decode(raw)
-            for name, blank in pairs:
-                setattr(value, name, blank)
+            for name, blank in blanks:
+                if getattr(value, name) is not blank:
+                    setattr(value, name, blank)
             return value
 
         return read
@@ -227,24 +253,7 @@ def _merge(meta: dict[str, Any] | Raw, identity: Raw) -> dict[str, Any] | Raw:
 
 
 _decode_meta = Decoder(dict[str, Any]).decode
-_decoders: dict[type, Callable[[bytes | Raw], Any]] = {}
 _versions: dict[str, Version] = {}
-
-
-def _decoder(params: type) -> Callable[[bytes | Raw], Any]:
-    """A decoder per struct, shared by all versions, built when a method is first called: building costs start-up."""
-    decode = _decoders.get(params)
-    if decode is None:
-        built: Callable[[bytes | Raw], Any] | None = None
-
-        def decode(raw: bytes | Raw) -> Any:
-            nonlocal built
-            if built is None:
-                built = Decoder(params).decode
-            return built(raw)
-
-        _decoders[params] = decode
-    return decode
 
 
 def _revision(name: str) -> Revision:

@@ -65,7 +65,6 @@ REVISION = Revision(
         "notifications/elicitation/complete",
     ),
     fields={
-        CallToolResult: ("result_type",),
         CallToolParams: ("input_responses", "request_state"),
         ReadResourceParams: ("input_responses", "request_state"),
         GetPromptParams: ("input_responses", "request_state"),

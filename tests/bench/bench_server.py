@@ -6,18 +6,12 @@ Run as `mcpd serve --stdio bench_server.py`; BENCH_TOOLS is the number of tools 
 import os
 import sys
 
-from typing import TypedDict
-
 from mcpd import Server
 
 sys.path.insert(0, os.environ["BENCH_COMMON"])
 from common import N_EXTRA, SIZES, make_extra, text  # noqa: E402
 
 server = Server("bench", version="1")
-
-
-class Sum(TypedDict):
-    result: int
 
 
 @server.tool
@@ -27,9 +21,9 @@ async def echo(text: str) -> str:
 
 
 @server.tool
-async def add(a: int, b: int) -> Sum:
+async def add(a: int, b: int) -> int:
     """Add two integers."""
-    return {"result": a + b}
+    return a + b
 
 
 @server.tool

@@ -37,7 +37,7 @@ MAX_SOURCES: Final = 64
 MAX_SOURCE_CHARS: Final = 253
 
 
-class UiCsp(Wire, kw_only=True, frozen=True):
+class UiCsp(Wire, kw_only=True):
     """The origins a View declares. An absent list and an empty one mean the same: nothing."""
 
     connect_domains: list[str] | None = None
@@ -50,7 +50,7 @@ class UiCsp(Wire, kw_only=True, frozen=True):
         return getattr(self, _FIELDS[kind]) or []
 
 
-class UiPermissions(Wire, kw_only=True, frozen=True):
+class UiPermissions(Wire, kw_only=True):
     """The browser features a View asks for; a member that is present, however empty, asks."""
 
     camera: dict[str, Any] | None = None

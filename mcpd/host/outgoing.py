@@ -1,0 +1,165 @@
+"""The requests a host sends to a View: ping, teardown, and calls of the tools it offers.
+
+Each has a deadline. What their answers mean for the View's life is not decided here (`view`).
+
+Spec: MCP Apps 2026-01-26, `ui/resource-teardown`; the later draft for a View's tools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import (
+    InvalidParams,
+    LocalProtocolError,
+    McpdError,
+    RemoteError,
+    RequestCancelled,
+    RequestTimeout,
+    TransportError,
+)
+from ..jsonrpc import Failure, Response
+from ..types.notifications import CancelledParams
+from .app_tools import AppTools, read_result
+from .events import AppToolAnswered, AppToolsListed
+from .messages import PING, RESOURCE_TEARDOWN, TeardownParams
+from .outlet import Outlet, log
+from .pending import Purpose, Sent, SentBox
+from .policy import Limits
+
+__all__ = ["Outgoing"]
+
+
+class Outgoing:
+    """What a View was asked and has not answered yet. Nothing can be asked while it is not `is_open`."""
+
+    __slots__ = ("_limits", "_outlet", "_sent", "is_open", "tools")
+
+    def __init__(self, limits: Limits, outlet: Outlet) -> None:
+        self._limits = limits
+        self._outlet = outlet
+        self._sent = SentBox()
+        self.is_open = False
+        self.tools = AppTools(limits.app_tools)
+
+    @property
+    def deadline(self) -> float | None:
+        """When the first answer is overdue."""
+        return self._sent.deadline
+
+    def mount(self, *, offers_tools: bool) -> None:
+        """A new document: its tools are others."""
+        self.tools = AppTools(self._limits.app_tools, offered=offers_tools)
+
+    # ----------------------------------------------------------------------------------- asking
+
+    def ping(self, now: float) -> None:
+        """Is anybody there?"""
+        self._request(Sent("ping", now + self._limits.step_seconds), PING)
+
+    def teardown(self, reason: str, now: float) -> None:
+        """Say that this is the end."""
+        self._request(Sent("teardown", now + self._limits.teardown_seconds), RESOURCE_TEARDOWN, TeardownParams(reason))
+
+    def list_tools(self, now: float, cursor: str | None = None) -> None:
+        """Ask for the first or the next page of the View's tools."""
+        if not self.tools.offered:
+            raise LocalProtocolError("the view did not declare tools in appCapabilities")
+        if cursor is None:
+            self.tools.start()
+        params = {} if cursor is None else {"cursor": cursor}
+        self._request(Sent("list", now + self._limits.app_tool_seconds), "tools/list", params)
+
+    def call_tool(self, tool: str, arguments: Mapping[str, Any], now: float, *, confirmed: bool) -> str:
+        """Call one of the View's tools; the id under which its end is reported."""
+        self._check_open()
+        self.tools.check_call(tool, confirmed=confirmed)
+        log.info("%s: the host calls the view's tool %r", self._outlet.name, tool)
+        sent = Sent("call", now + self._limits.app_tool_seconds, tool)
+        return self._request(sent, "tools/call", {"name": tool, "arguments": dict(arguments)})
+
+    def cancel_call(self, call_id: str, reason: str) -> None:
+        """Give up a call; nothing happens if it has ended."""
+        sent = self._sent.take(call_id)
+        if sent is not None:
+            self._give_up(sent, RequestCancelled(reason))
+
+    def _request(self, sent: Sent, method: str, params: object = None) -> str:
+        self._check_open()
+        call_id = self._sent.add(sent)
+        self._outlet.request(call_id, method, params)
+        return call_id
+
+    def _check_open(self) -> None:
+        if not self.is_open:
+            raise LocalProtocolError("a view can only be asked while it is live")
+
+    # ---------------------------------------------------------------------------------- answers
+
+    def receive(self, message: Response | Failure, now: float) -> Purpose | None:
+        """Take an answer; what it was about, or None if nothing of ours."""
+        sent = self._sent.take(message.id)
+        if sent is None:
+            self._outlet.find("unknown-answer", f"an answer to nothing we asked: id {message.id!r:.80}")
+            return None
+        if sent.purpose == "list":
+            self._on_tools_page(message, now)
+        elif sent.purpose == "call":
+            self._on_tool_answer(sent, message)
+        return sent.purpose
+
+    def overdue(self, now: float) -> list[Purpose]:
+        """What was not answered in time; calls of tools are closed here."""
+        overdue = self._sent.take_overdue(now)
+        for sent in overdue:
+            if sent.purpose in ("list", "call"):
+                self._give_up(sent, RequestTimeout(f"no answer within {self._limits.app_tool_seconds:g} seconds"))
+        return [sent.purpose for sent in overdue]
+
+    def drop_all(self, reason: str) -> None:
+        """The document that was asked is no more, and its tools with it."""
+        self.tools = AppTools(self._limits.app_tools)
+        for sent in self._sent.take_all():
+            if sent.purpose == "call":
+                self._report(sent, TransportError(f"the view is gone: {reason}"))
+
+    def _on_tools_page(self, message: Response | Failure, now: float) -> None:
+        try:
+            if isinstance(message, Failure):
+                raise InvalidParams(f"the view cannot list its tools: {message.error.message}")
+            cursor, problems = self.tools.read_page(message.result)
+        except InvalidParams as error:
+            self._outlet.find("app-tools", error.message, "tools/list")
+            return
+        for problem in problems:
+            self._outlet.find("app-tools", problem, "tools/list")
+        if cursor is None:
+            self._outlet.events.append(AppToolsListed(self.tools.tools))
+        elif self.is_open:
+            self.list_tools(now, cursor)
+
+    def _on_tool_answer(self, sent: Sent, message: Response | Failure) -> None:
+        if isinstance(message, Failure):
+            data = message.error.data
+            self._report(sent, RemoteError(message.error.code, message.error.message, data))
+            return
+        try:
+            result = read_result(message.result)
+        except InvalidParams as error:
+            self._outlet.find("app-tools", error.message, "tools/call")
+            self._report(sent, error)
+        else:
+            self._outlet.events.append(AppToolAnswered(sent.call_id, sent.tool, result=result))
+
+    def _give_up(self, sent: Sent, error: McpdError) -> None:
+        if self.is_open:
+            params = CancelledParams(request_id=sent.call_id, reason=str(error))
+            self._outlet.notify("notifications/cancelled", params)
+        if sent.purpose == "call":
+            self._report(sent, error)
+        else:
+            self._outlet.find("app-tools", str(error), "tools/list")
+
+    def _report(self, sent: Sent, error: McpdError) -> None:
+        self._outlet.events.append(AppToolAnswered(sent.call_id, sent.tool, error=error))

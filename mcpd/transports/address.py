@@ -1,0 +1,184 @@
+"""Addresses to listen on: from text to listening sockets, and what to tell the user if that cannot be.
+
+`:8080` is this machine only, on 127.0.0.1 and on ::1: `localhost` means either to clients, and another
+program must not sit on the one that we leave free. Anything wider needs a token (decision D9).
+Here is nothing of WebSocket or HTTP: both listen on the sockets that `bind` gives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+
+from msgspec import Struct
+
+from ..errors import ConfigurationError
+
+__all__ = ["Address", "authority", "bind", "is_loopback", "parse"]
+
+_LOOPBACK = ("127.0.0.1", "::1")
+_WILDCARDS = ("0.0.0.0", "::")
+_BACKLOG = 512
+_PORT_TRIES = 8
+
+
+class Address(Struct, frozen=True):
+    """Where to listen: `host` empty for this machine only, `port` 0 for any free one, or `path` for a Unix socket."""
+
+    host: str = ""
+    port: int = 0
+    path: str = ""
+
+    def __str__(self) -> str:
+        if self.path:
+            return f"unix:{self.path}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse(text: str) -> Address:
+    """`:PORT`, `HOST:PORT`, `[IPV6]:PORT` or `unix:/PATH` as an Address. Raises ConfigurationError for anything else."""
+    if text.startswith("unix:"):
+        path = text[5:]
+        if not path.startswith("/"):
+            raise ConfigurationError(f"Address {text!r}: write unix:/path/to/socket, with a path from the root")
+        return Address(path=path)
+    host, colon, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+        is_good = _family(host) == socket.AF_INET6
+    else:
+        is_good = all(c.isalnum() or c in "-._" for c in host)
+    if not colon or not is_good or not (port.isascii() and port.isdigit()):
+        hint = "an IPv6 address goes in brackets" if text.count(":") > 2 and "/" not in text else "for example :8080"
+        raise ConfigurationError(
+            f"Address {text!r}: expected :PORT (this machine only), HOST:PORT or [IPV6]:PORT, {hint}"
+        )
+    if int(port) > 65535:
+        raise ConfigurationError(f"Address {text!r}: a port is a number up to 65535, or 0 for any that is free")
+    return Address("" if host.lower() == "localhost" else host.lower(), int(port))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether this name or IP address (without brackets) can only be this machine. No look-up: other names are not."""
+    family = _family(host)
+    if family == socket.AF_INET:
+        return host.startswith("127.")
+    if family == socket.AF_INET6:
+        return socket.inet_pton(family, host) == socket.inet_pton(family, "::1")
+    return host.lower() in ("", "localhost")
+
+
+def authority(listening: socket.socket) -> str:
+    """`host:port` that reaches this socket from this machine, for a URL."""
+    host, port = listening.getsockname()[:2]
+    if host in _WILDCARDS:
+        host = _LOOPBACK[_WILDCARDS.index(host)]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+async def bind(address: Address, *, is_guarded: bool) -> list[socket.socket]:
+    """Sockets that listen on `address`, all on one port, the one to announce first. The caller closes them.
+
+    `is_guarded` says that whoever connects needs a token, or that the user wants it without.
+    Raises ConfigurationError for a wider address than this machine's that is not guarded, and for one that is
+    in use, forbidden, unknown, or not of TCP.
+    """
+    if address.path:
+        raise ConfigurationError(f"Cannot listen on {address} here: give a port, for example :8080")
+    if address.host:
+        found = await _resolve(address)
+    else:
+        found = list(_LOOPBACK)
+    if not is_guarded and not all(map(is_loopback, found)):
+        raise ConfigurationError(
+            f"{address} can be reached from other machines: ask for a token with --token-file FILE or MCPD_TOKEN, "
+            f"or give --insecure if everyone who can reach it may use it; :{address.port} is for this machine only"
+        )
+    for _ in range(_PORT_TRIES):
+        sockets = _listen(address, found)
+        if sockets is not None:
+            return sockets
+    raise ConfigurationError("No port is free on both 127.0.0.1 and ::1: name one, for example :8080")
+
+
+async def _resolve(address: Address) -> list[str]:
+    """The IP addresses behind a host, in the resolver's order."""
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(address.host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else "not a host name"
+        raise ConfigurationError(
+            f"Cannot listen on {address}: {why}; name this machine, one of its IP addresses, or 0.0.0.0 for all"
+        ) from None
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def _listen(address: Address, found: list[str]) -> list[socket.socket] | None:
+    """Listen on all of `found`; None if the port that the system chose for the first is taken on another."""
+    sockets: list[socket.socket] = []
+    port = address.port
+    try:
+        for host in found:
+            try:
+                listening = _open(host, port)
+            except OSError as error:
+                if error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL) and (sockets or host != found[-1]):
+                    continue  # a machine without IPv6 (or without IPv4): the other address will do
+                if error.errno == errno.EADDRINUSE and sockets and address.port == 0:
+                    _close(sockets)
+                    return None
+                raise ConfigurationError(_explain(error, Address(host, port))) from None
+            sockets.append(listening)
+            port = listening.getsockname()[1]
+    except BaseException:
+        _close(sockets)
+        raise
+    return sockets
+
+
+def _open(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if os.name == "posix":
+            # Elsewhere it would let two programs have the same port.
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            # [::] means all of this machine, IPv4 too; any other address means itself.
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, host != "::")
+        listening.bind((host, port))
+        listening.listen(_BACKLOG)
+        listening.setblocking(False)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+def _explain(error: OSError, address: Address) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"{address} is in use: end the program that listens there, or take another port (0 for any that is free)"
+    if error.errno == errno.EACCES:
+        return f"{address} is not allowed: ports below 1024 are the system's, take a higher one"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"{address} is no address of this machine: take :{address.port} for this machine only, or 0.0.0.0 for all"
+    return f"Cannot listen on {address}: {error.strerror}"
+
+
+def _close(sockets: list[socket.socket]) -> None:
+    for listening in sockets:
+        listening.close()
+
+
+def _family(host: str) -> int | None:
+    """AF_INET or AF_INET6 for an IP address, None for a name."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, host.partition("%")[0])
+        except (OSError, ValueError):
+            continue
+        return family
+    return None
