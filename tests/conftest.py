@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from hypothesis import settings
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -26,6 +27,11 @@ COROUTINE_TIMEOUT = 30.0
 # it would mean that CI no longer tests what it says it does.
 MAY_SKIP_IN_CI: dict[str, str] = {}
 
+
+# The machine is shared and the tests run side by side: how long one example takes says nothing.
+# What CI finds it finds again; at a desk every run looks elsewhere.
+settings.register_profile("mcpd", deadline=None, derandomize=os.environ.get("CI", "") != "")
+settings.load_profile("mcpd")
 
 # ------------------------------------------------------------------------------ coroutine tests
 
