@@ -41,7 +41,8 @@ class ViewDocument(Struct, frozen=True, kw_only=True):
 def read_document(uri: str, contents: Sequence[Any], listing_meta: Mapping[str, Any] | None = None) -> ViewDocument:
     """The document among the `contents` of a read result, structs or dicts.
 
-    `listing_meta` is the `_meta` of the resource as listed, if it was. Raises ConfigurationError, with what the server's author has to change, if there is none to show.
+    `listing_meta` is the `_meta` of the resource as listed, if it was.
+    Raises ConfigurationError, with what the server's author has to change, if there is none to show.
     """
     item = _pick(uri, [entry if isinstance(entry, Mapping) else _plain(entry) for entry in contents])
     problems: list[str] = []

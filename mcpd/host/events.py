@@ -197,13 +197,7 @@ class Finding(Struct, frozen=True):
 
 
 Event: TypeAlias = (
-    Forward
-    | Sample
-    | OpenLink
-    | ChatMessage
-    | ModelContextUpdate
-    | ModeChange
-    | Download
+    Ask
     | Abort
     | Connected
     | Live

@@ -96,7 +96,11 @@ class Incoming:
             result = NoParams()
         elif (finish := REQUESTS[asked.method].finish) is not None:
             result = finish(result)
-        self._outlet.result(asked.request_id, result)
+        try:
+            self._outlet.result(asked.request_id, result)
+        except (TypeError, ValueError, RecursionError):  # no JSON; UnicodeEncodeError is a ValueError
+            log.exception("%s: the result of %s cannot be sent", self._outlet.name, asked.method)
+            self._outlet.error(asked.request_id, InternalError())
 
     def deny(self, asked: Asked, reason: str) -> None:
         """The answer is no."""
@@ -144,7 +148,7 @@ class Incoming:
         return not asked.aborted
 
     def _keep(self, update: ModelContextUpdate) -> None:
-        """Spec: "Each request overwrites the previous context sent by the View": the last sent, not the last answered."""
+        """Spec: "Each request overwrites the previous context sent by the View": the last sent, whenever answered."""
         current = self._facts.model_context
         if current is None or current.ask_id < update.ask_id:
             self._facts.model_context = update

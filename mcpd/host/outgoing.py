@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import UNSET
+
 from ..errors import (
     InvalidParams,
     LocalProtocolError,
@@ -97,6 +99,10 @@ class Outgoing:
 
     # ---------------------------------------------------------------------------------- answers
 
+    def awaits(self, call_id: object) -> bool:
+        """Whether an answer with this id is expected."""
+        return self._sent.has(call_id)
+
     def receive(self, message: Response | Failure, now: float) -> Purpose | None:
         """Take an answer; what it was about, or None if nothing of ours."""
         sent = self._sent.take(message.id)
@@ -141,8 +147,8 @@ class Outgoing:
 
     def _on_tool_answer(self, sent: Sent, message: Response | Failure) -> None:
         if isinstance(message, Failure):
-            data = message.error.data
-            self._report(sent, RemoteError(message.error.code, message.error.message, data))
+            error = message.error
+            self._report(sent, RemoteError(error.code, error.message, None if error.data is UNSET else error.data))
             return
         try:
             result = read_result(message.result)

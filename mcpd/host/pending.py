@@ -120,6 +120,10 @@ class SentBox:
         self._sent[sent.call_id] = sent
         return sent.call_id
 
+    def has(self, call_id: object) -> bool:
+        """Whether an answer with this id is expected."""
+        return isinstance(call_id, str) and call_id in self._sent
+
     def take(self, call_id: object) -> Sent | None:
         """The request this answers; None if there is none, or no longer."""
         return self._sent.pop(call_id, None) if isinstance(call_id, str) else None

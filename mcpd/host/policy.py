@@ -14,7 +14,7 @@ from typing import Final, Literal
 from unicodedata import category, normalize
 from urllib.parse import unquote, urlsplit
 
-from msgspec import Struct, ValidationError, convert
+from msgspec import Struct, ValidationError, convert, field
 
 from ..errors import InvalidParams
 from ..types.content import BlobResourceContents, EmbeddedResource, ResourceLink, TextResourceContents
@@ -81,7 +81,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     """
 
     host_info: Implementation
-    capabilities: HostCapabilities = DEFAULT_CAPABILITIES
+    capabilities: HostCapabilities = field(default_factory=lambda: DEFAULT_CAPABILITIES)
     denials: Literal["error", "result"] = "error"
     limits: Limits = Limits()
     has_proxy: bool = True

@@ -271,9 +271,9 @@ class View:
                 self._outlet.refuse(error, error.request_id)
             return
         if isinstance(message, (Response, Failure)):
-            if self._outgoing.receive(message, now) == "teardown":
-                # An official example answers -32601: any answer means "go on".
-                self._end(State.GONE, Closed(self._closing_reason, clean=True))
+            # What we wait for is never too much.
+            if self._outgoing.awaits(message.id) or self._is_within_rate(now):
+                self._on_answer(message, now)
         elif not self._is_within_rate(now):
             if isinstance(message, Request):
                 self._outlet.error(message.id, TooMuch("Too many messages; slow down"))
@@ -290,11 +290,11 @@ class View:
             raise FrameTooLarge(f"A message may have {limit} bytes")
         if isinstance(data, bytes) and not data.isascii():
             # Raw members go on to the server unread, so that all of it must be UTF-8, not only what is read here.
-            data = data.decode("utf-8", "surrogateescape")
-        try:
-            message = decode(data)
-        except UnicodeEncodeError:
-            raise ParseError("Parse error: not UTF-8") from None
+            try:
+                data = data.decode()
+            except UnicodeDecodeError as error:
+                raise ParseError(f"Parse error: {error}") from None
+        message = decode(data)
         if isinstance(message, Batch):
             raise InvalidRequest("MCP Apps have no batches")
         return message
@@ -307,17 +307,21 @@ class View:
             self._outlet.find("limit", f"more than {self.settings.limits.messages_per_second} messages a second")
         return False
 
+    def _on_answer(self, message: Response | Failure, now: float) -> None:
+        if self._outgoing.receive(message, now) == "teardown":
+            # An official example answers -32601: any answer means "go on".
+            self._end(State.GONE, Closed(self._closing_reason, clean=True))
+
     def _on_request(self, request: Request, now: float) -> None:
         try:
             answer = self._answer_to(request, now)
+            if answer is not None:
+                self._outlet.result(request.id, answer)
         except ProtocolError as error:
             self._outlet.refuse(error, request.id, request.method)
         except Exception:
             log.exception("%s: %r failed", self._outlet.name, request.method[:100])
             self._outlet.refuse(InternalError(), request.id, request.method)
-        else:
-            if answer is not None:
-                self._outlet.result(request.id, answer)
 
     def _answer_to(self, request: Request, now: float) -> object | None:
         """The answer, or None if the program gives it later."""
