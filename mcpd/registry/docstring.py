@@ -9,7 +9,6 @@ looks at signatures; which of the described parameters exist is the caller's to 
 from __future__ import annotations
 
 import re
-from inspect import cleandoc
 from typing import NamedTuple
 
 __all__ = ["Docstring", "parse"]
@@ -48,8 +47,8 @@ class Docstring(NamedTuple):
 
 
 def parse(text: str | None) -> Docstring:
-    """Take a docstring apart; None and "" give an empty one."""
-    lines = cleandoc(text).split("\n") if text else []
+    """Take a docstring apart, cleaned as `inspect.getdoc` gives it; None is an empty one."""
+    lines = text.split("\n") if text else []
     kept: list[str] = []
     parameters: dict[str, str] = {}
     at = 0
