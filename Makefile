@@ -18,6 +18,7 @@ TOOLS := .tools
 PY    := $(VENV)/bin/python
 PIP   := $(PY) -m pip -qq --disable-pip-version-check
 NODE_VERSION := 22.23.3
+NPM_FOLDERS  := $(patsubst %/package-lock.json,%,$(wildcard tests/*/package-lock.json conformance/package-lock.json))
 ADDR  ?= :8080
 
 # The first Python that is new enough; PYTHON=... names another.
@@ -54,13 +55,13 @@ format: $(VENV)/.test
 	$(PY) -m ruff format .
 
 clean:
-	rm -rf $(VENV) $(TOOLS) tests/official/node_modules conformance/node_modules
+	rm -rf $(VENV) $(TOOLS) $(NPM_FOLDERS:%=%/node_modules)
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist .coverage .coverage.*
 
 # ----------------------------------------------------------------------- what has to be there
 
 setup-serve: $(VENV)/.serve
-setup-test: $(VENV)/.test $(TOOLS)/.mcp2 $(TOOLS)/.mcp1 $(TOOLS)/.node $(TOOLS)/.official $(TOOLS)/.conformance
+setup-test: $(VENV)/.test $(TOOLS)/.mcp2 $(TOOLS)/.mcp1 $(TOOLS)/.node $(NPM_FOLDERS:%=%/node_modules/.package-lock.json)
 
 # One line per Debian package: the command that proves it is there, then the package.
 DEBIAN := npm:npm chromium:chromium
@@ -109,9 +110,7 @@ $(TOOLS)/.node: Makefile | debian
 		ln -s "../node/node_modules/node-linux-$$arch/bin/node" $(TOOLS)/bin/node; touch $@; \
 	elif command -v node >/dev/null; then ln -s "$$(command -v node)" $(TOOLS)/bin/node; touch $@; fi
 
-$(TOOLS)/.official: tests/official/package-lock.json | debian
-$(TOOLS)/.conformance: conformance/package-lock.json | debian
-$(TOOLS)/.official $(TOOLS)/.conformance:
-	@mkdir -p $(TOOLS)
+# npm writes this file itself when it is done.
+%/node_modules/.package-lock.json: %/package-lock.json | debian
 	@if command -v npm >/dev/null; then \
-		echo "npm ci in $(<D)"; npm ci --prefix $(<D) --silent --no-audit --no-fund </dev/null; touch $@; fi
+		echo "npm ci in $*"; npm ci --prefix $* --silent --no-audit --no-fund </dev/null; touch $@; fi
