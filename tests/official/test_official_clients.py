@@ -85,7 +85,9 @@ def check(report: dict[str, Any], protocol: str) -> None:
     assert text["uri"] == "mcpd://welcome"
     assert "mcpd" in text["text"]
     (binary,) = result["binary"]["contents"]
-    assert base64.b64decode(binary["blob"], validate=True).startswith(b"\x89PNG")
+    image = base64.b64decode(binary["blob"], validate=True)
+    assert image.startswith(b"\x89PNG\r\n\x1a\n")
+    assert image.endswith(b"IEND\xaeB`\x82"), "the picture is cut off"
     templates = [template["uriTemplate"] for template in result["templates"]["resourceTemplates"]]
     assert "mcpd://greeting/{name}" in templates
     assert "Ada" in result["from template"]["contents"][0]["text"]
