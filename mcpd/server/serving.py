@@ -30,6 +30,8 @@ class Settings(Struct, kw_only=True):
     grace: float = 5.0
     token: str | None = None
     insecure: bool = False
+    allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
     announce: Callable[[str], None] | None = None
     """Told the address of each listening transport, once it listens."""
 
@@ -50,6 +52,7 @@ async def serve(server: Server, settings: Settings) -> None:
     closers: list[Callable[[], Awaitable[None]]] = []
     try:
         if settings.ws is not None:
+            from ..transports.guards import Access
             from ..transports.websocket import listen
 
             def accept(channel: Channel) -> Receiver:
@@ -58,7 +61,13 @@ async def serve(server: Server, settings: Settings) -> None:
                 connection.ended.add_done_callback(lambda _: _leave(connection, connections))
                 return connection
 
-            listener = await listen(settings.ws, accept, token=settings.token, insecure=settings.insecure)
+            access = Access(
+                token=settings.token,
+                insecure=settings.insecure,
+                hosts=settings.allowed_hosts,
+                origins=settings.allowed_origins,
+            )
+            listener = await listen(settings.ws, accept, access)
             closers.append(listener.aclose)
             if settings.announce is not None:
                 settings.announce(listener.url)

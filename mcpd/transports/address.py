@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from ..errors import ConfigurationError
 
-__all__ = ["Address", "authority", "bind", "is_loopback", "parse"]
+__all__ = ["Address", "authority", "bind", "is_ip_address", "is_loopback", "parse"]
 
 _LOOPBACK = ("127.0.0.1", "::1")
 _WILDCARDS = ("0.0.0.0", "::")
@@ -38,7 +38,7 @@ class Address(Struct, frozen=True):
 
 
 def parse(text: str) -> Address:
-    """`:PORT`, `HOST:PORT`, `[IPV6]:PORT` or `unix:/PATH` as an Address. Raises ConfigurationError for anything else."""
+    """`:PORT`, `HOST:PORT`, `[IPV6]:PORT` or `unix:/PATH` as an Address. Raises ConfigurationError for all else."""
     if text.startswith("unix:"):
         path = text[5:]
         if not path.startswith("/"):
@@ -55,7 +55,7 @@ def parse(text: str) -> Address:
         raise ConfigurationError(
             f"Address {text!r}: expected :PORT (this machine only), HOST:PORT or [IPV6]:PORT, {hint}"
         )
-    if int(port) > 65535:
+    if len(port) > 5 or int(port) > 65535:
         raise ConfigurationError(f"Address {text!r}: a port is a number up to 65535, or 0 for any that is free")
     return Address("" if host.lower() == "localhost" else host.lower(), int(port))
 
@@ -66,8 +66,13 @@ def is_loopback(host: str) -> bool:
     if family == socket.AF_INET:
         return host.startswith("127.")
     if family == socket.AF_INET6:
-        return socket.inet_pton(family, host) == socket.inet_pton(family, "::1")
+        return socket.inet_pton(family, host.partition("%")[0]) == socket.inet_pton(family, "::1")
     return host.lower() in ("", "localhost")
+
+
+def is_ip_address(host: str) -> bool:
+    """Whether this is an IP address (without brackets) and no name."""
+    return _family(host) is not None
 
 
 def authority(listening: socket.socket) -> str:
@@ -164,7 +169,7 @@ def _explain(error: OSError, address: Address) -> str:
     if error.errno == errno.EACCES:
         return f"{address} is not allowed: ports below 1024 are the system's, take a higher one"
     if error.errno == errno.EADDRNOTAVAIL:
-        return f"{address} is no address of this machine: take :{address.port} for this machine only, or 0.0.0.0 for all"
+        return f"{address} is no address of this machine: take :{address.port} for clients here, 0.0.0.0 for all"
     return f"Cannot listen on {address}: {error.strerror}"
 
 

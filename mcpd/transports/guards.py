@@ -11,13 +11,12 @@ allow it each do it in their own way (query strings, which end up in logs, and s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from hmac import compare_digest
 
 from msgspec import Struct
 
 from ..errors import ConfigurationError
-from .address import is_loopback
+from .address import is_ip_address, is_loopback
 
 __all__ = ["Access", "Guard", "Refusal"]
 
@@ -118,10 +117,10 @@ class Guard:
         if name in self._hosts:
             return True
         bare = name[1:-1] if name[0] == "[" else name
-        if is_loopback(bare):
+        if bare and is_loopback(bare):
             return True
         # An IP address cannot be pointed elsewhere as a name can; but a page may be served from any of them.
-        return self._takes_ip_addresses and not is_origin and (name[0] == "[" or bare.replace(".", "").isdigit())
+        return self._takes_ip_addresses and not is_origin and is_ip_address(bare)
 
 
 def _name(authority: str) -> str | None:
