@@ -39,3 +39,6 @@ class Revision(Struct, kw_only=True, frozen=True):
     fields_gone: Mapping[type, tuple[str, ...]] = {}
     back: Mapping[type, Back] = {}
     error_codes: Mapping[type, int] = {}
+    errors: tuple[type, ...] = ()
+    """Exception classes whose code exists from this revision on."""
+    errors_gone: tuple[type, ...] = ()

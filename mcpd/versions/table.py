@@ -38,6 +38,7 @@ from ..types.resources import (
     Resource,
     ResourceTemplate,
 )
+from ..types.sampling import CreateMessageParams, SamplingMessage
 from ..types.tools import CallToolResult, ListToolsResult, Tool
 from .revision import Back, Revision
 
@@ -74,6 +75,8 @@ _NESTED: dict[type, dict[str, tuple[type, ...]]] = {
     AudioContent: {"annotations": (Annotations,)},
     EmbeddedResource: {"resource": _CONTENTS, "annotations": (Annotations,)},
     ResourceLink: {"annotations": (Annotations,)},
+    CreateMessageParams: {"messages": (SamplingMessage,), "tools": (Tool,)},
+    SamplingMessage: {"content": _BLOCKS},
 }
 
 # Lists the registry hands out again and again: their bytes are kept, per version.
@@ -202,6 +205,11 @@ class Version:
             if code is not None:
                 return code
         return error.code
+
+    def has_error(self, error: type) -> bool:
+        """Whether an error's code exists in this version; most exist in all."""
+        gone = any(error in revision.errors_gone for revision in self._past)
+        return not gone and not any(error in revision.errors for revision in self._later)
 
     def _unknown_fields(self, cls: type) -> list[str]:
         names = [name for revision in self._later for name in revision.fields.get(cls, ())]

@@ -18,6 +18,7 @@ from ..types.content import (
 from ..types.lifecycle import InitializeResult
 from ..types.notifications import CancelledParams, LogMessageParams, NotificationParams
 from ..types.resources import Resource, ResourceTemplate
+from ..types.sampling import CreateMessageParams
 from ..types.tools import CallToolResult
 from .revision import Revision
 
@@ -70,6 +71,7 @@ REVISION = Revision(
     server_notifications=("notifications/cancelled",),
     fields={
         InitializeResult: ("instructions",),
+        CreateMessageParams: ("model_preferences",),
         Resource: ("size", "annotations"),
         ResourceTemplate: ("annotations",),
         TextContent: ("annotations",),

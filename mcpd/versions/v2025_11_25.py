@@ -1,13 +1,53 @@
 """2025-11-25: icons, URL elicitation, tools in sampling, tasks (experimental). Spec: spec/mcp-2025-11-25/changelog."""
 
+from typing import Any
+
+from msgspec import structs
+
+from ..errors import LocalProtocolError, UrlElicitationRequired
 from ..types.content import ResourceLink
+from ..types.elicitation import ElicitFormParams
 from ..types.lifecycle import Implementation
 from ..types.prompts import Prompt
 from ..types.resources import Resource, ResourceTemplate
+from ..types.sampling import CreateMessageParams, SamplingMessage
 from ..types.tools import CallToolParams, Tool
 from .revision import Revision
 
 __all__ = ["REVISION"]
+
+def _older_form(params: ElicitFormParams) -> ElicitFormParams:
+    """Before, a form knew `enum` with `enumNames`, a default for booleans only, and no choice of several."""
+    schema = params.requested_schema
+    members = {name: _older_member(name, member) for name, member in schema.get("properties", {}).items()}
+    older = {key: value for key, value in schema.items() if key != "$schema"} | {"properties": members}
+    return structs.replace(params, requested_schema=older)
+
+
+def _older_member(name: str, member: dict[str, Any]) -> dict[str, Any]:
+    if member.get("type") == "array":
+        raise LocalProtocolError(f"form field {name!r}: this client's protocol version has no choice of several values")
+    older = {
+        key: value
+        for key, value in member.items()
+        if key != "oneOf" and (key != "default" or member.get("type") == "boolean")
+    }
+    choices = member.get("oneOf")
+    if choices:
+        older["enum"] = [choice["const"] for choice in choices]
+        older["enumNames"] = [choice.get("title", choice["const"]) for choice in choices]
+    return older
+
+
+def _one_block(message: SamplingMessage) -> SamplingMessage:
+    """Before, a message held one block."""
+    content = message.content
+    if not isinstance(content, list):
+        return message
+    if len(content) != 1:
+        raise LocalProtocolError("this client's protocol version takes one content block in each sampling message")
+    return structs.replace(message, content=content[0])
+
 
 REVISION = Revision(
     version="2025-11-25",
@@ -20,5 +60,10 @@ REVISION = Revision(
         Prompt: ("icons",),
         ResourceLink: ("icons",),
         CallToolParams: ("task",),
+        ElicitFormParams: ("mode",),
+        CreateMessageParams: ("tools", "tool_choice"),
+        SamplingMessage: ("meta",),
     },
+    back={ElicitFormParams: _older_form, SamplingMessage: _one_block},
+    errors=(UrlElicitationRequired,),
 )

@@ -7,10 +7,12 @@ from typing import Any
 
 from msgspec import UNSET, Raw, structs
 
-from ..errors import ResourceNotFound
+from ..errors import ResourceNotFound, UrlElicitationRequired
 from ..types.base import Params
+from ..types.elicitation import ElicitUrlParams
 from ..types.prompts import GetPromptParams, ListPromptsResult
 from ..types.resources import ListResourcesResult, ListResourceTemplatesResult, ReadResourceParams, ReadResourceResult
+from ..types.rounds import ListenParams
 from ..types.tools import CallToolParams, CallToolResult, ListToolsResult, Tool
 from .revision import Revision
 
@@ -50,7 +52,9 @@ def is_object(value: Any) -> bool:
 REVISION = Revision(
     version="2026-07-28",
     modern=True,
-    requests={"server/discover": Params},
+    requests={"server/discover": Params, "subscriptions/listen": ListenParams},
+    server_notifications=("notifications/subscriptions/acknowledged",),
+    errors_gone=(UrlElicitationRequired,),
     removed=(
         "initialize",
         "ping",
@@ -74,7 +78,7 @@ REVISION = Revision(
         ListResourceTemplatesResult: _HINT,
         ReadResourceResult: _HINT,
     },
-    fields_gone={Tool: ("execution",), CallToolParams: ("task",)},
+    fields_gone={Tool: ("execution",), CallToolParams: ("task",), ElicitUrlParams: ("elicitation_id",)},
     back={Tool: _object_schema, CallToolResult: _object_content},
     error_codes={ResourceNotFound: -32002},
 )
