@@ -24,21 +24,29 @@ __all__ = ["UNREADABLE", "Intake"]
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 # msgspec ends its messages with " - at `$.a[0].b`", or "`key` in `$.a`" for the key of an object.
-_WHERE = re.compile(r"(.*?)(?: - at (`key` in )?`\$(.*)`)?\Z", re.DOTALL)
+_WHERE = re.compile(r"(.*) - at (`key` in )?`\$(.*)`\Z", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(.*)`\Z", re.DOTALL)
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`\Z", re.DOTALL)
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|(\[\.\.\.\])")
 
+# Strangers' names are the peer's text: so many of them, and so much of each.
 _MANY: Final = 20
+_LONG: Final = 60
 
 
 class Intake:
-    """What one function takes: a struct of its arguments, and the type of further ones (None: there are none)."""
+    """What one function takes: a struct of its arguments, and the type of further ones (None: there are none).
 
-    def __init__(self, struct: type[Struct], extra: Any, schema: Callable[[], dict[str, Any]]) -> None:
+    `reserved` is the name of the context parameter, which no argument may have.
+    """
+
+    def __init__(
+        self, struct: type[Struct], extra: Any, reserved: str | None, schema: Callable[[], dict[str, Any]]
+    ) -> None:
         self._struct = struct
         self._names = frozenset(struct.__struct_fields__)
         self._extra = extra
+        self._reserved = reserved
         self._schema = schema
 
     def from_json(self, raw: bytes | msgspec.Raw) -> tuple[Struct, dict[str, Any]]:
@@ -61,6 +69,8 @@ class Intake:
         try:
             made = _converted(values, self._struct)
             if self._extra is not None:
+                if self._reserved in values:
+                    raise msgspec.ValidationError(f"Unknown argument {self._reserved}")
                 extra = {name: _converted(values[name], self._extra) for name in values if name not in self._names}
         except msgspec.ValidationError as invalid:
             raise error("\n".join(self._problems(values, schema)) or str(invalid)) from invalid
@@ -75,7 +85,7 @@ class Intake:
                 yield f"{field.name}: Missing, but required"
         strangers = 0
         for name, value in values.items():
-            if name in types or self._extra is not None:
+            if name in types or (self._extra is not None and name != self._reserved):
                 try:
                     _converted(value, types.get(name, self._extra))
                 except msgspec.ValidationError as invalid:
@@ -83,7 +93,7 @@ class Intake:
             elif (strangers := strangers + 1) <= _MANY:
                 known = ", ".join(list(types)[:_MANY]) + (", …" if len(types) > _MANY else "")
                 known = f"there are: {known}" if types else "none are taken"
-                yield f"{name if len(name) <= 60 else name[:60] + '…'}: Unknown argument; {known}"
+                yield f"{name if len(name) <= _LONG else name[:_LONG] + '…'}: Unknown argument; {known}"
 
 
 def _converted(value: Any, kind: Any) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set, ValuesView
 from typing import Any, Literal
 
 import msgspec
@@ -68,7 +68,7 @@ def enc_hook(value: Any) -> Any:
         return os.fspath(value)
     if isinstance(value, Mapping):
         return dict(value)
-    if isinstance(value, (Sequence, Set)):
+    if isinstance(value, (Sequence, Set, ValuesView)):
         return list(value)
     raise TypeError(f"{type(value).__qualname__} cannot be written as JSON; {_KNOWN}")
 

@@ -80,7 +80,7 @@ class Callee:
         self._extra = plan.extra
         self._is_positional = plan.order in ("values", "context last", "context by name")
         self._decode = msgspec.json.Decoder(plan.arguments, dec_hook=dec_hook).decode
-        self._intake = Intake(plan.arguments, plan.extra, lambda: self.input_schema)
+        self._intake = Intake(plan.arguments, plan.extra, plan.context_name, lambda: self.input_schema)
         self._invoke = _invoker(function, plan)
         self.call = _caller(function, plan, self._decode, self._intake.from_json, self._invoke)
 
@@ -210,6 +210,8 @@ def _plan(name: str, slots: list[Slot], hints: dict[str, Any], context_type: typ
         where = f"function {name!r}, parameter {slot.name!r}"
         if slot.kind is Slot.POSITIONAL_ONLY or slot.kind is Slot.VAR_POSITIONAL:
             raise RegistrationError(f"{where}: arguments come by name, so it cannot be positional only or *args")
+        if slot.name.startswith("__"):
+            raise RegistrationError(f"{where}: names with two leading underscores belong to Python")
         hint = hints[slot.name]
         if isinstance(hint, str):
             raise RegistrationError(f"{where}: the annotation {hint!r} cannot be resolved")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import string
 import time
 
@@ -299,9 +300,14 @@ def test_a_match_is_a_reading_of_the_uri(parts: list[str], uri: str) -> None:
 def test_hostile_uris_take_linear_time(text: str, uri: str, end: str) -> None:
     """A backtracking matcher needs at least the square of 60,000 steps here, some the fifth power."""
     template = UriTemplate(text)
-    begin = time.process_time()
-    template.match(uri + end)
-    assert time.process_time() - begin < 2
+    gc.collect()
+    gc.disable()  # what it costs depends on the tests that ran before
+    try:
+        begin = time.process_time()
+        template.match(uri + end)
+        assert time.process_time() - begin < 3
+    finally:
+        gc.enable()
 
 
 def test_a_uri_over_the_limit_matches_nothing() -> None:

@@ -1,0 +1,251 @@
+"""JSON Schemas of arguments and results."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import decimal
+import enum
+import uuid
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict
+
+import msgspec
+import pytest
+from msgspec import Meta
+
+from mcpd.registry.signature import bind
+
+
+class Color(enum.Enum):
+    """Colours."""
+
+    RED = "red"
+    BLUE = "blue"
+
+
+class Point(msgspec.Struct):
+    """A point."""
+
+    x: int
+    y: int = 0
+
+
+class Shape(msgspec.Struct, forbid_unknown_fields=True):
+    corners: list[Point] = []
+    color: Color = Color.RED
+
+
+class Tree(msgspec.Struct):
+    children: list[Tree] = []
+
+
+class Row(NamedTuple):
+    n: int
+    name: str = "x"
+
+
+class Entry(TypedDict, total=False):
+    n: int
+
+
+def test_the_example_of_the_architecture_page() -> None:
+    def forecast(city: str, days: Annotated[int, Meta(ge=1, le=14)] = 3) -> list[Point]:
+        """Forecast for a city.
+
+        Args:
+            city: City name.
+            days: Days ahead.
+            moon: There is no such parameter.
+        """
+        raise NotImplementedError
+
+    callee = bind(forecast)
+    assert callee.input_schema == {
+        "type": "object",
+        "properties": {
+            "city": {"type": "string", "description": "City name."},
+            "days": {"type": "integer", "minimum": 1, "maximum": 14, "default": 3, "description": "Days ahead."},
+        },
+        "required": ["city"],
+        "additionalProperties": False,
+    }
+    assert callee.output_schema == {
+        "type": "array",
+        "items": {"$ref": "#/$defs/Point"},
+        "$defs": {
+            "Point": {
+                "type": "object",
+                "title": "Point",
+                "description": "A point.",
+                "properties": {"x": {"type": "integer"}, "y": {"type": "integer", "default": 0}},
+                "required": ["x"],
+            }
+        },
+    }
+
+
+def test_no_arguments() -> None:
+    """2025-11-25 server/tools: the recommended schema of a tool without parameters."""
+
+    def ping() -> None: ...
+
+    assert bind(ping).input_schema == {"type": "object", "additionalProperties": False}
+
+
+def test_shared_types_are_definitions() -> None:
+    def draw(shape: Shape, to: Point | None = None, colors: list[Color] = [Color.RED]) -> None:  # noqa: B006
+        """Draw.
+
+        :param shape: What to draw.
+        :param to: Where to.
+        """
+
+    schema = bind(draw).input_schema
+    assert schema["properties"] == {
+        "shape": {"$ref": "#/$defs/Shape", "description": "What to draw."},
+        "to": {"anyOf": [{"$ref": "#/$defs/Point"}, {"type": "null"}], "default": None, "description": "Where to."},
+        "colors": {"type": "array", "items": {"$ref": "#/$defs/Color"}, "default": ["red"]},
+    }
+    assert schema["$defs"].keys() == {"Shape", "Point", "Color"}
+    assert "required" not in schema["$defs"]["Shape"]
+    assert schema["$defs"]["Shape"]["additionalProperties"] is False
+
+
+def test_a_type_named_like_the_function() -> None:
+    class tool_arguments(msgspec.Struct):  # noqa: N801
+        n: int
+
+    def tool(a: tool_arguments) -> None: ...
+
+    schema = bind(tool).input_schema
+    assert schema["properties"] == {"a": {"$ref": schema["properties"]["a"]["$ref"]}}
+    assert list(schema["$defs"].values())[0]["properties"] == {"n": {"type": "integer"}}
+    assert schema["properties"]["a"]["$ref"].removeprefix("#/$defs/") in schema["$defs"]
+
+
+def test_a_description_of_ones_own_comes_first() -> None:
+    Described = Annotated[str, Meta(description="Mine.")]  # noqa: N806
+
+    def tool(
+        a: Described, b: Described | None = None, c: Annotated[Point, Meta(description="Mine.")] | None = None
+    ) -> None:
+        """Tool.
+
+        Args:
+            a: Theirs.
+            b: Theirs.
+            c: Theirs.
+        """
+
+    properties = bind(tool).input_schema["properties"]
+    assert properties["a"]["description"] == "Mine."
+    assert "description" not in properties["b"]
+    assert properties["b"]["anyOf"][0]["description"] == "Mine."
+
+
+def test_further_arguments() -> None:
+    def tool(a: int = 1, **rest: Point) -> None: ...
+
+    schema = bind(tool).input_schema
+    assert schema["additionalProperties"] == {"$ref": "#/$defs/Point"}
+    assert "Point" in schema["$defs"]
+
+
+@pytest.mark.parametrize(
+    ("hint", "schema"),
+    [
+        (int, {"type": "integer"}),
+        (float, {"type": "number"}),
+        (bool, {"type": "boolean"}),
+        (list, {"type": "array"}),
+        (dict[str, int], {"type": "object", "additionalProperties": {"type": "integer"}}),
+        (int | None, {"anyOf": [{"type": "integer"}, {"type": "null"}]}),
+        (Literal["a", "b"], {"enum": ["a", "b"]}),
+        (Color, {"enum": ["blue", "red"], "description": "Colours."}),
+        (datetime.datetime, {"type": "string"}),
+        (uuid.UUID, {"type": "string", "format": "uuid"}),
+        (decimal.Decimal, {"type": "string", "format": "decimal"}),
+        (
+            Point,
+            {
+                "type": "object",
+                "description": "A point.",
+                "properties": {"x": {"type": "integer"}, "y": {"type": "integer", "default": 0}},
+                "required": ["x"],
+            },
+        ),
+        (Entry, {"type": "object", "properties": {"n": {"type": "integer"}}}),
+        (
+            Row,
+            {
+                "type": "array",
+                "prefixItems": [{"type": "integer"}, {"type": "string", "default": "x"}],
+                "minItems": 1,
+                "maxItems": 2,
+            },
+        ),
+        (
+            Tree,
+            {
+                "type": "object",
+                "properties": {"children": {"type": "array", "items": {"$ref": "#/$defs/Tree"}, "default": []}},
+                "$defs": {
+                    "Tree": {
+                        "title": "Tree",
+                        "type": "object",
+                        "properties": {"children": {"type": "array", "items": {"$ref": "#/$defs/Tree"}, "default": []}},
+                    }
+                },
+            },
+        ),
+        (str, None),
+        (None, None),
+        (Any, None),
+    ],
+)
+def test_output(hint: Any, schema: dict[str, Any] | None) -> None:
+    def tool():  # type: ignore[no-untyped-def]
+        return None
+
+    tool.__annotations__ = {"return": hint}
+    assert bind(tool).output_schema == schema
+
+
+@dataclasses.dataclass
+class Everything:
+    when: datetime.datetime
+    ids: set[uuid.UUID]
+    shape: Shape
+    tree: Tree
+    pair: tuple[int, Row]
+    options: dict[Color, Entry]
+    data: bytes | None = None
+
+
+def test_schemas_are_valid_ones() -> None:
+    """S25-013, S26-020: JSON Schema 2020-12; judged by a validator that is not ours."""
+    jsonschema_rs = pytest.importorskip("jsonschema_rs")
+
+    def tool(all: Everything, more: list[Everything | None] = [], **rest: Everything) -> Everything:  # noqa: B006
+        return all
+
+    callee = bind(tool)
+    dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    for schema in (callee.input_schema, callee.output_schema):
+        assert schema is not None
+        jsonschema_rs.meta.validate({**dialect, **schema})
+    value = {
+        "when": "2026-01-02T03:04:05Z",
+        "ids": ["12345678-1234-5678-1234-567812345678"],
+        "shape": {"corners": [{"x": 1}]},
+        "tree": {"children": [{"children": []}]},
+        "pair": [1, [2, "y"]],
+        "options": {"red": {"n": 1}},
+        "data": "aGk=",
+    }
+    arguments = {"all": value, "more": [None, value], "other": value}
+    jsonschema_rs.Draft202012Validator(callee.input_schema).validate(arguments)
+    result = msgspec.json.decode(msgspec.json.encode(callee.call(msgspec.json.encode(arguments))))
+    jsonschema_rs.Draft202012Validator(callee.output_schema).validate(result)
+    del arguments["all"]["shape"]
+    assert not jsonschema_rs.Draft202012Validator(callee.input_schema).is_valid(arguments)
