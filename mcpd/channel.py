@@ -21,6 +21,9 @@ class Channel(Protocol):
     is_congested: bool
     """More is queued towards the peer than it takes; who sends freely should `await drain()` first."""
 
+    is_shared: bool
+    """All requests and answers of the connection share this channel; false where each request has its own."""
+
     def send(self, frame: bytes, about: Id | None = None) -> None:
         """Queue one frame. `about` is the id of the peer's request that it belongs to, if any.
 

@@ -141,6 +141,10 @@ class Session:
     def __init__(self, identity: Raw = Raw(_EMPTY), *, max_in_flight: int = 1024) -> None:
         self.identity = identity
         self.max_in_flight = max_in_flight
+        self.principal = ""
+        """Who the transport found the peer to be, e.g. a digest of its token; what is sealed for one is no good to another."""
+        self.subscribed: set[str] = set()
+        """The resources that a legacy client watches."""
         self.version: Version | None = None
         self.client = Client()
         self.log_level: str | None = "info"

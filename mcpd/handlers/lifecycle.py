@@ -45,8 +45,12 @@ def ping(catalog: Catalog, ctx: Context, params: Params) -> EmptyResult:
 def _capabilities(catalog: Catalog, ctx: Context) -> ServerCapabilities:
     audience = catalog.audience(ctx)
     extensions = {name: catalog.extensions.get(name, {}) for name in sorted(audience)}
+    offers = catalog.offers
     return ServerCapabilities(
-        tools=ListChanged() if "tools" in catalog.offers else None,
-        resources=ResourcesCapability() if "resources" in catalog.offers else None,
+        logging={},
+        completions={} if "completions" in offers else None,
+        prompts=ListChanged(list_changed=True) if "prompts" in offers else None,
+        resources=ResourcesCapability(subscribe=True, list_changed=True) if "resources" in offers else None,
+        tools=ListChanged(list_changed=True) if "tools" in offers else None,
         extensions=extensions or None,
     )

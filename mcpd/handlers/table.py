@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from ..context import Context
 from ..registry.catalog import Catalog
-from . import lifecycle, resources, tools
+from . import lifecycle, prompts, resources, subscriptions, tools, utilities
 
 __all__ = ["HANDLERS", "bind"]
 
@@ -23,9 +23,16 @@ HANDLERS: dict[str, Callable[[Catalog, Context, Any], Any]] = {
     "resources/list": resources.list_resources,
     "resources/read": resources.read_resource,
     "resources/templates/list": resources.list_resource_templates,
+    "resources/subscribe": subscriptions.subscribe,
+    "resources/unsubscribe": subscriptions.unsubscribe,
+    "prompts/list": prompts.list_prompts,
+    "prompts/get": prompts.get_prompt,
+    "completion/complete": utilities.complete,
+    "logging/setLevel": utilities.set_level,
+    "subscriptions/listen": subscriptions.listen,
 }
 
-_NEEDS = {"tools": "tools", "resources": "resources", "prompts": "prompts"}
+_NEEDS = {"tools": "tools", "resources": "resources", "prompts": "prompts", "completion": "completions"}
 
 
 def bind(catalog: Catalog) -> dict[str, BoundHandler]:

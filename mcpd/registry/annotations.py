@@ -62,19 +62,16 @@ def resolved(function: Any, where: str) -> dict[str, Any]:
     decorator brings us here. `where` names the function in a RegistrationError.
     """
     try:
-        return typing.get_type_hints(function, include_extras=True)
-    except NameError:
-        pass
-    except Exception as error:  # an annotation is any expression, and may fail in any way
-        raise RegistrationError(f"{where}: an annotation cannot be evaluated: {error}") from error
-    try:
-        return typing.get_type_hints(function, localns=_local_names(function), include_extras=True)
+        try:
+            return typing.get_type_hints(function, include_extras=True)
+        except NameError:
+            return typing.get_type_hints(function, localns=_local_names(function), include_extras=True)
     except NameError as error:
         raise RegistrationError(
             f"{where}{_annotation_naming(function, error.name)} names {error.name!r}, which is not defined there "
             "at run time; import or define it before the function, outside `if TYPE_CHECKING:`"
         ) from error
-    except Exception as error:
+    except Exception as error:  # an annotation is any expression, and may fail in any way
         raise RegistrationError(f"{where}: an annotation cannot be evaluated: {error}") from error
 
 

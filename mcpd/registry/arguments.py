@@ -97,7 +97,8 @@ class Intake:
 
 
 def _converted(value: Any, kind: Any) -> Any:
-    return msgspec.convert(value, kind, str_keys=True, dec_hook=dec_hook)
+    # By way of JSON: msgspec.convert has other rules for some types, and none for Raw.
+    return msgspec.json.decode(msgspec.json.encode(value), type=kind, dec_hook=dec_hook)
 
 
 def _decoded(raw: bytes | msgspec.Raw) -> dict[str, Any]:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from ..context import Context
 from ..session import Client
 from ..types.lifecycle import Implementation
+from ..types.prompts import ListPromptsResult
 from ..types.resources import ListResourcesResult, ListResourceTemplatesResult
 from ..types.tools import ListToolsResult
+from .completion import Completer
 from .pages import Audience, Listing
+from .prompts import PromptEntry
 from .resources import ResourceEntry, TemplateEntry
 from .tools import ToolEntry
 
 __all__ = ["Catalog"]
+
+Kind: TypeAlias = Literal["tools", "resources", "prompts"]
 
 _EVERYONE: Audience = frozenset()
 
@@ -39,8 +44,16 @@ class Catalog:
             lambda items, cursor: ListResourceTemplatesResult(resource_templates=items, next_cursor=cursor),
             page_size,
         )
-        self.tools.on_change = lambda: self._offer("tools")
-        self.resources.on_change = self.templates.on_change = lambda: self._offer("resources")
+        self.prompts: Listing[PromptEntry] = Listing(
+            "prompt", lambda items, cursor: ListPromptsResult(prompts=items, next_cursor=cursor), page_size
+        )
+        self.completers: dict[tuple[str, str], Completer] = {}
+        """(name of a prompt or URI of a template, argument) -> what completes it."""
+        self.tools.on_change = lambda: self._changed("tools")
+        self.resources.on_change = self.templates.on_change = lambda: self._changed("resources")
+        self.prompts.on_change = lambda: self._changed("prompts")
+        self.on_change: Callable[[Kind], None] | None = None
+        """Called with the kind of list that is another one now."""
         self.gates: dict[str, Callable[[Client], bool]] = {}
         self.extensions: dict[str, dict[str, Any]] = {}
         """Extension id -> the settings this server announces for it."""
@@ -52,7 +65,25 @@ class Catalog:
         client = ctx.client
         return frozenset([name for name, admits in self.gates.items() if admits(client)])
 
-    def _offer(self, capability: str) -> None:
+    def has_resource(self, uri: str, audience: Audience) -> bool:
+        """Whether a resource can be read under that URI."""
+        if self.resources.get(uri, audience) is not None:
+            return True
+        return any(
+            template.uri_template.match(uri) is not None
+            for template in self.templates
+            if template.requires is None or template.requires in audience
+        )
+
+    def _changed(self, kind: Kind) -> None:
+        self.offer(kind)
+        if kind == "prompts" or len(self.templates):
+            self.offer("completions")
+        if self.on_change is not None:
+            self.on_change(kind)
+
+    def offer(self, capability: str) -> None:
+        """From now on this server offers a capability."""
         if capability not in self.offers:
             self.offers.add(capability)
             if self.on_offer is not None:

@@ -228,16 +228,13 @@ def _plan(name: str, slots: list[Slot], hints: dict[str, Any], context_type: typ
         else:
             by_name = by_name or slot.kind is Slot.KEYWORD_ONLY
             fields.append(_field(slot, hint, where))
-    try:
-        arguments = msgspec.defstruct(
-            re.sub(r"\W", "_", name) + "_arguments",
-            fields,
-            kw_only=True,  # so that a required parameter may follow one with a default
-            forbid_unknown_fields=extra is None,
-            gc=False,
-        )
-    except (TypeError, ValueError) as error:
-        raise RegistrationError(f"function {name!r}: {error}") from error
+    arguments = msgspec.defstruct(
+        re.sub(r"\W", "_", name) + "_arguments",
+        fields,
+        kw_only=True,  # so that a required parameter may follow one with a default
+        forbid_unknown_fields=extra is None,
+        gc=False,
+    )
     order: _Order = "all by name" if by_name or extra is not None else _order(slots, context)
     return _Plan(name, arguments, context.name if context else None, extra, awaited(hints["return"]), order)
 

@@ -6,19 +6,23 @@ are opened in `serving`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from msgspec import UNSET, Raw, convert
 from msgspec.json import encode
 
 from ..context import Context
 from ..dispatcher import Connection
+from ..dispatcher.subscriptions import Subscriptions
 from ..errors import McpdError, RegistrationError
 from ..extensions.ui.gate import MIME_TYPE, UI, AppsMode, UiExtension
 from ..handlers.table import bind as bind_handlers
-from ..registry.catalog import Catalog
+from ..registry.catalog import Catalog, Kind
+from ..registry.completion import Completer
 from ..registry.content import is_content
+from ..registry.prompts import PromptEntry
 from ..registry.resources import ResourceEntry, TemplateEntry
 from ..registry.signature import bind
 from ..registry.tools import ToolEntry
@@ -28,8 +32,12 @@ from ..transports.memory import MemoryChannel
 from ..types.base import META, Icon
 from ..types.content import Annotations
 from ..types.lifecycle import Implementation
+from ..types.prompts import Prompt
 from ..types.resources import Resource, ResourceTemplate
 from ..types.tools import Tool, ToolAnnotations
+
+if TYPE_CHECKING:
+    from ..context.seal import Sealer
 
 __all__ = ["Server"]
 
@@ -42,7 +50,9 @@ class Server:
 
     `apps` says who gets MCP Apps: clients that offer it (`auto`), all (`always`), none (`never`).
     `page_size` is the length of one page of a list; `max_in_flight` how many requests of one connection
-    are worked on at once, more are refused.
+    are worked on at once, more are refused. `state_key` (16 bytes or more; MCPD_STATE_KEY in the environment)
+    seals what clients carry between the rounds of one request; processes that serve the same clients share it,
+    one alone makes its own.
     """
 
     def __init__(
@@ -58,6 +68,7 @@ class Server:
         apps: AppsMode = "auto",
         page_size: int = 1000,
         max_in_flight: int = 1024,
+        state_key: bytes | str | None = None,
     ) -> None:
         if page_size < 1 or max_in_flight < 1:
             raise ValueError("page_size and max_in_flight are at least 1")
@@ -73,6 +84,10 @@ class Server:
         self.ui = UiExtension(apps)
         self.catalog = Catalog(self.identity, instructions, page_size)
         self.handlers = bind_handlers(self.catalog)
+        self._connections: set[Connection] = set()
+        self._state_key = state_key.encode() if isinstance(state_key, str) else state_key
+        self._sealer: Sealer | None = None
+        self.catalog.on_change = self._announce_change
         self._identity_meta = Raw(encode({f"{META}serverInfo": self.identity}))
 
     @property
@@ -208,6 +223,90 @@ class Server:
         resource = Resource(uri=_checked_uri(uri), name=name, mime_type=mime_type, size=len(data))
         self.catalog.resources.add(ResourceEntry(resource, content=text))
 
+    def resource_updated(self, uri: str) -> None:
+        """Tell the clients that watch a resource that it holds something else now. Safe from any thread."""
+        self._announce(lambda subscriptions: subscriptions.updated(uri))
+
+    def remove_resource(self, uri: str) -> bool:
+        """Take a resource or template away, by its URI or URI template; False if there is none."""
+        return self.catalog.resources.remove(uri) or self.catalog.templates.remove(uri)
+
+    # -- prompts -----------------------------------------------------------------------------
+
+    @overload
+    def prompt(self, function: F, /) -> F: ...
+
+    @overload
+    def prompt(
+        self,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        icons: Iterable[Icon | Mapping[str, Any]] = (),
+        meta: Mapping[str, Any] | None = None,
+    ) -> Callable[[F], F]: ...
+
+    def prompt(self, function: Any = None, /, **options: Any) -> Any:
+        """Register a function as a prompt, as `@server.prompt` or `@server.prompt(name=…, …)`.
+
+        Its parameters are the arguments (values come as strings and are converted); it returns text, a content
+        block, a ("user" or "assistant", content) pair, a PromptMessage, or a list of these.
+        Raises RegistrationError. Spec: 2026-07-28 server/prompts.
+        """
+        if function is not None:
+            self.add_prompt(function, **options)
+            return function
+
+        def register(function: F) -> F:
+            self.add_prompt(function, **options)
+            return function
+
+        return register
+
+    def add_prompt(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        icons: Iterable[Icon | Mapping[str, Any]] = (),
+        meta: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`prompt` without the decorator."""
+        callee = bind(function, context_type=Context)
+        prompt = Prompt(
+            name=name or callee.name,
+            title=title,
+            description=(description if description is not None else callee.description) or None,
+            icons=_icons(icons),
+            meta=_checked_meta(meta),
+        )
+        self.catalog.prompts.add(PromptEntry(prompt, callee))
+
+    def remove_prompt(self, name: str) -> bool:
+        """Take a prompt away; False if there is none of that name."""
+        return self.catalog.prompts.remove(name)
+
+    def completion(
+        self, argument: str, *, prompt: str | None = None, template: str | None = None
+    ) -> Callable[[F], F]:
+        """Register what completes one argument of a prompt, or one variable of a resource template.
+
+        The function takes the text so far, and if it wants a dict of the other arguments; it gives candidates,
+        which are matched, ranked and cut to 100. Arguments with a fixed set of values complete by themselves.
+        """
+        if (prompt is None) == (template is None):
+            raise RegistrationError("completion: name either a prompt= or a template=")
+
+        def register(function: F) -> F:
+            self.catalog.completers[prompt or template or "", argument] = Completer(function)
+            self.catalog.offer("completions")
+            return function
+
+        return register
+
     # -- apps --------------------------------------------------------------------------------
 
     def add_apps(self, folder: str, namespace: str | None = None) -> list[str]:
@@ -279,7 +378,26 @@ class Server:
     def connect(self, channel: Any) -> Connection:
         """Serve one channel: a new session with this server's handlers. The caller starts the channel."""
         session = Session(self._identity_meta, max_in_flight=self.max_in_flight)
-        return Connection(session, self.handlers, channel)
+        connection = Connection(session, self.handlers, channel, self._get_sealer)
+        self._connections.add(connection)
+        connection.ended.add_done_callback(lambda _: self._connections.discard(connection))
+        return connection
+
+    def _announce_change(self, kind: Kind) -> None:
+        self._announce(lambda subscriptions: subscriptions.changed(kind))
+
+    def _announce(self, say: Callable[[Subscriptions], None]) -> None:
+        """Say something to every connection, each on its own event loop's thread."""
+        for connection in list(self._connections):
+            connection.loop.call_soon_threadsafe(say, connection.subscriptions)
+
+    def _get_sealer(self) -> Sealer:
+        if self._sealer is None:
+            from ..context.seal import Sealer  # few servers ask anything of their clients
+
+            key = self._state_key or os.environ.get("MCPD_STATE_KEY", "").encode() or os.urandom(32)
+            self._sealer = Sealer(key)
+        return self._sealer
 
     def connect_memory(self) -> MemoryChannel:
         """Serve an in-memory channel, and give the client's end of it."""

@@ -15,6 +15,7 @@ class MemoryChannel:
     """One end of a pair. What is sent here is received there, on a later turn of the event loop, in order."""
 
     is_congested = False
+    is_shared = True
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

@@ -51,6 +51,8 @@ class StdioChannel:
     is read either: a client that does not read gets no more work done, and no memory is lost to it.
     """
 
+    is_shared = True
+
     def __init__(self, fd_in: int, fd_out: int, *, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
         self._loop = asyncio.get_running_loop()
         self._fd_in = fd_in

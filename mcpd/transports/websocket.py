@@ -151,6 +151,7 @@ class WebSocketChannel(asyncio.Protocol):
         self._was_heard = False
         self._was_pinged = False
         self._taken_bytes = self._written_bytes = 0
+        self.is_shared = True
         self.is_congested = False
 
     # -- what asyncio calls ------------------------------------------------------------------

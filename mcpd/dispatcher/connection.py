@@ -9,18 +9,35 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 from collections.abc import Callable, Coroutine, Mapping
 from types import CoroutineType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from .channel import Channel
-from .context import Context
-from .errors import InternalError, InvalidRequest, McpdError, MethodNotFound, ProtocolError, ToolError
-from .jsonrpc import Batch, Failure, Message, Notification, Request, Response, decode
-from .session import Call, Session
+from msgspec import Raw
 
-__all__ = ["Connection", "Handler", "start_task"]
+from ..channel import Channel
+from ..context.core import Context, InputNeeded
+from ..errors import (
+    InternalError,
+    InvalidRequest,
+    LocalProtocolError,
+    McpdError,
+    MethodNotFound,
+    ProtocolError,
+    RequestTimeout,
+    ToolError,
+)
+from ..jsonrpc import Batch, Failure, Message, Notification, Request, Response, decode
+from ..session import Call, Session
+from ..types.rounds import ListenResult, SubscriptionFilter
+from .outgoing import Outgoing
+from .subscriptions import Subscriptions
+from .tasks import start_task
+
+if TYPE_CHECKING:
+    from ..context.seal import Sealer
+
+__all__ = ["Connection", "Handler"]
 
 log = logging.getLogger("mcpd")
 
@@ -30,12 +47,23 @@ Handler: TypeAlias = Callable[[Context, Any], Any]
 class Connection:
     """One channel, its session, and the calls that run for it. Make it on the event loop's thread."""
 
-    def __init__(self, session: Session, handlers: Mapping[str, Handler], channel: Channel) -> None:
+    def __init__(
+        self,
+        session: Session,
+        handlers: Mapping[str, Handler],
+        channel: Channel,
+        get_sealer: Callable[[], Sealer] | None = None,
+    ) -> None:
         self.session = session
         self.handlers = handlers
         self.channel = channel
         self.loop = asyncio.get_running_loop()
-        self.on_notification: Callable[[str, Any], None] | None = None
+        self.subscriptions = Subscriptions(session, channel)
+        self._outgoing = Outgoing(session, channel, self.loop)
+        self._get_sealer = get_sealer
+        self._is_ending = False
+        self.on_roots_changed: Callable[[], None] | None = None
+        """Called when a legacy client says that its roots changed."""
         self.ended = self.loop.create_future()
         """Done when the peer will send no more; its result is the error that ended it, or None."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -62,13 +90,19 @@ class Connection:
 
     def closed(self, error: McpdError | None = None) -> None:
         """The peer will send no more; calls in flight go on until `finish` or `abort`."""
+        self._outgoing.fail_all()
         if not self.ended.done():
             self.ended.set_result(error)
 
     # -- ending ------------------------------------------------------------------------------
 
     async def finish(self, grace: float) -> None:
-        """Let running calls answer for up to `grace` seconds, then stop the rest with an error answer."""
+        """Let running calls answer for up to `grace` seconds, then stop the rest with an error answer.
+
+        Subscriptions end at once, gracefully.
+        """
+        self._is_ending = True
+        self.subscriptions.end_all()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=grace)
         self.abort()
@@ -77,6 +111,7 @@ class Connection:
 
     def abort(self) -> None:
         """Cancel all running calls now."""
+        self._is_ending = True
         for task in self._tasks:
             task.cancel()
 
@@ -99,23 +134,27 @@ class Connection:
             handler = self.handlers.get(call.method)
             if handler is None:
                 raise MethodNotFound(f"Method not found: {call.method}")
-            result = handler(Context(call, self), call.params)
+            context = Context(call, self)
+            result = handler(context, call.params)
             if result.__class__ is CoroutineType:
-                start_task(self.loop, self._finish(call, result), call, self._tasks)
+                start_task(self.loop, self._finish(call, context, result), call, self._tasks)
                 return
             answer = session.respond(call, result)
         except Exception as error:
             answer = session.fail(call, _as_wire(error, call))
         self._send(call, answer)
 
-    async def _finish(self, call: Call, work: Coroutine[Any, Any, Any]) -> None:
+    async def _finish(self, call: Call, context: Context, work: Coroutine[Any, Any, Any]) -> None:
         session = self.session
         answer: bytes | None
         try:
             answer = session.respond(call, await work)
         except asyncio.CancelledError:
             # Cancelled by the peer: the call is closed and this gives None. By us: the peer is told.
-            answer = session.fail(call, InternalError("The server is shutting down"))
+            reason = "The server is shutting down" if self._is_ending else "The work was cancelled inside the server"
+            answer = session.fail(call, InternalError(reason))
+        except InputNeeded as needed:
+            answer = session.respond(call, context.rounds.required(needed))
         except Exception as error:
             answer = session.fail(call, _as_wire(error, call))
         self._send(call, answer)
@@ -140,10 +179,10 @@ class Connection:
                         call.task.cancel()
                     if call.batch is not None:
                         call.batch.add(None)
-            elif self.on_notification is not None:
-                self.on_notification(message.method, params)
+            elif message.method == "notifications/roots/list_changed" and self.on_roots_changed is not None:
+                self.on_roots_changed()
         elif isinstance(message, (Response, Failure)):
-            self.session.receive_answer(message)
+            self._outgoing.receive(message)
 
     def _receive_batch(self, batch: Batch) -> None:
         """Spec: 2025-03-26 basic/index, batching: an array in, an array out, nothing for notifications alone."""
@@ -179,6 +218,24 @@ class Connection:
         if self.channel.is_congested:
             await self.channel.drain()
 
+    async def request(self, method: str, params: Any, about: Call, timeout: float | None) -> Raw:
+        """Ask the client something as part of `about`, and give its raw result.
+
+        Raises RemoteError if it answers with an error, RequestTimeout, ConnectionLost.
+        """
+        return await self._outgoing.request(method, params, about, timeout)
+
+    async def listen(self, call: Call, wanted: SubscriptionFilter) -> ListenResult:
+        """Keep a subscription open until it is cancelled or the server ends it."""
+        return await self.subscriptions.listen(call, wanted)
+
+    @property
+    def sealer(self) -> Sealer:
+        """What seals the states of multi round-trip requests."""
+        if self._get_sealer is None:
+            raise LocalProtocolError("this connection has no key to seal states with")
+        return self._get_sealer()
+
 
 class _BatchReply:
     """Gathers the answers of one batch and sends them as one array."""
@@ -199,44 +256,12 @@ class _BatchReply:
 def _as_wire(error: Exception, call: Call) -> ProtocolError:
     """The only place where an exception becomes an error answer."""
     if isinstance(error, ProtocolError):
-        return error
+        # A code that this version does not have leaves as a plain internal error with the same text.
+        return error if call.version.has_error(type(error)) else InternalError(error.message)
+    if isinstance(error, RequestTimeout):
+        return InternalError(str(error))
     if isinstance(error, ToolError):
         # Outside tools/call there is no isError; its text is meant to be read all the same.
         return InternalError(str(error))
     log.error("%s (id %r) failed", call.method, call.id, exc_info=error)
     return InternalError()
-
-
-if sys.version_info >= (3, 12):
-
-    def start_task(
-        loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None], call: Call, tasks: set[asyncio.Task[None]]
-    ) -> None:
-        """Run `work` as a task, its first step now; `tasks` holds it while it waits, `call.task` names it."""
-        task = asyncio.Task(work, loop=loop, eager_start=True)
-        if not task.done():
-            call.task = task
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
-
-else:
-
-    def start_task(
-        loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None], call: Call, tasks: set[asyncio.Task[None]]
-    ) -> None:
-        """Run `work` as a task, its first step now; `tasks` holds it while it waits, `call.task` names it.
-
-        Python 3.11 has no eager start. A new task has just queued its first step as the last entry of the
-        loop's ready queue: taking that entry out and running it is an eager start by hand, with the task
-        current and its context entered. Loops without that queue (uvloop), and callers that are
-        themselves inside a task, start it the ordinary way, one turn later.
-        """
-        task = asyncio.Task(work, loop=loop)
-        ready = getattr(loop, "_ready", None)
-        if ready and asyncio.current_task(loop) is None:
-            ready.pop()._run()
-            if task.done():
-                return
-        call.task = task
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)

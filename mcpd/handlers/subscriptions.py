@@ -1,0 +1,50 @@
+"""`subscriptions/listen`, and before it `resources/subscribe`, `resources/unsubscribe`.
+
+Spec: 2026-07-28 basic/patterns/subscriptions; 2025-11-25 server/resources.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+from ..context import Context
+from ..errors import InvalidParams, ResourceNotFound
+from ..registry.catalog import Catalog
+from ..types.base import EmptyResult
+from ..types.resources import SubscribeParams
+from ..types.rounds import ListenParams, ListenResult, SubscriptionFilter
+
+__all__ = ["MAX_WATCHED", "listen", "subscribe", "unsubscribe"]
+
+MAX_WATCHED = 10_000
+"""How many resources one subscription, or one legacy session, may watch."""
+
+
+def listen(catalog: Catalog, ctx: Context, params: ListenParams) -> Coroutine[Any, Any, ListenResult]:
+    """Open a subscription, with what of its filter this server can honour."""
+    wanted = params.notifications
+    uris = wanted.resource_subscriptions
+    if uris is not None and len(uris) > MAX_WATCHED:
+        raise InvalidParams(f"notifications.resourceSubscriptions: at most {MAX_WATCHED} resources in one subscription")
+    honoured = SubscriptionFilter(
+        tools_list_changed=wanted.tools_list_changed and "tools" in catalog.offers,
+        prompts_list_changed=wanted.prompts_list_changed and "prompts" in catalog.offers,
+        resources_list_changed=wanted.resources_list_changed and "resources" in catalog.offers,
+        resource_subscriptions=uris if "resources" in catalog.offers else None,
+    )
+    return ctx.listen(honoured)
+
+
+def subscribe(catalog: Catalog, ctx: Context, params: SubscribeParams) -> EmptyResult:
+    """Watch a resource for this session. Raises ResourceNotFound."""
+    if not catalog.has_resource(params.uri, catalog.audience(ctx)):
+        raise ResourceNotFound(params.uri)
+    ctx.watch(params.uri)
+    return EmptyResult()
+
+
+def unsubscribe(catalog: Catalog, ctx: Context, params: SubscribeParams) -> EmptyResult:
+    """No longer watch a resource; one that was not watched is no error."""
+    ctx.unwatch(params.uri)
+    return EmptyResult()

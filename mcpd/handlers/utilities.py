@@ -1,0 +1,52 @@
+"""`completion/complete`, `logging/setLevel`. Spec: 2026-07-28 server/utilities/completion; 2025-11-25 server/utilities/logging."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..context import Context
+from ..errors import InvalidParams
+from ..registry.catalog import Catalog
+from ..registry.completion import choices, rank
+from ..types.base import EmptyResult
+from ..types.completion import CompleteParams, CompleteResult, Completion, PromptReference
+from ..types.notifications import LOG_LEVELS, SetLevelParams
+
+__all__ = ["complete", "set_level"]
+
+
+async def complete(catalog: Catalog, ctx: Context, params: CompleteParams) -> CompleteResult:
+    """Suggestions for one argument of a prompt or one variable of a template.
+
+    Raises InvalidParams for a prompt, template or argument that does not exist.
+    """
+    audience = catalog.audience(ctx)
+    entry: Any
+    if isinstance(params.ref, PromptReference):
+        entry = catalog.prompts.get(params.ref.name, audience)
+        if entry is None:
+            raise InvalidParams(f"ref.name: unknown prompt {params.ref.name}")
+        names: Any = entry.callee.arguments.__struct_fields__
+    else:
+        entry = catalog.templates.get(params.ref.uri, audience)
+        if entry is None:
+            if catalog.resources.get(params.ref.uri, audience) is None:
+                raise InvalidParams(f"ref.uri: unknown resource template {params.ref.uri}")
+            return CompleteResult(completion=Completion())
+        names = entry.uri_template.variables
+    name = params.argument.name
+    if name not in names:
+        raise InvalidParams(f"argument.name: there is no argument {name}")
+    completer = catalog.completers.get((entry.key, name))
+    if completer is None:
+        return CompleteResult(completion=rank(choices(entry.callee.input_schema, name), params.argument.value))
+    others = (params.context.arguments if params.context else None) or {}
+    return CompleteResult(completion=await completer.complete(params.argument.value, others))
+
+
+def set_level(catalog: Catalog, ctx: Context, params: SetLevelParams) -> EmptyResult:
+    """From now on the session gets log messages of this level and above."""
+    if params.level not in LOG_LEVELS:
+        raise InvalidParams(f"level: expected one of {', '.join(LOG_LEVELS)}", {"requested": params.level})
+    ctx.set_log_level(params.level)
+    return EmptyResult()

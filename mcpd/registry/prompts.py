@@ -1,0 +1,77 @@
+"""Prompts: a description to list, and a function that turns string arguments into messages. Spec: 2026-07-28 server/prompts."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from msgspec import structs
+
+from ..context import Context
+from ..errors import InternalError, InvalidParams, McpdError
+from ..types.content import TextContent
+from ..types.prompts import GetPromptResult, Prompt, PromptArgument, PromptMessage
+from .content import BLOCKS
+from .pages import Audience
+from .signature import Callee
+from .threads import run_in_thread
+
+__all__ = ["PromptEntry"]
+
+log = logging.getLogger("mcpd")
+
+
+class PromptEntry:
+    """One prompt. Its arguments are the function's parameters; their values come as strings."""
+
+    requires = None
+
+    def __init__(self, prompt: Prompt, callee: Callee) -> None:
+        self.key = prompt.name
+        self.prompt = prompt
+        self.callee = callee
+
+    def listed(self, audience: Audience) -> Prompt:
+        """The prompt as `prompts/list` shows it."""
+        if self.prompt.arguments is None:
+            arguments = [
+                PromptArgument(name=name, title=title, description=description, required=required)
+                for name, title, description, required in self.callee.parameters
+            ]
+            self.prompt = structs.replace(self.prompt, arguments=arguments)
+        return self.prompt
+
+    async def get(self, arguments: dict[str, str], ctx: Context) -> GetPromptResult:
+        """The messages. Raises InvalidParams for a missing or unknown argument."""
+        try:
+            if self.callee.is_async:
+                value = await self.callee.call_strings(arguments, ctx)
+            else:
+                value = await run_in_thread(self.callee.call_strings, arguments, ctx)
+            return self._result(value)
+        except McpdError:
+            raise
+        except Exception as error:
+            log.error("prompt %s (request %r) failed", self.key, ctx.request_id, exc_info=error)
+            raise InternalError("The prompt could not be made; details are in the server's log") from None
+
+    def _result(self, value: Any) -> GetPromptResult:
+        if isinstance(value, GetPromptResult):
+            return value
+        values = value if isinstance(value, (list, tuple)) else [value]
+        messages = [_message(item) for item in values]
+        return GetPromptResult(messages=messages, description=self.prompt.description)
+
+
+def _message(value: Any) -> PromptMessage:
+    if isinstance(value, PromptMessage):
+        return value
+    if isinstance(value, str):
+        return PromptMessage("user", TextContent(value))
+    if isinstance(value, BLOCKS):
+        return PromptMessage("user", value)
+    if isinstance(value, tuple) and len(value) == 2 and value[0] in ("user", "assistant"):
+        content = TextContent(value[1]) if isinstance(value[1], str) else value[1]
+        if isinstance(content, BLOCKS):
+            return PromptMessage(value[0], content)
+    raise InvalidParams(f"a prompt gives text, content blocks or PromptMessage, not {type(value).__name__}")
