@@ -130,12 +130,10 @@ def problem(hint: Any) -> str | None:
                 msgspec.to_builtins(found.default, str_keys=True)
         # What type_info lets pass: some unions.
         msgspec.json.Decoder(hint, dec_hook=dec_hook)
-    except (TypeError, NotImplementedError, RuntimeError) as error:
-        return f"{error}; {_KNOWN}"
     except NameError as error:
         return f"the name {error.name!r} in its definition is not defined"
-    except ValueError as error:
-        return str(error)
+    except (TypeError, ValueError, NotImplementedError, RuntimeError) as error:
+        return f"{error}; {_KNOWN}"
     return None
 
 

@@ -93,6 +93,32 @@ def test_a_local_name_that_is_gone_is_an_error() -> None:
         bind(make())
 
 
+Alias = list["Missing"]  # type: ignore[name-defined]  # noqa: F821
+
+
+def test_a_name_that_is_missing_behind_another() -> None:
+    def tool(a: Alias) -> None: ...
+
+    with pytest.raises(RegistrationError, match="^function 'tool': an annotation names 'Missing'"):
+        bind(tool)
+
+
+def test_a_closure_that_is_not_complete_yet() -> None:
+    def make() -> Any:
+        class Item(msgspec.Struct):
+            n: int
+
+        def tool(a: Item) -> Any:
+            return later
+
+        found = resolved(tool, "")["a"], Item
+        later = None
+        return found
+
+    found, expected = make()
+    assert found is expected
+
+
 def test_an_inner_name_hides_an_outer_one() -> None:
     class Item(msgspec.Struct):
         outer: int

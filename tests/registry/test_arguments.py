@@ -38,8 +38,8 @@ def intake(struct: type[msgspec.Struct] = Outer, extra: Any = None) -> Intake:
         ({"n": 1, "inner": {"kinds": {"a": 3}}}, "inner.kinds[...]: Invalid enum value 3; expected one of 1, 2"),
         ({"n": 1, "many": [{}, {"kind": "z"}]}, 'many[1].kind: Invalid enum value \'z\'; expected one of "x", "y"'),
         ({"n": 1, "pair": [1, "q"]}, "pair[1]: Invalid enum value 'q'; expected one of \"p\""),
-        ({"n": 1, "pair": [1]}, "pair: Expected `array` of length 2, got 1"),
-        ({"n": "x", "pair": [1]}, "n: Expected `int`, got `str`\npair: Expected `array` of length 2, got 1"),
+        ({"n": 1, "pair": [1]}, "pair: Expected `array` of length 2"),
+        ({"n": "x", "pair": [1]}, "n: Expected `int`, got `str`\npair: Expected `array` of length 2"),
     ],
 )
 def test_texts(arguments: dict[str, Any], text: str) -> None:
@@ -54,6 +54,15 @@ def test_values() -> None:
     assert intake().from_strings({"n": "1"}) == (Outer(1), {})
     with pytest.raises(InvalidParams, match="n: Missing, but required"):
         intake().from_strings({})
+
+
+def test_raw_values_on_the_slow_road() -> None:
+    class Relay(msgspec.Struct):
+        n: int
+        payload: msgspec.Raw
+
+    values, _ = intake(Relay).from_json(b'{"n":"1","payload":{"big":1180591620717411303424}}')
+    assert values == Relay(1, msgspec.Raw(b'{"big":1180591620717411303424}'))
 
 
 def test_further_values() -> None:

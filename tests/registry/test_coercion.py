@@ -26,6 +26,9 @@ NUMBER = {"type": "number"}
 BOOLEAN = {"type": "boolean"}
 ARRAY = {"type": "array", "items": INTEGER}
 OBJECT = {"type": "object", "properties": {"n": INTEGER}}
+NESTED: dict[str, Any] = {"type": "object"}
+for _ in range(20):
+    NESTED = {"anyOf": [NESTED]}
 
 
 @pytest.mark.parametrize(
@@ -61,6 +64,8 @@ OBJECT = {"type": "object", "properties": {"n": INTEGER}}
         ("2", {"enum": [1, 2]}, 2),
         ("7", {"enum": [1, 2]}, 7),
         ("true", {"const": True}, True),
+        ("null", {"enum": [1, None]}, None),
+        ("1.5", {"enum": [1.5, []]}, 1.5),
         ("3", {"allOf": [{"type": ["integer", "string"]}, {"type": ["integer", "null"]}]}, 3),
         ("3", {"oneOf": [INTEGER, BOOLEAN]}, 3),
         ("true", {"oneOf": [INTEGER, BOOLEAN]}, True),
@@ -128,6 +133,10 @@ def test_what_can_only_be_meant_one_way_is_repaired(value: Any, schema: Any, exp
         ({"ab": "1"}, {"type": "object", "patternProperties": {"a": {}}, "additionalProperties": INTEGER}),
         ([["1"]], {"type": "array", "items": "nonsense"}),
         (None, INTEGER),
+        ("3", {"type": 7}),
+        ("3", {"anyOf": [INTEGER, True]}),
+        ("3", {"anyOf": [False, {"type": "string"}]}),
+        ({"n": "3"}, NESTED),
     ],
 )
 def test_anything_else_stays_as_it_is(value: Any, schema: Any) -> None:

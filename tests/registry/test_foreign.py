@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import enum
 import os
 import pathlib
 import types
@@ -118,6 +119,7 @@ def test_a_type_that_names_what_is_not_there() -> None:
 
     assert problem(Wrong) == "the name 'Nowhere' in its definition is not defined"
     assert problem(list[int]) is None
+    assert "at least one item" in str(problem(enum.Enum("Empty", {})))
     assert "PathLike cannot be read" in str(problem(os.PathLike))
 
 
