@@ -35,8 +35,8 @@ class PromptEntry:
         """The prompt as `prompts/list` shows it."""
         if self.prompt.arguments is None:
             arguments = [
-                PromptArgument(name=name, title=title, description=description, required=required)
-                for name, title, description, required in self.callee.parameters
+                PromptArgument(name=item.name, title=item.title, description=item.description, required=item.required)
+                for item in self.callee.parameters
             ]
             self.prompt = structs.replace(self.prompt, arguments=arguments)
         return self.prompt

@@ -389,7 +389,8 @@ class Server:
     def _announce(self, say: Callable[[Subscriptions], None]) -> None:
         """Say something to every connection, each on its own event loop's thread."""
         for connection in list(self._connections):
-            connection.loop.call_soon_threadsafe(say, connection.subscriptions)
+            if not connection.loop.is_closed():
+                connection.loop.call_soon_threadsafe(say, connection.subscriptions)
 
     def _get_sealer(self) -> Sealer:
         if self._sealer is None:
