@@ -122,6 +122,7 @@ Message: TypeAlias = Request | Notification | Response | Failure
 _decode_request = Decoder(Request).decode
 _envelope_decoder: Decoder[_Envelope] | None = None
 _batch_decoder: Decoder[list[Raw]] | None = None
+_json_decoder: Decoder[Raw] | None = None
 
 
 def decode(frame: bytes | Raw | str) -> Message | Batch:
@@ -138,19 +139,22 @@ def decode(frame: bytes | Raw | str) -> Message | Batch:
 
 def _decode_other(frame: bytes | Raw | str) -> Message | Batch:
     """All that is not a plain request: notifications, answers, batches and rubbish."""
-    global _envelope_decoder, _batch_decoder
-    if _envelope_decoder is None or _batch_decoder is None:
-        _envelope_decoder, _batch_decoder = Decoder(_Envelope), Decoder(list[Raw])
+    global _envelope_decoder, _batch_decoder, _json_decoder
+    if _envelope_decoder is None or _batch_decoder is None or _json_decoder is None:
+        _envelope_decoder, _batch_decoder, _json_decoder = Decoder(_Envelope), Decoder(list[Raw]), Decoder(Raw)
     try:
-        message = _envelope_decoder.decode(frame)
-    except ValidationError as error:
         try:
-            parts = _batch_decoder.decode(frame)
-        except MALFORMED:
-            raise _refuse(InvalidRequest(f"Not a JSON-RPC message: {explain(error)}")) from None
-        if not parts:
-            raise _refuse(InvalidRequest("Empty batch")) from None
-        return Batch(parts)
+            message = _envelope_decoder.decode(frame)
+        except ValidationError as error:
+            # Found before the end was read: what follows may still be no JSON at all.
+            _json_decoder.decode(frame)
+            try:
+                parts = _batch_decoder.decode(frame)
+            except ValidationError:
+                raise _refuse(InvalidRequest(f"Not a JSON-RPC message: {explain(error)}")) from None
+            if not parts:
+                raise _refuse(InvalidRequest("Empty batch")) from None
+            return Batch(parts)
     except RecursionError:
         raise _refuse(ParseError("Parse error: nested too deep")) from None
     except (DecodeError, UnicodeDecodeError) as error:
@@ -170,15 +174,23 @@ def _sort(message: _Envelope) -> Message:
         raise _refuse(InvalidRequest("The id must be a string or an integer"))
     if is_call:
         if not isinstance(message.method, str):
-            raise _refuse(InvalidRequest('The member "method" must be a string'), None if request_id is UNSET else request_id)
+            raise _refuse(InvalidRequest('The member "method" must be a string'), request_id if readable else None)
         if request_id is UNSET:
             return Notification(message.method, message.params)
         return Request("2.0", request_id, message.method, message.params)
+    return _answer(message)
+
+
+def _answer(message: _Envelope) -> Response | Failure:
+    """What has no method is an answer. A bad one is refused without its id: that is one of ours, and an error
+    under it would be taken for the answer to a request of the peer's own."""
     has_result = message.result is not ABSENT
-    if has_result == (message.error is not UNSET) or request_id is UNSET and has_result:
+    has_error = message.error is not UNSET
+    request_id = message.id
+    if has_result == has_error or (has_result and request_id is UNSET):
         raise _refuse(
             InvalidRequest("Neither a request (method), a result (id, result) nor an error (error)"),
-            None if request_id is UNSET else request_id,
+            request_id if not has_error and not has_result and request_id is not UNSET else None,
         )
     if has_result:
         if request_id is None:
@@ -186,7 +198,7 @@ def _sort(message: _Envelope) -> Message:
         return Response(request_id, message.result)
     error = message.error
     if not isinstance(error, dict) or type(error.get("code")) is not int or not isinstance(error.get("message"), str):
-        raise _refuse(InvalidRequest("An error needs an integer code and a message"), None if request_id is UNSET else request_id)
+        raise _refuse(InvalidRequest("An error needs an integer code and a message"))
     return Failure(ErrorObject(error["code"], error["message"], error.get("data", UNSET)), request_id)
 
 
