@@ -205,6 +205,20 @@ def test_pydantic_models_of_one_name(pydantic: Any) -> None:
     assert bind(tool).call(msgspec.json.encode(valid))[1].inner.c == 1
 
 
+def test_pydantic_models_of_one_name_and_no_other(pydantic: Any) -> None:
+    first, second = pydantic.create_model("Item", a=(int, ...)), pydantic.create_model("Item", b=(str, ...))
+    second.__module__ = "other"
+
+    def tool(one, two, again):  # type: ignore[no-untyped-def]
+        return one, two, again
+
+    tool.__annotations__ = {"one": first, "two": second, "again": list[first]}
+    schema = bind(tool).input_schema
+    assert len(schema["$defs"]) == 2
+    assert schema["properties"]["again"]["items"] == schema["properties"]["one"]
+    _is_valid(schema, {"one": {"a": 1}, "two": {"b": "x"}, "again": [{"a": 1}]})
+
+
 def test_pydantic_defaults_and_aliases(pydantic: Any) -> None:
     class Options(pydantic.BaseModel):  # type: ignore[misc]
         page_size: int = pydantic.Field(10, alias="pageSize")

@@ -149,6 +149,8 @@ def test_matches_what_the_rfc_expands(text: str, uri: str) -> None:
         ("{a}x{+b}", "1x2x3", {"a": "1x2", "b": "3"}),
         ("{+a}x{b}", "1x2/3x4", {"a": "1x2/3", "b": "4"}),
         ("{+a}/x/{b}", "1/x/2/x/3", {"a": "1/x/2", "b": "3"}),
+        ("{a}{b}", "xyz", {"a": "xy", "b": "z"}),
+        ("{a}{b}", "x", None),
         ("{a}F", "x%2F", None),
         ("{a}-{a}", "1-1", {"a": "1"}),
         ("{a}-{a}", "1-2", None),
