@@ -24,11 +24,11 @@ from ..types.content import (
 from ..types.tools import CallToolResult
 from .foreign import enc_hook
 
-__all__ = ["BLOCKS", "audio", "embedded", "image", "is_content", "link", "resource_contents", "text", "tool_result"]
+__all__ = ["BLOCKS", "audio", "embedded", "encode_data", "image", "is_content", "link", "resource_contents", "text", "tool_result"]
 
 BLOCKS = (TextContent, ImageContent, AudioContent, EmbeddedResource, ResourceLink)
 
-_encode = Encoder(enc_hook=enc_hook).encode
+encode_data = Encoder(enc_hook=enc_hook).encode
 
 _IMAGE_TYPES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif"}
 _IMAGE_TYPES |= {".webp": "image/webp", ".svg": "image/svg+xml"}
@@ -105,7 +105,7 @@ def tool_result(value: Any, has_schema: bool) -> CallToolResult:
             return CallToolResult(content=[TextContent(str(value))])
         if isinstance(value, (bytes, bytearray, memoryview)):
             raise TypeError("bytes say nothing of their type: return image(…), audio(…) or embedded(…)")
-    raw = _encode(value)
+    raw = encode_data(value)
     structured = Raw(raw) if has_schema or raw[:1] == b"{" else UNSET
     return CallToolResult(content=[TextContent(raw.decode())], structured_content=structured)
 
@@ -124,4 +124,4 @@ def resource_contents(value: Any, uri: str, mime_type: str | None) -> list[Any]:
         return value
     if value is None:
         raise InternalError("The resource gave nothing to read")
-    return [TextResourceContents(uri, _encode(value).decode(), mime_type or "application/json")]
+    return [TextResourceContents(uri, encode_data(value).decode(), mime_type or "application/json")]

@@ -7,22 +7,28 @@ Spec: 2026-07-28 server/tools. Arguments that do not fit, and failures a tool re
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine, Mapping
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any
 
-from msgspec import Raw, structs
+from msgspec import UNSET, Raw, structs
+from msgspec.json import Decoder
 
 from ..context import Context
 from ..errors import McpdError, ProtocolError, ToolError
+from ..jsonrpc import MALFORMED, explain
 from ..types.base import NO_JSON
 from ..types.content import TextContent
 from ..types.tools import CallToolResult, Tool
-from .content import tool_result
+from .content import encode_data, tool_result
+from .foreign import dec_hook
 from .pages import Audience
 from .signature import Callee
 from .threads import run_in_thread
 
-__all__ = ["ToolEntry", "failed"]
+if TYPE_CHECKING:
+    from .json_schema import SchemaCallee
+
+__all__ = ["OutputError", "ToolEntry", "failed", "typed_check"]
 
 log = logging.getLogger("mcpd")
 
@@ -36,10 +42,11 @@ class ToolEntry:
     def __init__(
         self,
         tool: Tool,
-        callee: Callee,
+        callee: Callee | SchemaCallee,
         *,
         extras: Mapping[str, Mapping[str, Any]] | None = None,
         requires: str | None = None,
+        check_output: Callable[[Any], list[str]] | None = None,
     ) -> None:
         self.key = tool.name
         self.tool = tool
@@ -49,6 +56,7 @@ class ToolEntry:
         self._call = callee.call
         self._is_async = callee.is_async
         self._has_schema: bool | None = None
+        self._check_output = check_output
 
     def listed(self, audience: Audience) -> Tool:
         """The tool as `tools/list` shows it to that audience. Schemas are made when first listed."""
@@ -64,13 +72,24 @@ class ToolEntry:
         return structs.replace(tool, meta={**(tool.meta or {}), **added}) if added else tool
 
     def _result(self, value: Any) -> CallToolResult:
+        """What the tool returned, as its result. Raises OutputError if that breaks the output schema (S25-057)."""
         if self._has_schema is None:
             self._has_schema = self.tool.output_schema is not None or self.callee.output_schema is not None
-        return tool_result(value, self._has_schema)
+            if self._has_schema and self._check_output is None:
+                self._check_output = typed_check(self.callee.returns)
+        result = tool_result(value, self._has_schema)
+        if self._has_schema and not result.is_error:
+            if result.structured_content is UNSET:
+                raise OutputError("it has an output schema, and returned no structured content")
+            if self._check_output is not None:
+                problems = self._check_output(result.structured_content)
+                if problems:
+                    raise OutputError("; ".join(problems))
+        return result
 
     def run(self, arguments: Raw, ctx: Context) -> Coroutine[Any, Any, CallToolResult]:
         """Call the tool. Absent and null arguments are none."""
-        if arguments is NO_JSON or memoryview(arguments) == b"null":
+        if arguments is NO_JSON:
             arguments = _NO_ARGUMENTS
         return self._run(arguments, ctx) if self._is_async else self._run_plain(arguments, ctx)
 
@@ -91,10 +110,34 @@ class ToolEntry:
             return failed(str(error))
         if isinstance(error, ProtocolError):
             raise error
+        if isinstance(error, OutputError):
+            log.error("tool %s (request %r) broke its output schema: %s", self.key, ctx.request_id, error)
+            return failed(f"The tool {self.key} failed: its result does not fit its output schema")
         log.error("tool %s (request %r) failed", self.key, ctx.request_id, exc_info=error)
         if isinstance(error, McpdError):
             return failed(str(error))
         return failed(f"The tool {self.key} failed: internal error, details are in the server's log")
+
+
+class OutputError(Exception):
+    """A result that breaks the tool's own output schema: the server's fault, and never sent as if it were right."""
+
+
+def typed_check(returns: Any) -> Callable[[Any], list[str]] | None:
+    """A check of structured content against a return annotation; None if msgspec cannot read that type."""
+    try:
+        decode = Decoder(returns, dec_hook=dec_hook).decode
+    except TypeError:
+        return None
+
+    def check(content: Any) -> list[str]:
+        try:
+            decode(content if isinstance(content, Raw) else encode_data(content))
+        except MALFORMED as error:
+            return [explain(error)]
+        return []
+
+    return check
 
 
 def failed(message: str) -> CallToolResult:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from msgspec import UNSET, Raw, convert
-from msgspec.json import encode
+from msgspec.json import decode, encode
 
 from ..context import Context
 from ..dispatcher import Connection
@@ -21,7 +21,7 @@ from ..extensions.ui.gate import MIME_TYPE, UI, AppsMode, UiExtension
 from ..handlers.table import bind as bind_handlers
 from ..registry.catalog import Catalog, Kind
 from ..registry.completion import Completer
-from ..registry.content import is_content
+from ..registry.content import encode_data, is_content
 from ..registry.prompts import PromptEntry
 from ..registry.resources import ResourceEntry, TemplateEntry
 from ..registry.signature import bind
@@ -110,6 +110,8 @@ class Server:
         annotations: ToolAnnotations | Mapping[str, Any] | None = None,
         icons: Iterable[Icon | Mapping[str, Any]] = (),
         meta: Mapping[str, Any] | None = None,
+        input_schema: Mapping[str, Any] | None = None,
+        output_schema: Mapping[str, Any] | None = None,
         ui: str | None = None,
         visibility: Visibility | None = None,
     ) -> Callable[[F], F]: ...
@@ -120,6 +122,8 @@ class Server:
         The signature gives the input schema, the return annotation the output schema, the docstring the
         description. `annotations` are hints like {"readOnlyHint": True}; `ui` is the `ui://` URI of the View that
         shows the result; `visibility=["app"]` keeps the tool from the model. Plain functions run in a thread.
+        With `input_schema`, a JSON Schema, the function takes one dict of arguments that fit it; `output_schema` is
+        one for what it returns. Both need the extra mcpd[schema].
         Raises RegistrationError for a signature that cannot be served, or a name that is taken.
         Spec: 2026-07-28 server/tools.
         """
@@ -143,11 +147,23 @@ class Server:
         annotations: ToolAnnotations | Mapping[str, Any] | None = None,
         icons: Iterable[Icon | Mapping[str, Any]] = (),
         meta: Mapping[str, Any] | None = None,
+        input_schema: Mapping[str, Any] | None = None,
+        output_schema: Mapping[str, Any] | None = None,
         ui: str | None = None,
         visibility: Visibility | None = None,
     ) -> None:
         """`tool` without the decorator."""
-        callee = bind(function, context_type=Context, is_content=is_content)
+        callee: Any = bind(function, context_type=Context, is_content=is_content)
+        check_output = None
+        if input_schema is not None or output_schema is not None:
+            from ..registry.json_schema import JsonSchema, SchemaCallee  # needs an extra
+
+            what = f"tool {name or callee.name!r}"
+            if input_schema is not None:
+                callee = SchemaCallee(function, input_schema, callee, f"{what}, input schema")
+            if output_schema is not None:
+                schema = JsonSchema(output_schema, f"{what}, output schema")
+                check_output = lambda content: schema.problems(as_json(content))  # noqa: E731
         tool = Tool(
             name=_checked_name(name or callee.name),
             title=title,
@@ -155,6 +171,7 @@ class Server:
             annotations=convert(annotations, ToolAnnotations) if isinstance(annotations, Mapping) else annotations,
             icons=_icons(icons),
             input_schema={},
+            output_schema=dict(output_schema) if output_schema is not None else None,
             meta=_checked_meta(meta),
         )
         extras: dict[str, Mapping[str, Any]] = {}
@@ -165,7 +182,7 @@ class Server:
             extras[UI] = tool_meta(ui, visibility)
             requires = UI if visibility is not None and "model" not in visibility else None
             self._use_apps()
-        self.catalog.tools.add(ToolEntry(tool, callee, extras=extras, requires=requires))
+        self.catalog.tools.add(ToolEntry(tool, callee, extras=extras, requires=requires, check_output=check_output))
 
     def remove_tool(self, name: str) -> bool:
         """Take a tool away; False if there is none of that name."""
@@ -416,6 +433,11 @@ class Server:
         from .serving import Settings, run
 
         run(self, Settings(stdio=stdio or ws is None, ws=ws, **settings))
+
+
+def as_json(content: Any) -> Any:
+    """Structured content as plain JSON values, for a validator."""
+    return decode(content if isinstance(content, Raw) else encode_data(content))
 
 
 def _icons(icons: Iterable[Icon | Mapping[str, Any]]) -> list[Icon] | None:

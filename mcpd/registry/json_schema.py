@@ -1,0 +1,155 @@
+"""Schemas given as JSON: checked when they are registered, and enforced by jsonschema-rs (extra `mcpd[schema]`).
+
+JSON Schema 2020-12 unless `$schema` names another draft. Nothing is ever fetched: a reference out of
+the document is refused (S26-024). Depth and size are bounded. Spec: 2026-07-28 basic/index, JSON Schema usage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from msgspec import Raw
+from msgspec.json import Decoder, encode
+
+from ..errors import ArgumentsError, InvalidParams, RegistrationError
+from ..jsonrpc import MALFORMED
+from .coercion import coerce
+
+__all__ = ["JsonSchema", "SchemaCallee"]
+
+MAX_BYTES = 1024 * 1024
+MAX_DEPTH = 100
+
+_DIALECTS = (
+    "https://json-schema.org/draft/2020-12/schema",
+    "https://json-schema.org/draft/2019-09/schema",
+    "http://json-schema.org/draft-07/schema",
+    "http://json-schema.org/draft-06/schema",
+    "http://json-schema.org/draft-04/schema",
+)
+_MANY = 20
+
+
+class JsonSchema:
+    """One schema, ready to check values. `what` names it in errors, e.g. "tool 'x', input schema".
+
+    Raises RegistrationError for a schema that is not valid in its dialect, names a dialect that is not known,
+    refers out of itself, or is larger than 1 MiB or deeper than 100.
+    """
+
+    def __init__(self, schema: Mapping[str, Any], what: str) -> None:
+        self.schema = dict(schema)
+        try:
+            import jsonschema_rs  # an extra, for servers that give schemas as JSON
+        except ImportError:
+            raise RegistrationError(f"{what}: schemas given as JSON need: pip install 'mcpd-server[schema]'") from None
+        self._check(what)
+        try:
+            jsonschema_rs.meta.validate(self.schema)
+            self._validator = jsonschema_rs.validator_for(self.schema, retriever=_refuse_to_fetch)
+        except (ValueError, TypeError, jsonschema_rs.ReferencingError) as error:
+            message = getattr(error, "message", None) or str(error).partition("\n")[0]
+            raise RegistrationError(f"{what}: {message}") from None
+
+    def _check(self, what: str) -> None:
+        dialect = self.schema.get("$schema", _DIALECTS[0])
+        if not isinstance(dialect, str) or dialect.rstrip("#") not in _DIALECTS:
+            raise RegistrationError(
+                f"{what}: the dialect {dialect!r} is not supported; leave $schema out for 2020-12, or name one of "
+                f"{', '.join(_DIALECTS)}"
+            )
+        try:
+            size = len(encode(self.schema))
+        except (TypeError, RecursionError) as error:
+            raise RegistrationError(f"{what}: not JSON: {error}") from None
+        if size > MAX_BYTES:
+            raise RegistrationError(f"{what}: {size} bytes, more than {MAX_BYTES}")
+        for reference in _references(self.schema, what, 0):
+            if not reference.startswith("#"):
+                raise RegistrationError(
+                    f"{what}: $ref {reference!r} leads out of the schema; nothing is fetched, so put it into $defs"
+                )
+
+    def problems(self, value: Any) -> list[str]:
+        """What is wrong with a value, a line each, at most 20; [] if it fits."""
+        found = []
+        for error in self._validator.iter_errors(value):
+            path = ".".join(map(str, error.instance_path))
+            found.append(f"{path}: {error.message}" if path else error.message)
+            if len(found) == _MANY:
+                break
+        return found
+
+
+def _refuse_to_fetch(uri: str) -> Any:
+    raise ValueError(f"{uri} is not fetched")
+
+
+def _references(node: Any, what: str, depth: int) -> Iterator[str]:
+    if depth > MAX_DEPTH:
+        raise RegistrationError(f"{what}: nested deeper than {MAX_DEPTH}")
+    if isinstance(node, Mapping):
+        for key, value in node.items():
+            if key in ("$ref", "$dynamicRef", "$recursiveRef") and isinstance(value, str):
+                yield value
+            else:
+                yield from _references(value, what, depth + 1)
+    elif isinstance(node, list):
+        for item in node:
+            yield from _references(item, what, depth + 1)
+
+
+class SchemaCallee:
+    """A function whose arguments are described by a JSON Schema: it takes them as one dict, and the context if it wants.
+
+    Stands where a `signature.Callee` stands.
+    """
+
+    def __init__(self, function: Callable[..., Any], schema: Mapping[str, Any], inner: Any, what: str) -> None:
+        if schema.get("type") != "object":
+            raise RegistrationError(f'{what}: an input schema has "type": "object" at its root')
+        takes = [name for name in inner.arguments.__struct_fields__]
+        if len(takes) != 1:
+            raise RegistrationError(f"{what}: with input_schema= the function takes one dict of arguments, not {takes}")
+        self.function = function
+        self.name: str = inner.name
+        self.description: str = inner.description
+        self.is_async: bool = inner.is_async
+        self.input_schema = dict(schema)
+        self.output_schema: dict[str, Any] | None = inner.output_schema
+        self.returns = inner.returns
+        self.arguments = inner.arguments
+        self.parameters = ()
+        self._schema = JsonSchema(schema, what)
+        self._parameter = takes[0]
+        self._context_name: str | None = inner.context_name
+
+    def call(self, raw: bytes | Raw, context: Any = None) -> Any:
+        """Validate the arguments and call the function. Raises ArgumentsError, InvalidParams if they are no object."""
+        arguments = self._read(raw)
+        extra = {} if self._context_name is None else {self._context_name: context}
+        return self.function(**{self._parameter: arguments}, **extra)
+
+    def call_strings(self, values: Mapping[str, str], context: Any = None) -> Any:
+        """As `call`, with values that came as strings."""
+        return self.call(encode(dict(values)), context)
+
+    def _read(self, raw: bytes | Raw) -> dict[str, Any]:
+        try:
+            arguments = _decode(raw) if bytes(raw) else {}
+        except MALFORMED:
+            raise InvalidParams("arguments cannot be read as JSON") from None
+        if arguments is None:
+            arguments = {}
+        if not isinstance(arguments, dict):
+            raise InvalidParams("arguments must be a JSON object")
+        if self._schema.problems(arguments):
+            arguments = coerce(arguments, self.input_schema)
+            problems = self._schema.problems(arguments)
+            if problems:
+                raise ArgumentsError("\n".join(problems))
+        return arguments
+
+
+_decode = Decoder().decode
