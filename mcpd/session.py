@@ -257,8 +257,9 @@ class Session:
         read = version.lookup(message.method)
         if read is None or message.method not in version.notifications:
             return None
+        raw = message.params
         try:
-            params = read(_EMPTY if message.params is ABSENT else message.params)
+            params = read(_EMPTY if raw is ABSENT or bytes(raw) == b"null" else raw)
         except MALFORMED:
             return None
         if message.method == "notifications/initialized" and not version.is_modern:
