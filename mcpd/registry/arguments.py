@@ -24,10 +24,11 @@ __all__ = ["UNREADABLE", "Intake"]
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 # msgspec ends its messages with " - at `$.a[0].b`", or "`key` in `$.a`" for the key of an object.
-_WHERE = re.compile(r"(.*) - at (`key` in )?`\$(.*)`\Z", re.DOTALL)
-_MISSING = re.compile(r"Object missing required field `(.*)`\Z", re.DOTALL)
-_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`\Z", re.DOTALL)
-_STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|(\[\.\.\.\])")
+# Patterns are compiled by `re` when they are first needed.
+_WHERE = r"(?s)(.*) - at (`key` in )?`\$(.*)`\Z"
+_MISSING = r"(?s)Object missing required field `(.*)`\Z"
+_UNKNOWN = r"(?s)Object contains unknown field `(.*)`\Z"
+_STEP = r"\.([^.\[]+)|\[(\d+)\]|(\[\.\.\.\])"
 
 # Strangers' names are the peer's text: so many of them, and so much of each.
 _MANY: Final = 20
@@ -115,12 +116,12 @@ def _decoded(raw: bytes | msgspec.Raw) -> dict[str, Any]:
 
 
 def _line(name: str, message: str, schema: dict[str, Any]) -> str:
-    match = _WHERE.match(message)
+    match = re.match(_WHERE, message)
     text, key, path = match.groups() if match else (message, None, None)
     path = f".{name}{path or ''}"
-    if found := _MISSING.match(text):
+    if found := re.match(_MISSING, text):
         return f"{path[1:]}.{found[1]}: Missing, but required"
-    if found := _UNKNOWN.match(text):
+    if found := re.match(_UNKNOWN, text):
         return f"{path[1:]}.{found[1]}: Unknown field"
     if text.startswith("Invalid enum value") and (allowed := _allowed(path, schema)):
         text = f"{text}; expected one of {allowed}"
@@ -130,7 +131,7 @@ def _line(name: str, message: str, schema: dict[str, Any]) -> str:
 def _allowed(path: str, schema: dict[str, Any]) -> str | None:
     """The values that `enum` allows at a path, if it leads through this schema to one."""
     found: Any = schema
-    for name, index, _ in _STEP.findall(path):
+    for name, index, _ in re.findall(_STEP, path):
         found = _inside(found, schema)
         if name and name in found.get("properties", ()):
             found = found["properties"][name]

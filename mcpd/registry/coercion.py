@@ -27,8 +27,9 @@ _ALL: Final = frozenset(("array", "boolean", "integer", "null", "number", "objec
 _NONE: Final[frozenset[str]] = frozenset()
 
 # JSON's own grammar: what float() and int() take beyond it ("1_0", "inf", " 3") is not meant.
-_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,300})\Z")
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,300})(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?\Z")
+# Compiled by `re` when they are first needed.
+_INTEGER = r"-?(?:0|[1-9][0-9]{0,300})\Z"
+_NUMBER = r"-?(?:0|[1-9][0-9]{0,300})(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?\Z"
 
 # Beyond this a float no longer names one integer.
 _EXACT_FLOAT: Final = 2**53
@@ -204,9 +205,9 @@ _TYPE_NAMES: Final[tuple[tuple[type, str], ...]] = (
 
 def _parsed(text: str, admitted: frozenset[str]) -> Any:
     """What a string stands for where no string is admitted; itself if that is nothing admitted."""
-    if "integer" in admitted and _INTEGER.match(text):
+    if "integer" in admitted and re.match(_INTEGER, text):
         return int(text)
-    if "number" in admitted and _NUMBER.match(text):
+    if "number" in admitted and re.match(_NUMBER, text):
         number = float(text)
         # "1e999" is infinite as a float, and JSON has no infinity.
         return number if abs(number) != float("inf") else text

@@ -9,7 +9,8 @@ looks at signatures; which of the described parameters exist is the caller's to 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+
+from msgspec import Struct
 
 __all__ = ["Docstring", "parse"]
 
@@ -22,16 +23,17 @@ _DROPPED_SECTIONS = _PARAMETER_SECTIONS | {"raises"}
 _PARAMETER_FIELDS = frozenset(("arg", "argument", "key", "keyword", "param", "parameter"))
 _DROPPED_FIELDS = _PARAMETER_FIELDS | {"except", "exception", "raise", "raises", "rtype", "type"}
 
-_GOOGLE_HEADER = re.compile(r"([A-Za-z][A-Za-z ]*):\s*$")
-_GOOGLE_ENTRY = re.compile(r"\*{0,2}(\w+)(?:\s*\(.*?\))?\s*:(?:\s+(.*))?$")
-_NUMPY_RULE = re.compile(r"-{3,}\s*$")
-_NUMPY_ENTRY = re.compile(r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
-_REST_FIELD = re.compile(r":(\w+)(?:\s+([^:]+?))?\s*:(?:\s+(.*))?$")
+# Patterns are compiled by `re` when they are first needed: a server of one-line docstrings never needs them.
+_GOOGLE_HEADER = r"([A-Za-z][A-Za-z ]*):\s*$"
+_GOOGLE_ENTRY = r"\*{0,2}(\w+)(?:\s*\(.*?\))?\s*:(?:\s+(.*))?$"
+_NUMPY_ENTRY = r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$"
+_REST_FIELD = r":(\w+)(?:\s+([^:]+?))?\s*:(?:\s+(.*))?$"
+_BLANK_LINES = r"\n\s*\n\s*\n+"
 
 _TITLE_LENGTH = 60
 
 
-class Docstring(NamedTuple):
+class Docstring(Struct, frozen=True):
     """What a docstring says: its text without the parameter sections, and the text of each parameter."""
 
     description: str
@@ -54,14 +56,14 @@ def parse(text: str | None) -> Docstring:
     at = 0
     while at < len(lines):
         at = _section(lines, at, kept, parameters)
-    description = re.sub(r"\n\s*\n\s*\n+", "\n\n", "\n".join(kept)).strip()
-    return Docstring(description, parameters)
+    description = "\n".join(kept).strip()
+    return Docstring(re.sub(_BLANK_LINES, "\n\n", description) if len(kept) > 2 else description, parameters)
 
 
 def _section(lines: list[str], at: int, kept: list[str], parameters: dict[str, str]) -> int:
     """Handle the section, field or plain line that begins at `at`; gives the index behind it."""
     line = lines[at]
-    if at + 1 < len(lines) and line.strip() and not line[0].isspace() and _NUMPY_RULE.match(lines[at + 1]):
+    if _is_underlined(lines, at):
         end = _numpy_end(lines, at + 2)
         name = line.strip().lower()
         if name in _PARAMETER_SECTIONS:
@@ -69,14 +71,14 @@ def _section(lines: list[str], at: int, kept: list[str], parameters: dict[str, s
         if name not in _DROPPED_SECTIONS:
             kept += lines[at:end]
         return end
-    if header := _GOOGLE_HEADER.match(line):
+    if line.rstrip().endswith(":") and (header := re.match(_GOOGLE_HEADER, line)):
         end = _indented_end(lines, at + 1)
         name = header[1].lower()
         if name in _DROPPED_SECTIONS and end > at + 1:
             if name in _PARAMETER_SECTIONS:
                 parameters.update(_google_entries(lines[at + 1 : end]))
             return end
-    elif field := _REST_FIELD.match(line):
+    elif line.startswith(":") and (field := re.match(_REST_FIELD, line)):
         kind = field[1].lower()
         end = _indented_end(lines, at + 1)
         body = _joined([field[3] or "", *lines[at + 1 : end]])
@@ -107,10 +109,14 @@ def _indented_end(lines: list[str], at: int) -> int:
 def _numpy_end(lines: list[str], at: int) -> int:
     """The index of the next underlined header, or the end."""
     for index in range(at, len(lines) - 1):
-        line = lines[index]
-        if line.strip() and not line[0].isspace() and _NUMPY_RULE.match(lines[index + 1]):
+        if _is_underlined(lines, index):
             return index
     return len(lines)
+
+
+def _is_underlined(lines: list[str], at: int) -> bool:
+    line, below = lines[at], lines[at + 1].rstrip() if at + 1 < len(lines) else ""
+    return below.startswith("---") and not below.strip("-") and bool(line.strip()) and not line[0].isspace()
 
 
 def _google_entries(block: list[str]) -> dict[str, str]:
@@ -118,7 +124,7 @@ def _google_entries(block: list[str]) -> dict[str, str]:
     entries: dict[str, list[str]] = {}
     current: list[str] = []
     for line in block:
-        if _indent(line) <= level and (entry := _GOOGLE_ENTRY.match(line.strip())):
+        if _indent(line) <= level and (entry := re.match(_GOOGLE_ENTRY, line.strip())):
             current = entries[entry[1]] = [entry[2] or ""]
         else:
             current.append(line)
@@ -129,7 +135,7 @@ def _numpy_entries(block: list[str]) -> dict[str, str]:
     entries: dict[str, list[str]] = {}
     current: list[str] = []
     for line in block:
-        if line.strip() and not line[0].isspace() and (entry := _NUMPY_ENTRY.match(line)):
+        if line.strip() and not line[0].isspace() and (entry := re.match(_NUMPY_ENTRY, line)):
             current = []
             for name in entry[1].split(","):
                 entries[name.strip().lstrip("*")] = current

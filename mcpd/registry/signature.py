@@ -12,10 +12,9 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-import re
 from collections.abc import Callable, Mapping
 from inspect import Parameter as Slot
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Raw, Struct
@@ -38,7 +37,7 @@ _JSON = frozenset((type(None), bool, int, float, str))
 _Order = Literal["values", "context first", "context last", "context by name", "all by name"]
 
 
-class Argument(NamedTuple):
+class Argument(Struct, frozen=True):
     """One argument of a function, as a prompt lists it."""
 
     name: str
@@ -47,7 +46,7 @@ class Argument(NamedTuple):
     required: bool
 
 
-class _Plan(NamedTuple):
+class _Plan(Struct, frozen=True):
     """What the signature says."""
 
     name: str
@@ -229,7 +228,7 @@ def _plan(name: str, slots: list[Slot], hints: dict[str, Any], context_type: typ
             by_name = by_name or slot.kind is Slot.KEYWORD_ONLY
             fields.append(_field(slot, hint, where))
     arguments = msgspec.defstruct(
-        re.sub(r"\W", "_", name) + "_arguments",
+        f"{name}_arguments",
         fields,
         kw_only=True,  # so that a required parameter may follow one with a default
         forbid_unknown_fields=extra is None,

@@ -26,7 +26,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 from ..errors import RegistrationError
 
@@ -35,18 +37,19 @@ __all__ = ["MAX_URI_CHARS", "UriTemplate"]
 MAX_URI_CHARS: Final = 65_536
 """A longer URI matches no template."""
 
-_NAME = re.compile(r"(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})+(?:\.(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})+)*\Z")
-_TRIPLET = re.compile(r"%[0-9A-Fa-f]{2}")
-_BROKEN_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
-_ENCODED_RUN = re.compile(r"(?:%[0-9A-F]{2})+")
+# Patterns are compiled by `re` when they are first needed: a server without resources never does.
+_NAME = r"(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})+(?:\.(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})+)*\Z"
+_TRIPLET = r"%[0-9A-Fa-f]{2}"
+_BROKEN_PERCENT = r"%(?![0-9A-Fa-f]{2})"
+_ENCODED_RUN = r"(?:%[0-9A-F]{2})+"
 # RFC 6570 section 2.1, without "'", which its erratum 6937 allows.
-_NOT_LITERAL = re.compile(r'[\x00-\x20"<>\\^`|}\x7f]|%(?![0-9A-Fa-f]{2})')
-_NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
-_NOT_UNRESERVED = re.compile(r"[^A-Za-z0-9\-._~]")
-_NOT_URI = re.compile(r"%(?![0-9A-Fa-f]{2})|[^A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]")
+_NOT_LITERAL = r'[\x00-\x20"<>\\^`|}\x7f]|%(?![0-9A-Fa-f]{2})'
+_NOT_ASCII = r"[^\x00-\x7f]+"
+_NOT_UNRESERVED = r"[^A-Za-z0-9\-._~]"
+_NOT_URI = r"%(?![0-9A-Fa-f]{2})|[^A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]"
 
 
-class _Operator(NamedTuple):
+class _Operator(Struct, frozen=True, gc=False):
     """A row of the table in RFC 6570 appendix A, and the characters that end a value when matching."""
 
     first: str
@@ -70,14 +73,14 @@ _OPERATORS: Final = {
 }
 
 
-class _Literal(NamedTuple):
+class _Literal(Struct, frozen=True, gc=False):
     """Text that stands in the URI as it is; "" leads past a part that may be absent."""
 
     source: int
     text: str
 
 
-class _Value(NamedTuple):
+class _Value(Struct, frozen=True, gc=False):
     """A variable's value: characters up to one that ends it, at least `least`."""
 
     source: int
@@ -86,7 +89,7 @@ class _Value(NamedTuple):
     least: int
 
 
-class _Parameters(NamedTuple):
+class _Parameters(Struct, frozen=True, gc=False):
     """Named parameters in any order: `name` finds one's name and its "=", `bound` the end of its value."""
 
     source: int
@@ -149,11 +152,13 @@ class UriTemplate:
 
     def match(self, uri: str) -> dict[str, str] | None:
         """The variables' decoded values if the URI is one of this template's, else None."""
-        if len(uri) > MAX_URI_CHARS or not uri.startswith(self._prefix) or _BROKEN_PERCENT.search(uri):
+        if len(uri) > MAX_URI_CHARS or not uri.startswith(self._prefix):
+            return None
+        if "%" in uri and re.search(_BROKEN_PERCENT, uri):
             return None
         if not uri.isascii():
             try:
-                uri = _NOT_ASCII.sub(_percent, uri)
+                uri = re.sub(_NOT_ASCII, _percent, uri)
             except UnicodeEncodeError:  # half of a surrogate pair
                 return None
         values = _Match(self._edges, _upper_triplets(uri) if "%" in uri else uri).values()
@@ -170,10 +175,10 @@ def _parsed(text: str) -> Iterator[str | tuple[str, tuple[str, ...]]]:
     while at < len(text):
         start = text.find("{", at)
         literal = text[at:] if start < 0 else text[at:start]
-        if wrong := _NOT_LITERAL.search(literal):
+        if wrong := re.search(_NOT_LITERAL, literal):
             raise _error(text, at + wrong.start(), f"{wrong[0]!r} cannot stand in a URI; write it percent-encoded")
         if literal:
-            yield _NOT_URI.sub(_percent, literal)
+            yield re.sub(_NOT_URI, _percent, literal)
         if start < 0:
             return
         end = text.find("}", start)
@@ -192,7 +197,7 @@ def _expression(text: str, start: int, inner: str) -> tuple[str, tuple[str, ...]
     for name in names:
         if name.endswith("*") or ":" in name:
             raise _error(text, at, f"{name!r} has a modifier of RFC 6570 level 4 (':3' or '*'), which is not supported")
-        if not _NAME.match(name):
+        if not re.match(_NAME, name):
             raise _error(text, at, f"{name!r} is no variable name: letters, digits, '_' and inner '.' only")
         at += len(name) + 1
     return sign, tuple(names)
@@ -211,7 +216,7 @@ class _Match:
         self._inside: frozenset[int] = frozenset()
         if "%" in uri:
             # No value ends inside a percent-encoding.
-            triplets = [found.start() for found in _TRIPLET.finditer(uri)]
+            triplets = [found.start() for found in re.finditer(_TRIPLET, uri)]
             self._inside = frozenset(at + digit for at in triplets for digit in (1, 2))
         # For each state the positions it can be in, ascending; for each of these after parameters, how it came about.
         self._reached: list[list[int]] = [[0]]
@@ -283,7 +288,7 @@ def _run_end(edge: _Value, uri: str, at: int) -> int:
     return found.end() if found else at
 
 
-class _Choice(NamedTuple):
+class _Choice(Struct, frozen=True, gc=False):
     """Parameters from `start` on: where each one's value begins and ends."""
 
     start: int
@@ -317,7 +322,7 @@ def _expanded(sign: str, names: tuple[str, ...], values: Mapping[str, str]) -> s
     encoded = []
     for name in names:
         if name in values:
-            value = (_NOT_URI if operator.allows_reserved else _NOT_UNRESERVED).sub(_percent, values[name])
+            value = re.sub(_NOT_URI if operator.allows_reserved else _NOT_UNRESERVED, _percent, values[name])
             if operator.is_named:
                 value = f"{name}={value}" if value else name + operator.if_empty
             encoded.append(value)
@@ -330,7 +335,7 @@ def _percent(found: re.Match[str]) -> str:
 
 def _upper_triplets(uri: str) -> str:
     """Percent-encodings in their normal form (RFC 3986 section 6.2.2.1)."""
-    return _TRIPLET.sub(lambda found: found[0].upper(), uri)
+    return re.sub(_TRIPLET, lambda found: found[0].upper(), uri)
 
 
 def _decoded(values: dict[str, str] | None) -> dict[str, str] | None:
@@ -338,7 +343,7 @@ def _decoded(values: dict[str, str] | None) -> dict[str, str] | None:
         return None
     try:
         return {
-            name: _ENCODED_RUN.sub(lambda run: bytes.fromhex(run[0].replace("%", "")).decode(), value)
+            name: re.sub(_ENCODED_RUN, lambda run: bytes.fromhex(run[0].replace("%", "")).decode(), value)
             if "%" in value
             else value
             for name, value in values.items()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpd.registry.docstring import parse
+from mcpd.registry.docstring import Docstring, parse
 
 GOOGLE = """Forecast for a city.
 
@@ -128,7 +128,7 @@ def test_rest() -> None:
     ],
 )
 def test_odd_ones(text: str | None, description: str, parameters: dict[str, str]) -> None:
-    assert parse(text) == (description, parameters)
+    assert parse(text) == Docstring(description, parameters)
 
 
 @pytest.mark.parametrize(
