@@ -76,7 +76,8 @@ class Scene:
         """All checks with their statuses, once what has arrived is painted (the app joins paints over 20 ms)."""
         read = """async () => {
           await new Promise((painted) => setTimeout(painted, 30));
-          return [...document.querySelectorAll("[data-check]")].map((line) => [line.dataset.check, line.dataset.status]);
+          const lines = [...document.querySelectorAll("[data-check]")];
+          return lines.map(({ dataset }) => [dataset.check, dataset.status]);
         }"""
         return dict(await self.view.call(read))
 
@@ -102,9 +103,10 @@ class Scene:
 
     def clean(self) -> None:
         """Nothing was blocked, thrown or complained about anywhere on the page."""
-        assert self.page.violations == []
-        assert self.page.errors == []
-        assert [line for line in self.page.console if not line.startswith(("debug:", "info:"))] == []
+        assert self.page.violations == [], self.page.violations
+        assert self.page.errors == [], self.page.errors
+        complaints = [line for line in self.page.console if line.startswith(("warning:", "error:", "assert:"))]
+        assert complaints == [], complaints
 
 
 Open = Callable[..., AbstractAsyncContextManager[Scene]]

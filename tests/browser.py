@@ -246,7 +246,7 @@ class Frame:
           const look = () => ({expression});
           for (const end = performance.now() + limit; ;) {{
             let last;
-            try {{ const value = look(); if (value) return {{ value }}; last = value; }} catch (error) {{ last = error; }}
+            try {{ last = look(); if (last) return {{ value: last }}; }} catch (error) {{ last = error; }}
             if (performance.now() > end) return {{ last: String(last) }};
             await new Promise((resume) => setTimeout(resume, 10));
           }}
@@ -256,22 +256,23 @@ class Frame:
             raise BrowserError(f"not so after {seconds:g} s (it is {told['last']}): {expression}")
         return told["value"]
 
-    async def click(self, selector: str) -> None:
-        """Click the one element, which has to be there, shown and not disabled."""
-        found = await self.call(
-            """(selector) => {
-              const all = document.querySelectorAll(selector);
-              if (all.length !== 1) return `${all.length} elements`;
-              if (all[0].disabled) return "disabled";
-              if (!all[0].checkVisibility()) return "hidden";
+    async def click(self, selector: str, *, seconds: float = 5.0) -> None:
+        """Click the one element, as soon as it is there, shown and not disabled."""
+        press = """async (selector, limit) => {
+          for (const end = performance.now() + limit; ;) {
+            const all = document.querySelectorAll(selector);
+            const why = all.length !== 1 ? `${all.length} elements` : all[0].disabled ? "disabled"
+              : all[0].checkVisibility() ? "" : "hidden";
+            if (!why) {
               all[0].scrollIntoView({ block: "center" });
               all[0].click();
-              return "";
-            }""",
-            selector,
-        )
-        if found:
-            raise BrowserError(f"cannot click {selector}: {found}")
+            }
+            if (!why || performance.now() > end) return why;
+            await new Promise((resume) => setTimeout(resume, 10));
+          }
+        }"""
+        if why := await self.call(press, selector, seconds * 1000):
+            raise BrowserError(f"cannot click {selector}: {why}")
 
     async def text(self, selector: str) -> str:
         """The text of the first element that fits."""

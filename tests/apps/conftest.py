@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +68,11 @@ def open_app(chromium: Chromium, pages: Pages, diagnostics_html: str) -> Open:
         hasty: bool = False,
         await_phase: str | None = "live",
         view_host: str = "view",
+        dress: Callable[[str], str] = str,
         **scenario: Any,
     ) -> AsyncIterator[Scene]:
         pages.put("/host", (HERE / "scripted_host.html").read_text(encoding="utf-8"))
-        pages.put("/view", diagnostics_html, **({"content_security_policy": policy} if policy else {}))
+        pages.put("/view", dress(diagnostics_html), **({"content_security_policy": policy} if policy else {}))
         planned = {"ui/initialize": {"result": initialize_result() if result is None else result}, **(answers or {})}
         scenario = {"view": pages.url("/view", view_host), "answers": planned, "sandbox": sandbox, **scenario}
         if sandbox is None:

@@ -5,11 +5,13 @@ Rules: APP-V-01 to APP-V-07. The host is scripted (scripted_host.html), so that 
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from apps_scene import OPAQUE, OWN_ORIGIN, STRICT, Open, Scene, initialize_result
+from apps_scene import OPAQUE, OWN_ORIGIN, STRICT, Open, initialize_result
 from browser import Chromium
 from pages import Pages
 
@@ -55,7 +57,7 @@ def test_every_host_variable_has_a_fallback(diagnostics_html: str) -> None:
 
 
 def test_metadata_asks_for_a_border_and_for_nothing_else(diagnostics_meta: Any) -> None:
-    """No csp member, so the strictest policy applies; no domain, which hosts refuse when it is not theirs (APP-S-08)."""
+    """No csp member, so the strictest policy applies; no domain, which hosts refuse if it is not theirs (APP-S-08)."""
     assert diagnostics_meta == {"ui": {"prefersBorder": True}}
 
 
@@ -106,6 +108,39 @@ async def test_runs_under_any_policy(open_app: Open, policy: str | None, sandbox
             await scene.tab(tab)
         assert await scene.failing() == set()
         scene.clean()
+
+
+def wrapped(html: str) -> str:
+    """As hosts do that set the policy with a meta element: the app's document inside the body of their own."""
+    meta = f'<meta http-equiv="Content-Security-Policy" content="{STRICT}">'
+    return f"<!doctype html><html><head>{meta}</head><body>{html}</body></html>"
+
+
+def written(html: str) -> str:
+    """As hosts do that hand the HTML to a small page, which writes it over itself."""
+    text = json.dumps(html).replace("</", "<\\/")
+    return (
+        f"<!doctype html><script>const html = {text}; document.open(); document.write(html); document.close()</script>"
+    )
+
+
+@pytest.mark.parametrize("dress", [wrapped, written])
+async def test_runs_however_the_host_gets_it_into_the_frame(open_app: Open, dress: Callable[[str], str]) -> None:
+    """APP-V-05."""
+    async with open_app(dress=dress, policy=None if dress is wrapped else STRICT) as scene:
+        await scene.send(INPUT, {"arguments": {}})
+        await scene.send(RESULT, GOOD)
+        await scene.view.until("document.documentElement.dataset.verdict === 'pass'")
+        assert await scene.view.evaluate("getComputedStyle(document.querySelector('.top')).display") == "flex"
+        scene.clean()
+
+
+async def test_comes_up_in_a_frame_that_is_hidden_until_it_has(open_app: Open) -> None:
+    """APP-V-03: some hosts show the frame only once initialized has come; the size is told when there is one."""
+    async with open_app(hidden=True) as scene:
+        await scene.becomes("size-reported", "pass")
+        sizes = [one["params"] for one in await scene.received("ui/notifications/size-changed")]
+        assert all(size["width"] == 800 and size["height"] > 100 for size in sizes)
 
 
 async def test_says_so_when_no_host_is_there(chromium: Chromium, pages: Pages, diagnostics_html: str) -> None:
@@ -429,11 +464,15 @@ async def test_bears_what_is_no_message_at_all(open_app: Open) -> None:
     async with open_app() as scene:
         count = await scene.said()
         await scene.post("text", 7, None, [1], {"source": "devtools"})
-        await scene.host.evaluate(
-            "(() => { const loop = { jsonrpc: '2.0', method: 'x/loop', params: { big: 10n } }; loop.params.self = loop; host.send(loop) })()"
+        await scene.host.call(
+            """() => {
+              const loop = { jsonrpc: "2.0", method: "x/loop", params: { big: 10n } };
+              loop.params.self = loop;
+              let deep = {};
+              for (let i = 0; i < 1000; i += 1) deep = { deep };
+              host.send(loop, { jsonrpc: "2.0", method: "x/deep", params: deep });
+            }"""
         )
-        deep = "(() => { let deep = {}; for (let i = 0; i < 1000; i += 1) deep = { deep }; host.notify('x/deep', deep) })()"
-        await scene.host.evaluate(deep)
         assert (await scene.request("ping"))["result"] == {}
         assert await scene.said() == count + 1
         assert await scene.failing() == set()

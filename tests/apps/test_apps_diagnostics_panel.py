@@ -123,7 +123,7 @@ async def test_marks_what_is_not_announced_and_tries_it_all_the_same(open_app: O
         await scene.tab("requests")
         capability = dict(
             await scene.view.evaluate(
-                "[...document.querySelectorAll('[data-request]')].map(({ dataset }) => [dataset.request, dataset.capability])"
+                "[...document.querySelectorAll('[data-request]')].map((c) => [c.dataset.request, c.dataset.capability])"
             )
         )
         offered = {key for key, status in capability.items() if status == "offered"}
@@ -248,11 +248,18 @@ async def test_reports_its_size_and_stays_quiet_when_nothing_changes(open_app: O
     async with open_app(fitHeight=True, size=(420, 700)) as scene:
         await scene.becomes("size-reported", "pass")
         await scene.tab("requests")
-        await scene.host.until("host.of('ui/notifications/size-changed').length >= 2")
-        await scene.view.evaluate("new Promise((done) => setTimeout(done, 300))")
+        settle = """async () => {
+          const count = () => host.of("ui/notifications/size-changed").length;
+          for (let turn = 0; turn < 12; turn += 1) {
+            const before = count();
+            await new Promise((done) => setTimeout(done, 250));
+            if (before > 1 && before === count()) return true;
+          }
+          return false;
+        }"""
+        assert await scene.host.call(settle), "it never stops"
         reports = [one["params"] for one in await scene.received("ui/notifications/size-changed")]
         assert all(isinstance(value, int) and value > 0 for report in reports for value in report.values())
-        assert len(reports) <= 4
         height = await scene.host.evaluate("host.frame.offsetHeight")
         assert await scene.view.evaluate("document.documentElement.scrollHeight") == height == reports[-1]["height"]
         # Many changes in one moment are told once.
@@ -260,7 +267,7 @@ async def test_reports_its_size_and_stays_quiet_when_nothing_changes(open_app: O
             """(() => { for (let n = 0; n < 20; n += 1) document.body.append(
                 Object.assign(document.createElement('div'), { textContent: n })); })()"""
         )
-        await scene.host.call("(n) => new Promise((r) => setTimeout(r, 300))", 0)
+        assert await scene.host.call(settle), "it never stops"
         assert len(await scene.received("ui/notifications/size-changed")) == len(reports) + 1
 
 
@@ -298,7 +305,7 @@ VARIABLES = {
 
 async def test_follows_the_hosts_theme(open_app: Open) -> None:
     """APP-V-07, mcp-apps-ctx-01: variables are used, light and dark follow the theme and not the browser."""
-    style = "(({ backgroundColor, color, fontFamily }) => [backgroundColor, color, fontFamily])(getComputedStyle(document.body))"
+    style = "((own) => [own.backgroundColor, own.color, own.fontFamily])(getComputedStyle(document.body))"
     result = context(
         theme="dark", styles={"variables": VARIABLES, "css": {"fonts": "@font-face { font-family: Own; }"}}
     )
@@ -350,7 +357,8 @@ CONTRAST = """() => {
     if (!own || !node.checkVisibility() || node.disabled) continue;
     const [a, b] = [light(getComputedStyle(node).color), light(ground(node))].sort((x, y) => y - x);
     const ratio = (a + 0.05) / (b + 0.05);
-    if (ratio < 4.5) poor.push(`${ratio.toFixed(2)} ${node.className || node.tagName}: ${node.textContent.slice(0, 30)}`);
+    const what = `${node.className || node.tagName}: ${node.textContent.slice(0, 30)}`;
+    if (ratio < 4.5) poor.push(`${ratio.toFixed(2)} ${what}`);
   }
   return poor;
 }"""
@@ -371,7 +379,7 @@ async def filled(scene: Scene) -> None:
 
 
 ANSWERS = {
-    "ui/open-link": {"error": {"code": -32000, "message": "denied " * 20}},
+    "ui/open-link": {"error": {"code": -32000, "message": "denied" * 20}},
     "ui/message": {"result": {"isError": True}},
     "ping": {"result": {}},
 }
@@ -381,7 +389,12 @@ ANSWERS = {
 @pytest.mark.parametrize("width", [300, 800])
 async def test_reads_well_in_light_and_dark_narrow_and_wide(open_app: Open, scheme: str, width: int) -> None:
     """Own colours only, the browser's preference decides: text keeps 4.5:1, nothing is wider than the frame."""
-    result = context(availableDisplayModes=["inline", "fullscreen", "pip"], displayMode="inline")
+    word = "unbroken" * 20
+    about = {"name": word, "version": word}
+    modes = {"availableDisplayModes": ["inline", "fullscreen", "pip"], "displayMode": "inline"}
+    tool = {"name": word, "inputSchema": {"type": "object"}}
+    result = context(**modes, userAgent=word, toolInfo={"id": word, "tool": tool})
+    result |= {"hostInfo": about, "hostCapabilities": {word: {word: word}}}
     async with open_app(result=result, answers=ANSWERS, scheme=scheme, size=(width, 900)) as scene:
         await filled(scene)
         for tab in TABS[1:] if width >= 700 else TABS:

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser import BrowserError, Chromium, Violation, chromium  # noqa: F401
+from browser import BrowserError, Chromium, Violation
 from pages import Pages
 
 STRICT = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; frame-src *"
 
 
-@pytest.fixture
-def pages() -> Iterator[Pages]:
-    served = Pages()
-    yield served
-    served.close()
-
-
-async def test_speaks_to_frames_of_other_origins(chromium: Chromium, pages: Pages) -> None:  # noqa: F811
+async def test_speaks_to_frames_of_other_origins(chromium: Chromium, pages: Pages) -> None:
     pages.put("/outer", f"<iframe src='{pages.url('/inner', 'other')}'></iframe>")
     pages.put(
         "/inner", "<p id=here>within</p><script>addEventListener('message', (e) => { window.got = e.data })</script>"
@@ -34,7 +26,7 @@ async def test_speaks_to_frames_of_other_origins(chromium: Chromium, pages: Page
         assert await inner.until("window.got") == {"a": [1]}
 
 
-async def test_reports_console_errors_and_policy_violations(chromium: Chromium, pages: Pages) -> None:  # noqa: F811
+async def test_reports_console_errors_and_policy_violations(chromium: Chromium, pages: Pages) -> None:
     pages.put("/outer", f"<iframe sandbox='allow-scripts' src='{pages.url('/bad', 'other')}'></iframe>")
     body = """<img src='/no.png'><script>
       console.warn('well', 1);
@@ -54,7 +46,7 @@ async def test_reports_console_errors_and_policy_violations(chromium: Chromium, 
         assert any("Error: thrown" in line for line in page.errors)
 
 
-async def test_runs_a_script_before_the_documents_own(chromium: Chromium, pages: Pages) -> None:  # noqa: F811
+async def test_runs_a_script_before_the_documents_own(chromium: Chromium, pages: Pages) -> None:
     pages.put(
         "/outer", f"<script>window.seen = window.early</script><iframe src='{pages.url('/inner', 'other')}'></iframe>"
     )
@@ -64,7 +56,7 @@ async def test_runs_a_script_before_the_documents_own(chromium: Chromium, pages:
         assert await (await page.frame("/inner")).until("window.seen") == 7
 
 
-async def test_looks_as_asked_and_takes_pictures(chromium: Chromium, pages: Pages, tmp_path: Path) -> None:  # noqa: F811
+async def test_looks_as_asked_and_takes_pictures(chromium: Chromium, pages: Pages, tmp_path: Path) -> None:
     pages.put("/", "<p>light or dark</p>")
     async with chromium.page(width=321, height=200, scheme="dark") as page:
         frame = await page.goto(pages.url("/"))
@@ -81,16 +73,16 @@ async def test_looks_as_asked_and_takes_pictures(chromium: Chromium, pages: Page
         assert (tmp_path / "one.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 
-async def test_says_what_did_not_happen(chromium: Chromium, pages: Pages) -> None:  # noqa: F811
+async def test_says_what_did_not_happen(chromium: Chromium, pages: Pages) -> None:
     pages.put("/", "<button disabled>no</button>")
     async with chromium.page() as page:
         frame = await page.goto(pages.url("/"))
         with pytest.raises(BrowserError, match=r"not so after 0.05 s \(it is 0\): 1 - 1"):
             await frame.until("1 - 1", seconds=0.05)
         with pytest.raises(BrowserError, match="disabled"):
-            await frame.click("button")
+            await frame.click("button", seconds=0.05)
         with pytest.raises(BrowserError, match="0 elements"):
-            await frame.click("a")
+            await frame.click("a", seconds=0.05)
         with pytest.raises(BrowserError, match="no frame with '/elsewhere'"):
             await page.frame("/elsewhere", seconds=0.05)
         with pytest.raises(BrowserError, match="ReferenceError"):
