@@ -31,6 +31,7 @@ __all__ = [
     "Result",
     "call",
     "decode",
+    "decode_batch",
     "encode",
     "encoder",
     "explain",
@@ -135,6 +136,19 @@ def decode(frame: bytes | Raw | str) -> Message | Batch:
         return _decode_request(frame)
     except MALFORMED:
         return _decode_other(frame)
+
+
+def decode_batch(batch: Batch) -> list[Message | ProtocolError]:
+    """The messages of a batch, in its order; in place of what is none the error to refuse it with."""
+    messages: list[Message | ProtocolError] = []
+    for part in batch:
+        try:
+            message = decode(part)
+        except ProtocolError as error:
+            messages.append(error)
+        else:
+            messages.append(InvalidRequest("A batch cannot hold a batch") if isinstance(message, Batch) else message)
+    return messages
 
 
 def _decode_other(frame: bytes | Raw | str) -> Message | Batch:

@@ -27,7 +27,7 @@ from ..errors import (
     RequestTimeout,
     ToolError,
 )
-from ..jsonrpc import Batch, Failure, Message, Notification, Request, Response, decode
+from ..jsonrpc import Batch, Failure, Message, Notification, Request, Response, decode, decode_batch
 from ..session import Call, Session
 from ..types.rounds import ListenResult, SubscriptionFilter
 from .outgoing import Outgoing
@@ -66,7 +66,7 @@ class Connection:
         """Called when a legacy client says that its roots changed."""
         self.ended = self.loop.create_future()
         """Done when the peer will send no more; its result is the error that ended it, or None."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     # -- what the transport calls ------------------------------------------------------------
 
@@ -129,7 +129,41 @@ class Connection:
                 batch.add(frame)
             return
         call.batch = batch
-        answer: bytes | None
+        answer = self._begin(call)
+        if answer.__class__ is CoroutineType:
+            start_task(self.loop, answer, call, self._tasks)  # type: ignore[arg-type]
+        else:
+            self._send(call, answer)  # type: ignore[arg-type]
+
+    async def answer(self, call: Call) -> bytes | None:
+        """Run an opened call inside the calling task and give its answer; None if the client gave it up meanwhile.
+
+        For transports with a task for each request already: a second one would only cost.
+        """
+        answer = self._begin(call, hand_back=True)
+        if answer.__class__ is not CoroutineType:
+            return answer  # type: ignore[return-value]
+        task: asyncio.Task[Any] | None = asyncio.current_task(self.loop)
+        assert task is not None
+        call.task = task
+        self._tasks.add(task)
+        try:
+            return await answer  # type: ignore[misc,no-any-return]
+        finally:
+            self._tasks.discard(task)
+
+    def cancel(self, call: Call) -> None:
+        """The client gave a call up, by a notification or by leaving: stop the work, and never answer it."""
+        if self.session.cancel(call.id) is None:
+            return
+        if call.task is not None:
+            call.task.cancel()
+        if call.batch is not None:
+            call.batch.add(None)
+
+    def _begin(self, call: Call, *, hand_back: bool = False) -> Coroutine[Any, Any, bytes | None] | bytes | None:
+        """Run a call's handler: gives the answer, or if the handler has to be awaited what remains to be done."""
+        session = self.session
         try:
             handler = self.handlers.get(call.method)
             if handler is None:
@@ -137,27 +171,35 @@ class Connection:
             context = Context(call, self)
             result = handler(context, call.params)
             if result.__class__ is CoroutineType:
-                start_task(self.loop, self._finish(call, context, result), call, self._tasks)
-                return
-            answer = session.respond(call, result)
+                return self._finish(call, context, result, hand_back)
+            return session.respond(call, result)
         except Exception as error:
-            answer = session.fail(call, _as_wire(error, call))
-        self._send(call, answer)
+            return session.fail(call, _as_wire(error, call))
 
-    async def _finish(self, call: Call, context: Context, work: Coroutine[Any, Any, Any]) -> None:
+    async def _finish(
+        self, call: Call, context: Context, work: Coroutine[Any, Any, Any], hand_back: bool
+    ) -> bytes | None:
         session = self.session
         answer: bytes | None
         try:
             answer = session.respond(call, await work)
         except asyncio.CancelledError:
             # Cancelled by the peer: the call is closed and this gives None. By us: the peer is told.
+            is_ours = self._is_ending or not call.is_open
             reason = "The server is shutting down" if self._is_ending else "The work was cancelled inside the server"
             answer = session.fail(call, InternalError(reason))
+            if hand_back and call.task is not None and call.task.cancelling():
+                # The task is the transport's. What we cancelled is the call in it; if anyone else did, it has to end.
+                if not is_ours:
+                    raise
+                call.task.uncancel()
         except InputNeeded as needed:
             answer = session.respond(call, context.rounds.required(needed))
         except Exception as error:
             answer = session.fail(call, _as_wire(error, call))
-        self._send(call, answer)
+        if not hand_back:
+            self._send(call, answer)
+        return answer
 
     def _send(self, call: Call, answer: bytes | None) -> None:
         if call.batch is not None:
@@ -173,40 +215,45 @@ class Connection:
             if params is None:
                 return
             if message.method == "notifications/cancelled":
-                call = self.session.cancel(params.request_id)
+                call = self.session.in_flight.get(params.request_id)
                 if call is not None:
-                    if call.task is not None:
-                        call.task.cancel()
-                    if call.batch is not None:
-                        call.batch.add(None)
+                    self.cancel(call)
             elif message.method == "notifications/roots/list_changed" and self.on_roots_changed is not None:
                 self.on_roots_changed()
         elif isinstance(message, (Response, Failure)):
             self._outgoing.receive(message)
 
     def _receive_batch(self, batch: Batch) -> None:
-        """Spec: 2025-03-26 basic/index, batching: an array in, an array out, nothing for notifications alone."""
+        try:
+            self.check_batches()
+        except ProtocolError as error:
+            self.receive_error(error)
+            return
+        self.receive_batch(decode_batch(batch), lambda frame: frame is not None and self.channel.send(frame))
+
+    def check_batches(self) -> None:
+        """Raise InvalidRequest where a frame is one message: batches came and went with 2025-03-26."""
         version = self.session.version
         if version is None or not version.has_batches:
-            self.receive_error(InvalidRequest("JSON-RPC batches exist in protocol version 2025-03-26 only"))
-            return
-        reply = _BatchReply(self.channel, len(batch))
-        for part in batch:
-            try:
-                message = decode(part)
-                if isinstance(message, Batch):
-                    raise InvalidRequest("A batch cannot hold a batch")
-                if isinstance(message, Request) and message.method == "initialize":
-                    error = InvalidRequest("initialize cannot be part of a batch")
-                    error.request_id = message.id
-                    raise error
-            except ProtocolError as error:
-                reply.add(self.session.refuse(error))
-                continue
-            if isinstance(message, Request):
-                self._start(message, reply)
+            raise InvalidRequest("JSON-RPC batches exist in protocol version 2025-03-26 only")
+
+    def receive_batch(self, parts: list[Message | ProtocolError], done: Callable[[bytes | None], object]) -> None:
+        """Start all that a batch asks for; `done` gets the answers as one frame, or None if nothing is to be answered.
+
+        Spec: 2025-03-26 basic/index, batching: an array in, an array out, nothing for notifications alone.
+        """
+        reply = _BatchReply(done, len(parts))
+        for part in parts:
+            if isinstance(part, Request) and part.method == "initialize":
+                error = InvalidRequest("initialize cannot be part of a batch")
+                error.request_id = part.id
+                part = error
+            if isinstance(part, ProtocolError):
+                reply.add(self.session.refuse(part))
+            elif isinstance(part, Request):
+                self._start(part, reply)
             else:
-                self._receive_other(message)
+                self._receive_other(part)
                 reply.add(None)
 
     async def notify(self, method: str, params: Any, about: Call | None = None) -> None:
@@ -238,10 +285,10 @@ class Connection:
 
 
 class _BatchReply:
-    """Gathers the answers of one batch and sends them as one array."""
+    """Gathers the answers of one batch and hands them on as one array."""
 
-    def __init__(self, channel: Channel, size: int) -> None:
-        self._channel = channel
+    def __init__(self, done: Callable[[bytes | None], object], size: int) -> None:
+        self._done = done
         self._left = size
         self._answers: list[bytes] = []
 
@@ -249,8 +296,8 @@ class _BatchReply:
         if answer is not None:
             self._answers.append(answer)
         self._left -= 1
-        if self._left == 0 and self._answers:
-            self._channel.send(b"[" + b",".join(self._answers) + b"]")
+        if self._left == 0:
+            self._done(b"[" + b",".join(self._answers) + b"]" if self._answers else None)
 
 
 def _as_wire(error: Exception, call: Call) -> ProtocolError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Coroutine
+from typing import Any
 
 from ..session import Call
 
@@ -13,7 +14,7 @@ __all__ = ["start_task"]
 if sys.version_info >= (3, 12):
 
     def start_task(
-        loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None], call: Call, tasks: set[asyncio.Task[None]]
+        loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], call: Call, tasks: set[asyncio.Task[Any]]
     ) -> None:
         """Run `work` as a task, its first step now; `tasks` holds it while it waits, `call.task` names it."""
         task = asyncio.Task(work, loop=loop, eager_start=True)
@@ -25,7 +26,7 @@ if sys.version_info >= (3, 12):
 else:
 
     def start_task(
-        loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None], call: Call, tasks: set[asyncio.Task[None]]
+        loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], call: Call, tasks: set[asyncio.Task[Any]]
     ) -> None:
         """Run `work` as a task, its first step now; `tasks` holds it while it waits, `call.task` names it.
 
