@@ -9,15 +9,59 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .context import Context as Context
+    from .context.asking import elicit_form as elicit_form
+    from .context.asking import elicit_url as elicit_url
+    from .context.asking import list_roots as list_roots
+    from .context.asking import sample as sample
+    from .context.forms import choices as choices
     from .errors import McpdError as McpdError
     from .errors import ToolError as ToolError
+    from .registry.content import audio as audio
+    from .registry.content import embedded as embedded
+    from .registry.content import image as image
+    from .registry.content import link as link
+    from .registry.content import text as text
     from .server import Server as Server
+    from .types.content import ContentBlock as ContentBlock
 
 __version__ = "0.1.0"
 
-__all__ = ["Context", "McpdError", "Server", "ToolError", "__version__"]
+__all__ = [
+    "ContentBlock",
+    "Context",
+    "McpdError",
+    "Server",
+    "ToolError",
+    "__version__",
+    "audio",
+    "choices",
+    "elicit_form",
+    "elicit_url",
+    "embedded",
+    "image",
+    "link",
+    "list_roots",
+    "sample",
+    "text",
+]
 
-_HOMES = {"Context": "context", "McpdError": "errors", "Server": "server", "ToolError": "errors"}
+_HOMES = {
+    "ContentBlock": "types.content",
+    "Context": "context",
+    "McpdError": "errors",
+    "Server": "server",
+    "ToolError": "errors",
+    "audio": "registry.content",
+    "choices": "context.forms",
+    "elicit_form": "context.asking",
+    "elicit_url": "context.asking",
+    "embedded": "registry.content",
+    "image": "registry.content",
+    "link": "registry.content",
+    "list_roots": "context.asking",
+    "sample": "context.asking",
+    "text": "registry.content",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -9,6 +9,7 @@ Spec: 2026-07-28 basic/patterns/mrtr, client/{elicitation,sampling}; 2025-11-25 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from os import urandom
 from typing import Any, Generic, TypeVar
 
 from msgspec import Raw, Struct, ValidationError
@@ -18,12 +19,21 @@ from ..errors import InvalidParams, LocalProtocolError, MissingCapability, Remot
 from ..jsonrpc import MALFORMED, explain
 from ..session import Call
 from ..types.base import NO_JSON
+from ..types.content import TextContent
 from ..types.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
 from ..types.lifecycle import ClientCapabilities
 from ..types.rounds import InputRequest, InputRequiredResult
-from ..types.sampling import CreateMessageParams, CreateMessageResult, ListRootsParams, ListRootsResult, ToolResultContent
-from ..types.sampling import ToolUseContent as ToolUse
+from ..types.sampling import (
+    CreateMessageParams,
+    CreateMessageResult,
+    ListRootsParams,
+    ListRootsResult,
+    SamplingMessage,
+    ToolResultContent,
+    ToolUseContent,
+)
 from .core import InputNeeded, Peer
+from .forms import form_schema, read_form
 from .seal import Sealer
 
 __all__ = ["Answer", "Question", "Rounds", "elicit_form", "elicit_url", "list_roots", "sample"]
@@ -39,8 +49,14 @@ class Answer(Struct, Generic[T]):
 
     @property
     def is_accepted(self) -> bool:
-        """Whether there is content."""
+        """Whether the user agreed."""
         return self.action == "accept"
+
+    def get(self) -> T:
+        """The content. Raises ToolError, which ends a tool with a text for the model, if the user did not agree."""
+        if self.content is None:
+            raise ToolError("The user declined" if self.action == "decline" else "The user cancelled the question")
+        return self.content
 
 
 class Question(Struct):
@@ -58,27 +74,21 @@ class Question(Struct):
 
     def read(self, raw: Raw | bytes) -> Any:
         """The client's answer. Raises ValidationError if it does not fit the question."""
-        value = Decoder(self.result).decode(raw)
+        value: Any = Decoder(self.result).decode(raw)
+        if isinstance(value, ListRootsResult):
+            return value.roots
         if not isinstance(value, ElicitResult):
             return value
         if value.action != "accept":
             return Answer(value.action)
-        content = value.content or {}
-        if self.form is not None:
-            from .forms import read_form
-
-            return Answer("accept", read_form(content, self.form))
+        content: Any = value.content or {}
         if isinstance(self.params, ElicitFormParams):
-            from .forms import check_values
-
-            check_values(content, self.params.requested_schema)
+            content = read_form(content, self.params.requested_schema, self.form)
         return Answer("accept", content)
 
 
 def elicit_form(message: str, form: type | Mapping[str, Any]) -> Question:
     """A form for the user: a struct, dataclass or TypedDict of primitives and enums, or a flat object schema."""
-    from .forms import form_schema  # few tools ask, and schemas cost start-up
-
     schema, kind = form_schema(form)
     params = ElicitFormParams(mode="form", message=message, requested_schema=schema)
     return Question("elicitation/create", params, ElicitResult, {"elicitation": {"form": {}}}, kind)
@@ -90,15 +100,19 @@ def elicit_url(message: str, url: str, elicitation_id: str | None = None) -> Que
     if not scheme.isalpha() or not rest or any(c.isspace() for c in url):
         raise LocalProtocolError(f"{url!r} is no URL that a user can visit")
     if elicitation_id is None:
-        from os import urandom
-
         elicitation_id = urandom(16).hex()
     params = ElicitUrlParams(message=message, url=url, elicitation_id=elicitation_id)
     return Question("elicitation/create", params, ElicitResult, {"elicitation": {"url": {}}})
 
 
-def sample(params: CreateMessageParams) -> Question:
-    """A request to the client's model. Raises LocalProtocolError for a conversation the specification forbids."""
+def sample(messages: str | list[SamplingMessage], *, max_tokens: int = 1000, **options: Any) -> Question:
+    """A request to the client's model: a text, or a conversation. `options` are those of `Context.sample`.
+
+    Raises LocalProtocolError for a conversation the specification forbids.
+    """
+    if isinstance(messages, str):
+        messages = [SamplingMessage("user", TextContent(messages))]
+    params = CreateMessageParams(messages=messages, max_tokens=max_tokens, **options)
     _check_conversation(params)
     needs: dict[str, Any] = {"sampling": {"tools": {}} if params.tools or params.tool_choice else {}}
     return Question("sampling/createMessage", params, CreateMessageResult, needs)
@@ -119,7 +133,7 @@ def _check_conversation(params: CreateMessageParams) -> None:
             raise LocalProtocolError("a sampling message with tool results holds nothing else")
         if open_uses != results:
             raise LocalProtocolError("each tool use is answered by its tool result in the very next message")
-        open_uses = {block.id for block in blocks if isinstance(block, ToolUse)}
+        open_uses = {block.id for block in blocks if isinstance(block, ToolUseContent)}
         if open_uses and message.role != "assistant":
             raise LocalProtocolError("only the assistant uses tools")
     if open_uses:
@@ -160,7 +174,7 @@ class Rounds:
             self._answers.update(opened.answers)
             self.kept.update(opened.kept)
         raw = getattr(params, "input_responses", NO_JSON)
-        if raw is not NO_JSON and memoryview(raw) != b"null":
+        if raw is not NO_JSON and bytes(raw) != b"null":
             try:
                 self._answers.update(_decode_answers(raw))
             except MALFORMED as error:
@@ -212,7 +226,7 @@ class Rounds:
         """-32021 where the version has it; elsewhere a text, since nothing else is defined."""
         if self._call.version.is_modern:
             return MissingCapability(question.needs)
-        names = ", ".join(f"{name}.{part}" if part else name for name, parts in question.needs.items() for part in parts or [""])
+        names = ", ".join(".".join((name, *parts)) for name, parts in question.needs.items())
         return ToolError(f"This needs a client with the capability {names}, which yours does not offer")
 
     async def _request(self, question: Question, timeout: float | None) -> Any:

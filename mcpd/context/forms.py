@@ -1,7 +1,8 @@
-"""Forms: the flat object schemas of elicitation, from Python types, and their values back into those types.
+"""Forms: the flat object schemas of elicitation, from Python types or from JSON, and their values back.
 
-Spec: 2026-07-28 client/elicitation, requested schema: strings, numbers, booleans, and enums of strings,
-single or several, with titles.
+A field is a string, number, boolean, one of some strings, or several of some strings; nothing else can stand
+in a form, and no keyword but those of the specification is sent. Older versions' forms are not made here.
+Spec: 2026-07-28 client/elicitation, requested schema.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import ValidationError, convert
+from msgspec import NODEFAULT, Meta, ValidationError, convert, to_builtins
+from msgspec.inspect import type_info
 from msgspec.json import schema as json_schema
 
 from ..errors import LocalProtocolError
 
-__all__ = ["check_values", "form_schema", "read_form"]
+__all__ = ["check_values", "choices", "form_schema", "read_form"]
 
+_ROOT = ("$schema", "type", "properties", "required")
 _KEPT = {
     "string": ("title", "description", "default", "minLength", "maxLength", "format", "enum", "enumNames", "oneOf"),
     "number": ("title", "description", "default", "minimum", "maximum"),
@@ -26,75 +29,114 @@ _KEPT = {
 _FORMATS = ("email", "uri", "date", "date-time")
 
 
+def choices(titles: Mapping[str, str]) -> Meta:
+    """One of some values, each with a title: `Annotated[str, choices({"r": "Red", "g": "Green"})]`.
+
+    For a choice of several: `list[Annotated[str, choices({…})]]`. Without titles a Literal or an Enum says it.
+    """
+    return Meta(extra_json_schema={"oneOf": [{"const": value, "title": title} for value, title in titles.items()]})
+
+
 def form_schema(form: type | Mapping[str, Any]) -> tuple[dict[str, Any], type | None]:
     """The schema to ask with, and the type to read the answer into (None for a schema given as a mapping).
 
     Raises LocalProtocolError for what a form cannot hold, naming the field.
     """
     if isinstance(form, Mapping):
-        if form.get("type") != "object" or not isinstance(form.get("properties"), Mapping):
-            raise LocalProtocolError('a form schema is {"type": "object", "properties": {…}}')
-        for name, member in form["properties"].items():
-            if not isinstance(member, Mapping) or member.get("type") not in _KEPT:
-                raise LocalProtocolError(f"form field {name!r}: only {', '.join(_KEPT)} can stand in a form")
-        return dict(form), None
+        return _flat(form, form.get("$defs", {}), 'a form schema is {"type": "object", "properties": {…}}'), None
     try:
         whole = json_schema(form)
     except TypeError as error:
         raise LocalProtocolError(f"{form!r} cannot be a form: {error}") from None
     definitions = whole.pop("$defs", {})
-    root = _resolve(whole, definitions)
-    if root.get("type") != "object" or "properties" not in root:
-        raise LocalProtocolError(f"{form!r} cannot be a form: use a struct, dataclass or TypedDict")
-    members = {name: _member(name, member, definitions) for name, member in root["properties"].items()}
-    schema: dict[str, Any] = {"type": "object", "properties": members}
-    if root.get("required"):
-        schema["required"] = list(root["required"])
+    problem = f"{form!r} cannot be a form: use a struct, dataclass or TypedDict"
+    schema = _flat(_resolve(whole, definitions), definitions, problem)
+    _add_list_defaults(schema["properties"], form)
     return schema, form
 
 
-def _resolve(node: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+def _flat(root: Mapping[str, Any], definitions: Mapping[str, Any], problem: str) -> dict[str, Any]:
+    if root.get("type") != "object" or not isinstance(root.get("properties"), Mapping):
+        raise LocalProtocolError(problem)
+    schema = {key: root[key] for key in _ROOT if key in root}
+    schema["properties"] = {name: _member(name, node, definitions) for name, node in root["properties"].items()}
+    if not schema.get("required"):
+        schema.pop("required", None)
+    return schema
+
+
+def _resolve(node: Any, definitions: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(node, Mapping):
+        return {}
     reference = node.get("$ref")
     if reference is None:
         return dict(node)
-    target: dict[str, Any] = definitions[reference.rpartition("/")[2]]
+    # The title there is the name of a Python class, which says nothing to a user.
+    target = {key: value for key, value in definitions[reference.rpartition("/")[2]].items() if key != "title"}
     return {**target, **{key: value for key, value in node.items() if key != "$ref"}}
 
 
-def _member(name: str, node: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+def _member(name: str, node: Any, definitions: Mapping[str, Any]) -> dict[str, Any]:
     member = _resolve(node, definitions)
-    choices = member.pop("anyOf", None)
-    if choices is not None:
-        real = [choice for choice in choices if choice.get("type") != "null"]
+    branches = member.pop("anyOf", None)
+    if branches is not None:
+        # Optional: a field that may stay empty is one that is not required.
+        real = [branch for branch in branches if branch.get("type") != "null"]
         if len(real) != 1:
             raise LocalProtocolError(f"form field {name!r}: a form field has one type")
         member = {**_resolve(real[0], definitions), **member}
     if member.get("default", ...) is None:
         del member["default"]
-    if "enum" in member:
-        member["enum"] = [value for value in member["enum"] if value is not None]
-        if not all(isinstance(value, str) for value in member["enum"]):
-            raise LocalProtocolError(f"form field {name!r}: the values of a choice are strings")
-        member["type"] = "string"
-        member.pop("title", None) if "oneOf" in member else None
+    _read_choice(name, member)
     kind = member.get("type")
     if kind not in _KEPT:
-        raise LocalProtocolError(f"form field {name!r}: only strings, numbers, booleans and choices can stand in a form")
+        raise LocalProtocolError(
+            f"form field {name!r}: only strings, numbers, booleans and choices can stand in a form"
+        )
     if kind == "array":
-        items = _resolve(member.get("items") or {}, definitions)
-        if "enum" not in items and "anyOf" not in items:
-            raise LocalProtocolError(f"form field {name!r}: a list in a form is a choice of several strings")
-        member["items"] = {"type": "string", "enum": list(items["enum"])} if "enum" in items else {"anyOf": items["anyOf"]}
-    if member.get("format") not in (None, *_FORMATS):
-        del member["format"]
-    if "oneOf" in member:
-        member.pop("enum", None)
+        member["items"] = _items(name, _resolve(member.get("items"), definitions))
+    if member.get("format") not in _FORMATS:
+        member.pop("format", None)
     return {"type": kind} | {key: member[key] for key in _KEPT[kind] if key in member}
 
 
-def read_form(content: Mapping[str, Any], form: type) -> Any:
-    """The values as `form`. Raises ValidationError naming the field."""
-    return convert(dict(content), form)
+def _read_choice(name: str, member: dict[str, Any]) -> None:
+    """A choice says its values in one way only: `oneOf` with titles, or `enum`."""
+    if "oneOf" in member:
+        member.pop("enum", None)
+        member["type"] = "string"
+    elif "enum" in member:
+        member["enum"] = [value for value in member["enum"] if value is not None]
+        member["type"] = "string"
+        if not all(isinstance(value, str) for value in member["enum"]):
+            raise LocalProtocolError(f"form field {name!r}: the values of a choice are strings")
+
+
+def _items(name: str, items: dict[str, Any]) -> dict[str, Any]:
+    titled = items.get("anyOf") or items.get("oneOf")
+    if titled:
+        return {"anyOf": list(titled)}
+    if "enum" not in items:
+        raise LocalProtocolError(f"form field {name!r}: a list in a form is a choice of several strings")
+    _read_choice(name, items)
+    return {"type": "string", "enum": items["enum"]}
+
+
+def _add_list_defaults(members: dict[str, Any], form: type) -> None:
+    """msgspec leaves out of its schemas what a default factory makes."""
+    for field in getattr(type_info(form), "fields", ()):
+        member = members.get(field.encode_name, {})
+        if member.get("type") == "array" and field.default_factory is not NODEFAULT:
+            member.setdefault("default", to_builtins(field.default_factory()))
+
+
+# ------------------------------------------------------------------------------------ the answer
+
+
+def read_form(content: Mapping[str, Any], schema: Mapping[str, Any], form: type | None) -> Any:
+    """The values of an answer, as `form` if there is one. Raises ValidationError naming the field."""
+    values = check_values(content, schema)
+    return values if form is None else convert(values, form)
 
 
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -104,30 +146,45 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "boolean": (bool,),
     "array": (list,),
 }
+_ENDS = {
+    "string": ("minLength", "maxLength"),
+    "integer": ("minimum", "maximum"),
+    "number": ("minimum", "maximum"),
+    "boolean": ("", ""),
+    "array": ("minItems", "maxItems"),
+}
 
 
-def check_values(content: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
-    """Check a form's values against a flat schema given as JSON. Raises ValidationError naming the field."""
+def check_values(content: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A form's values, if they fit its schema. Raises ValidationError naming the field."""
     members: Mapping[str, Any] = schema.get("properties", {})
     for name in schema.get("required", ()):
         if name not in content:
             raise ValidationError(f"Expected a value for {name}")
-    for name, value in content.items():
-        member = members.get(name)
-        if member is None:
-            continue
-        kind = member.get("type", "string")
-        if not isinstance(value, _TYPES[kind]) or (isinstance(value, bool) and kind != "boolean"):
-            raise ValidationError(f"Expected {kind} for {name}")
-        allowed = _allowed(member)
-        if allowed is not None and any(item not in allowed for item in (value if kind == "array" else [value])):
-            raise ValidationError(f"Expected one of {', '.join(map(str, allowed))} for {name}")
+    return {name: _checked(name, value, members[name]) if name in members else value for name, value in content.items()}
+
+
+def _checked(name: str, value: Any, member: Mapping[str, Any]) -> Any:
+    kind: str = member["type"]
+    if kind == "integer" and isinstance(value, float) and value.is_integer():
+        value = int(value)  # JSON has one kind of number
+    is_of_kind = isinstance(value, _TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))
+    if not is_of_kind:
+        raise ValidationError(f"Expected {kind} for {name}")
+    allowed = _allowed(member["items"] if kind == "array" else member)
+    if allowed is not None and any(item not in allowed for item in (value if kind == "array" else [value])):
+        raise ValidationError(f"Expected one of {', '.join(map(str, allowed))} for {name}")
+    ends = _ENDS[kind]
+    size = len(value) if kind in ("string", "array") else value
+    least, most = (member.get(end) for end in ends)
+    if (least is not None and size < least) or (most is not None and size > most):
+        limits = ", ".join(f"{end} {member[end]}" for end in ends if end in member)
+        raise ValidationError(f"Expected {limits} for {name}")
+    return value
 
 
 def _allowed(member: Mapping[str, Any]) -> list[Any] | None:
-    if member.get("type") == "array":
-        member = member.get("items", {})
     if "enum" in member:
         return list(member["enum"])
-    choices = member.get("oneOf") or member.get("anyOf")
-    return [choice.get("const") for choice in choices] if choices else None
+    titled = member.get("oneOf") or member.get("anyOf")
+    return [choice.get("const") for choice in titled] if titled else None

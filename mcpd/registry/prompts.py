@@ -24,7 +24,7 @@ log = logging.getLogger("mcpd")
 class PromptEntry:
     """One prompt. Its arguments are the function's parameters; their values come as strings."""
 
-    requires = None
+    requires: str | None = None
 
     def __init__(self, prompt: Prompt, callee: Callee) -> None:
         self.key = prompt.name
@@ -36,7 +36,7 @@ class PromptEntry:
         if self.prompt.arguments is None:
             arguments = [
                 PromptArgument(name=item.name, title=item.title, description=item.description, required=item.required)
-                for item in self.callee.parameters
+                for item in self.callee.argument_list
             ]
             self.prompt = structs.replace(self.prompt, arguments=arguments)
         return self.prompt
