@@ -78,7 +78,7 @@ class Connection:
             self.receive_error(error)
             return
         if message.__class__ is Request:
-            self._start(message)  # type: ignore[arg-type]
+            self._start(message)
         elif isinstance(message, Batch):
             self._receive_batch(message)
         else:
@@ -131,7 +131,7 @@ class Connection:
         call.batch = batch
         answer = self._begin(call)
         if answer.__class__ is CoroutineType:
-            start_task(self.loop, answer, call, self._tasks)  # type: ignore[arg-type]
+            start_task(self.loop, answer, call, self._tasks)
         else:
             self._send(call, answer)  # type: ignore[arg-type]
 
@@ -148,7 +148,7 @@ class Connection:
         call.task = task
         self._tasks.add(task)
         try:
-            return await answer  # type: ignore[misc,no-any-return]
+            return await answer  # type: ignore[no-any-return]
         finally:
             self._tasks.discard(task)
 
@@ -159,7 +159,9 @@ class Connection:
         if call.task is not None:
             call.task.cancel()
         if call.batch is not None:
-            call.batch.add(None)
+            # Its place is given up now, and only once: the work may take its time to stop.
+            batch, call.batch = call.batch, None
+            batch.add(None)
 
     def _begin(self, call: Call, *, hand_back: bool = False) -> Coroutine[Any, Any, bytes | None] | bytes | None:
         """Run a call's handler: gives the answer, or if the handler has to be awaited what remains to be done."""
@@ -229,7 +231,11 @@ class Connection:
         except ProtocolError as error:
             self.receive_error(error)
             return
-        self.receive_batch(decode_batch(batch), lambda frame: frame is not None and self.channel.send(frame))
+        self.receive_batch(decode_batch(batch), self._send_batch)
+
+    def _send_batch(self, frame: bytes | None) -> None:
+        if frame is not None:
+            self.channel.send(frame)
 
     def check_batches(self) -> None:
         """Raise InvalidRequest where a frame is one message: batches came and went with 2025-03-26."""
