@@ -15,13 +15,11 @@ import msgspec
 from msgspec import Struct
 
 from ..errors import ArgumentsError, InvalidParams
+from ..jsonrpc import MALFORMED
 from .coercion import coerce, follow
 from .foreign import dec_hook
 
-__all__ = ["UNREADABLE", "Intake"]
-
-# All that msgspec raises for bytes that do not fit: invalid UTF-8 and depth have errors of their own.
-UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+__all__ = ["Intake"]
 
 # msgspec ends its messages with " - at `$.a[0].b`", or "`key` in `$.a`" for the key of an object.
 # Patterns are compiled by `re` when they are first needed.
@@ -106,7 +104,7 @@ def _decoded(raw: bytes | msgspec.Raw) -> dict[str, Any]:
     data = bytes(raw)
     try:
         value = msgspec.json.decode(data) if data else None
-    except UNREADABLE as error:
+    except MALFORMED as error:
         raise InvalidParams("arguments cannot be read as JSON") from error
     if value is None:
         return {}

@@ -21,8 +21,9 @@ from msgspec import Raw, Struct
 from msgspec.structs import asdict, astuple
 
 from ..errors import RegistrationError
+from ..jsonrpc import MALFORMED
 from .annotations import call_method, is_coroutine_function, is_kind_of, normalised, plain_function, resolved
-from .arguments import UNREADABLE, Intake
+from .arguments import Intake
 from .docstring import Docstring, parse
 from .foreign import dec_hook, enc_hook, problem, to_builtins
 from .returns import awaited, is_data
@@ -96,7 +97,7 @@ class Callee:
             return (), {**asdict(values), **extra}
         try:
             values = self._decode(raw)
-        except UNREADABLE:
+        except MALFORMED:
             values, _ = self._intake.from_json(raw)
         if self._is_positional:
             return astuple(values), {}
@@ -298,14 +299,14 @@ def _caller(
     def call_with_values(raw: bytes | Raw, context: Any = None) -> Any:
         try:
             values = decode(raw)
-        except UNREADABLE:
+        except MALFORMED:
             values, _ = recover(raw)
         return function(*astuple(values))
 
     def call(raw: bytes | Raw, context: Any = None) -> Any:
         try:
             values = decode(raw)
-        except UNREADABLE:
+        except MALFORMED:
             values, _ = recover(raw)
         return invoke(values, {}, context)
 
