@@ -383,13 +383,14 @@ class Conversation:
     def __init__(self) -> None:
         self.version: str | None = None
         self.seen: list[str] = []  # the definitions that the server's messages met
-        self._open: dict[tuple[type, Any], tuple[str, str, Any]] = {}
+        self._open: dict[tuple[type, Any], list[tuple[str, str, Any]]] = {}
         self._tokens: set[tuple[type, Any]] = set()
 
     def client(self, message: Any) -> None:
         """The client sent this; it may be anything."""
         for one in message if isinstance(message, list) else [message]:
-            if isinstance(one, dict) and isinstance(one.get("method"), str) and "id" in one:
+            # An id without a method is a broken request, and is refused under that id.
+            if isinstance(one, dict) and type(one.get("id")) in (int, str) and not one.keys() & {"result", "error"}:
                 self._asked(one)
 
     def _asked(self, request: dict[str, Any]) -> None:
@@ -399,12 +400,16 @@ class Conversation:
         version = self.version or NEWEST_LEGACY
         if ENVELOPE_VERSION in meta:
             version = NEWEST
-            if request["method"] != "server/discover":  # a client may probe and then initialize
+            if request.get("method") != "server/discover":  # a client may probe and then initialize
                 self.version = self.version or NEWEST
         token = meta.get("progressToken")
-        if token is not None:
+        if type(token) not in (int, str):
+            token = None
+        else:
             self._tokens.add((type(token), token))
-        self._open[type(request["id"]), request["id"]] = (request["method"], version, token)
+        method = request.get("method")
+        asked = (method if isinstance(method, str) else "", version, token)
+        self._open.setdefault((type(request["id"]), request["id"]), []).append(asked)
 
     def server(self, message: Any) -> None:
         """The server sent this; raises SchemaViolation if it should not have."""
@@ -430,10 +435,15 @@ class Conversation:
             version = self.version or (FIRST_WITH_SCHEMA if "id" in message else NEWEST_LEGACY)
             self._check(version, message, None)
             return
-        asked = self._open.pop((type(request_id), request_id), None)
-        if asked is None:
+        key = (type(request_id), request_id)
+        asked = self._open.get(key)
+        if not asked:
             raise SchemaViolation(f"an answer to {request_id!r}, which is not open: {_short(message)}")
-        method, version, token = asked
+        # Of two under one id the later is refused, and at once.
+        is_refused = message.get("error", {}).get("code") == -32600
+        method, version, token = asked.pop() if is_refused else asked.pop(0)
+        if not asked:
+            del self._open[key]
         self._tokens.discard((type(token), token))
         if method == "initialize" and "result" in message:
             version = self.version = message["result"].get("protocolVersion", NEWEST_LEGACY)
@@ -446,4 +456,4 @@ class Conversation:
     @property
     def unanswered(self) -> list[Any]:
         """The ids of requests that have no answer yet."""
-        return [request_id for _, request_id in self._open]
+        return [request_id for (_, request_id), asked in self._open.items() for _ in asked]

@@ -86,7 +86,7 @@ class Wire:
         self.connection: Any = None
         self._send = send
         self._inbox: asyncio.Queue[Any] = asyncio.Queue()
-        self._ids = itertools.count(1)
+        self._ids = itertools.count(1000)
         self._stray: list[Any] = []
         self._violations: list[Exception] = []
         self.has_ended = False
@@ -97,8 +97,8 @@ class Wire:
         """Send bytes as they are, or anything else as JSON."""
         if isinstance(message, bytes):
             try:
-                self.talk.client(json.loads(message))
-            except (ValueError, RecursionError):
+                self.talk.client(json.loads(message, parse_constant=_no_constant))
+            except (ValueError, RecursionError, SchemaViolation):
                 pass  # the server has to make something of it; nobody else can
         else:
             self.talk.client(message)
