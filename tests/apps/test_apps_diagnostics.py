@@ -432,6 +432,53 @@ async def test_shows_whatever_comes_as_text(open_app: Open) -> None:
         scene.clean()
 
 
+STRANGE = {"toString": 1, "valueOf": {"then": 2}, "then": 3, "toJSON": 4, "length": -1}
+
+
+async def test_values_of_the_wrong_type_break_nothing(open_app: Open) -> None:
+    """Wherever a string or a number is due, an object comes that cannot be turned into either."""
+    context = dict.fromkeys(
+        ("theme", "displayMode", "locale", "timeZone", "userAgent", "platform", "availableDisplayModes"), STRANGE
+    )
+    context |= {
+        "containerDimensions": dict.fromkeys(("width", "maxHeight"), STRANGE),
+        "safeAreaInsets": dict.fromkeys(("top", "left"), STRANGE),
+        "deviceCapabilities": {"touch": STRANGE},
+        "toolInfo": {"id": STRANGE, "tool": {"name": STRANGE, "_meta": STRANGE}},
+        "styles": {"variables": {"--font-sans": STRANGE, "--color-text-info": 5}, "css": {"fonts": STRANGE}},
+    }
+    result = initialize_result(
+        protocolVersion=STRANGE, hostInfo={"name": STRANGE, "version": STRANGE}, hostContext=context
+    )
+    answers = {
+        "ping": {"error": {"code": STRANGE, "message": STRANGE, "data": STRANGE}},
+        "ui/request-display-mode": {"result": {"mode": STRANGE}},
+        "tools/list": {"error": STRANGE},
+        "prompts/list": {"result": {"prompts": STRANGE, "content": STRANGE}},
+    }
+    async with open_app(result=result, answers=answers) as scene:
+        await scene.send(PARTIAL, {"arguments": STRANGE})
+        await scene.send(INPUT, {"arguments": STRANGE})
+        strange_block = {"type": "text", "text": STRANGE}
+        await scene.send(RESULT, {"content": [strange_block, STRANGE], "structuredContent": STRANGE, "_meta": STRANGE})
+        await scene.send(CANCELLED, {"reason": STRANGE})
+        await scene.send(CONTEXT, {"availableDisplayModes": ["inline"], "containerDimensions": STRANGE})
+        await scene.send("notifications/progress", STRANGE)
+        assert (await scene.request("tools/call", {"name": STRANGE, "arguments": STRANGE}))["error"]["code"] == -32602
+        for key in ("ping", "tools-list"):
+            assert (await scene.ask(key))[0] == "error"
+        assert (await scene.ask("prompts-list"))[0] == "ok"
+        await scene.tab("display")
+        await scene.view.click('[data-mode="inline"]')
+        assert (await scene.outcome("request-display-mode"))[0] == "ok"
+        for tab in ("call", "host", "log"):
+            await scene.tab(tab)
+        await scene.checks()
+        assert (await scene.request("ui/resource-teardown", {"reason": STRANGE}))["result"] == {}
+        await scene.checks()
+        scene.clean()
+
+
 async def test_hears_nobody_but_its_parent(open_app: Open, pages: Pages) -> None:
     """APP-V-04: a message of another window, even a page of the same host, changes nothing and is only counted."""
     forged = [message(INPUT, {"arguments": {}}), {"jsonrpc": "2.0", "id": 5, "method": "tools/call"}, "noise"]
