@@ -245,7 +245,8 @@ class Session:
     def _initialize(self, request: Request) -> Call:
         params: InitializeParams = _read(_initialize_reader, request.params)
         self.version = table.negotiate(params.protocol_version)
-        self.client = Client(params.capabilities, params.client_info)
+        # What the version does not know was not declared, whatever the client wrote.
+        self.client = Client(self.version.shape(params.capabilities), params.client_info)
         return Call(self, request, self.version, params, params.meta)
 
     def receive_notification(self, message: Notification) -> Any | None:

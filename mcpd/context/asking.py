@@ -10,12 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from os import urandom
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
-from msgspec import Raw, Struct, ValidationError
+from msgspec import Raw, Struct, ValidationError, to_builtins
 from msgspec.json import Decoder, Encoder
 
-from ..errors import InvalidParams, LocalProtocolError, MissingCapability, RemoteError, ToolError
+from ..errors import (
+    InvalidParams,
+    LocalProtocolError,
+    MissingCapability,
+    RemoteError,
+    ToolError,
+    UrlElicitationRequired,
+)
 from ..jsonrpc import MALFORMED, explain
 from ..session import Call
 from ..types.base import NO_JSON
@@ -202,20 +209,30 @@ class Rounds:
                 raise self._missing(question)
         if not self._call.version.is_modern:
             return {key: await self._request(question, timeout) for key, question in questions.items()}
-        answers = {}
-        open_questions = {}
-        for key, question in questions.items():
-            raw = self._answers.get(key)
-            if raw is None:
-                open_questions[key] = question
-                continue
-            try:
-                answers[key] = question.read(raw)
-            except MALFORMED as error:
-                raise InvalidParams(f"inputResponses.{key}: {explain(error)}") from None
-        if open_questions:
-            raise InputNeeded(open_questions)
+        unanswered = {key: question for key, question in questions.items() if key not in self._answers}
+        answers = {
+            key: self._read_answer(key, question) for key, question in questions.items() if key not in unanswered
+        }
+        if unanswered:
+            raise InputNeeded(unanswered)
         return answers
+
+    def require(self, question: Question, key: str | None) -> NoReturn:
+        """End the handler with a question by URL, in the way that this version has for it."""
+        if not self.can_ask(question):
+            raise self._missing(question)
+        if not self._call.version.is_modern:
+            raise UrlElicitationRequired([to_builtins(question.params)])
+        name = key or self.next_key()
+        if name in self._answers:
+            self._read_answer(name, question).get()  # who declined is not asked again
+        raise InputNeeded({name: question})
+
+    def _read_answer(self, key: str, question: Question) -> Any:
+        try:
+            return question.read(self._answers[key])
+        except MALFORMED as error:
+            raise InvalidParams(f"inputResponses.{key}: {explain(error)}") from None
 
     def next_key(self) -> str:
         """A key for a question without one: the same in every round, since the handler runs the same way."""

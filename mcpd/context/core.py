@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 from msgspec import UNSET, Raw
 from msgspec.json import Decoder
@@ -258,6 +258,18 @@ class Context:
         rounds = self.rounds
         name = key or rounds.next_key()
         return (await rounds.ask({name: question}, timeout))[name]
+
+    def require_url(
+        self, message: str, url: str, *, elicitation_id: str | None = None, key: str | None = None
+    ) -> NoReturn:
+        """End the request, because the user has to visit a page first; the client asks again after that.
+
+        In 2025-11-25 that is the error -32042, in 2026-07-28 another round. Raises ToolError if the user will not,
+        MissingCapability or ToolError if the client cannot be asked. Spec: 2025-11-25 client/elicitation.
+        """
+        from . import asking
+
+        self.rounds.require(asking.elicit_url(message, url, elicitation_id), key)
 
     def elicitation_complete(self, elicitation_id: str) -> Awaitable[None]:
         """Tell the client that what was asked by URL has happened; only 2025-11-25 has that notification."""

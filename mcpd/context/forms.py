@@ -8,7 +8,8 @@ Spec: 2026-07-28 client/elicitation, requested schema.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from enum import EnumMeta
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from msgspec import NODEFAULT, Meta, ValidationError, convert, to_builtins
 from msgspec.inspect import type_info
@@ -51,7 +52,7 @@ def form_schema(form: type | Mapping[str, Any]) -> tuple[dict[str, Any], type | 
     definitions = whole.pop("$defs", {})
     problem = f"{form!r} cannot be a form: use a struct, dataclass or TypedDict"
     schema = _flat(_resolve(whole, definitions), definitions, problem)
-    _add_list_defaults(schema["properties"], form)
+    _add_what_msgspec_drops(schema["properties"], form)
     return schema, form
 
 
@@ -122,12 +123,26 @@ def _items(name: str, items: dict[str, Any]) -> dict[str, Any]:
     return {"type": "string", "enum": items["enum"]}
 
 
-def _add_list_defaults(members: dict[str, Any], form: type) -> None:
-    """msgspec leaves out of its schemas what a default factory makes."""
+def _add_what_msgspec_drops(members: dict[str, Any], form: type) -> None:
+    """msgspec sorts the values of a choice, which a user reads in order, and omits what a default factory makes."""
+    hints = get_type_hints(form, include_extras=True)
     for field in getattr(type_info(form), "fields", ()):
-        member = members.get(field.encode_name, {})
-        if member.get("type") == "array" and field.default_factory is not NODEFAULT:
+        member = members[field.encode_name]
+        choice = member["items"] if member["type"] == "array" else member
+        if "enum" in choice:
+            written = _written(hints.get(field.name))
+            choice["enum"].sort(key=lambda value: written.index(value) if value in written else len(written))
+        if field.default_factory is not NODEFAULT:
             member.setdefault("default", to_builtins(field.default_factory()))
+
+
+def _written(hint: Any) -> list[Any]:
+    """The values of the choices in a type, in the order in which they were written."""
+    if isinstance(hint, EnumMeta):
+        return [member.value for member in hint]  # type: ignore[var-annotated]
+    if get_origin(hint) is Literal:
+        return list(get_args(hint))
+    return [value for part in get_args(hint) for value in _written(part)]
 
 
 # ------------------------------------------------------------------------------------ the answer

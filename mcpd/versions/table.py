@@ -29,7 +29,14 @@ from ..types.content import (
     TextContent,
     TextResourceContents,
 )
-from ..types.lifecycle import Implementation, InitializeResult, ServerCapabilities
+from ..types.lifecycle import (
+    ClientCapabilities,
+    ElicitationCapability,
+    Implementation,
+    InitializeResult,
+    SamplingCapability,
+    ServerCapabilities,
+)
 from ..types.prompts import GetPromptResult, ListPromptsResult, Prompt, PromptArgument, PromptMessage
 from ..types.resources import (
     ListResourcesResult,
@@ -58,6 +65,7 @@ _CONTENTS = (TextResourceContents, BlobResourceContents)
 
 # Which members of a struct hold structs of which classes, where those may differ between versions.
 _NESTED: dict[type, dict[str, tuple[type, ...]]] = {
+    ClientCapabilities: {"elicitation": (ElicitationCapability,), "sampling": (SamplingCapability,)},
     InitializeResult: {"capabilities": (ServerCapabilities,), "server_info": (Implementation,)},
     ListToolsResult: {"tools": (Tool,)},
     CallToolResult: {"content": _BLOCKS},

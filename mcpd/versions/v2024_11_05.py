@@ -15,7 +15,7 @@ from ..types.content import (
     TextContent,
     TextResourceContents,
 )
-from ..types.lifecycle import InitializeResult
+from ..types.lifecycle import ClientCapabilities, InitializeResult
 from ..types.notifications import CancelledParams, LogMessageParams, NotificationParams
 from ..types.resources import Resource, ResourceTemplate
 from ..types.sampling import CreateMessageParams
@@ -70,6 +70,7 @@ REVISION = Revision(
     server_requests=("roots/list",),
     server_notifications=("notifications/cancelled",),
     fields={
+        ClientCapabilities: ("roots",),
         InitializeResult: ("instructions",),
         CreateMessageParams: ("model_preferences",),
         Resource: ("size", "annotations"),

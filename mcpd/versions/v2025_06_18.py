@@ -14,7 +14,7 @@ from ..types.content import (
     TextContent,
     TextResourceContents,
 )
-from ..types.lifecycle import Implementation
+from ..types.lifecycle import ClientCapabilities, Implementation
 from ..types.prompts import Prompt, PromptArgument
 from ..types.resources import Resource, ResourceTemplate
 from ..types.tools import CallToolResult, Tool
@@ -35,6 +35,7 @@ REVISION = Revision(
     null_id=True,
     server_requests=("elicitation/create",),
     fields={
+        ClientCapabilities: ("elicitation",),
         Implementation: ("title",),
         Annotations: ("last_modified",),
         Tool: ("title", "output_schema", "meta"),

@@ -7,7 +7,7 @@ from msgspec import structs
 from ..errors import LocalProtocolError, UrlElicitationRequired
 from ..types.content import ResourceLink
 from ..types.elicitation import ElicitFormParams
-from ..types.lifecycle import Implementation
+from ..types.lifecycle import ClientCapabilities, ElicitationCapability, Implementation, SamplingCapability
 from ..types.prompts import Prompt
 from ..types.resources import Resource, ResourceTemplate
 from ..types.sampling import CreateMessageParams, SamplingMessage
@@ -63,6 +63,9 @@ REVISION = Revision(
         ElicitFormParams: ("mode",),
         CreateMessageParams: ("tools", "tool_choice"),
         SamplingMessage: ("meta",),
+        ElicitationCapability: ("form", "url"),
+        SamplingCapability: ("tools", "context"),
+        ClientCapabilities: ("tasks",),
     },
     back={ElicitFormParams: _older_form, SamplingMessage: _one_block},
     errors=(UrlElicitationRequired,),
