@@ -49,11 +49,12 @@ async def serve(server: Server, settings: Settings) -> None:
     """Serve until a signal, or the end of stdin if that is served. Raises ConfigurationError for a bad address."""
     stop = _Stop(asyncio.get_running_loop())
     connections: set[Connection] = set()
+    pausers: list[Callable[[], None]] = []
     closers: list[Callable[[], Awaitable[None]]] = []
     try:
         if settings.ws is not None:
             from ..transports.guards import Access
-            from ..transports.websocket import listen
+            from ..transports.websocket_server import listen
 
             def accept(channel: Channel) -> Receiver:
                 connection = server.connect(channel)
@@ -68,6 +69,7 @@ async def serve(server: Server, settings: Settings) -> None:
                 origins=settings.allowed_origins,
             )
             listener = await listen(settings.ws, accept, access)
+            pausers.append(listener.pause)
             closers.append(listener.aclose)
             if settings.announce is not None:
                 settings.announce(listener.url)
@@ -81,6 +83,8 @@ async def serve(server: Server, settings: Settings) -> None:
             channel.start(connection)
             closers.append(channel.aclose)
         await stop.wait()
+        for pause in pausers:
+            pause()
         await _finish(connections, settings.grace, stop)
     finally:
         for close in closers:

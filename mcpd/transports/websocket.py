@@ -1,13 +1,13 @@
-"""WebSocket: one JSON-RPC message per text frame, each connection with its own session.
+"""One WebSocket connection: one JSON-RPC message per text frame.
 
 The framing is websockets' sans-I/O protocol, fed straight from an asyncio protocol: its asyncio server
 costs a queue, a lock and a task's wake-up for each message (measured: 0.57 of the time without them).
 What arrives is pushed into the receiver; all that is sent while one read is worked on leaves in one write.
-No MCP rule lives here. A WebSocket is a custom transport to the specification: it keeps the JSON-RPC format
-and each version's lifecycle, and checks `Origin` as HTTP must (S25-043, S26-045, S26-051).
+Nothing of listening lives here (that is `websocket_server`), and no MCP rule: to the specification this is a
+custom transport, which keeps the JSON-RPC format and each version's lifecycle (S25-043, S26-045).
 
 permessage-deflate is never accepted: on the loopback, where most of this runs, it only costs; elsewhere it
-holds some 300 KiB for each connection, lets a small frame become a huge message, and leaks secrets that
+holds up to 316 KiB for each connection, lets a small frame become a huge message, and leaks secrets that
 are compressed together with what an attacker chose.
 
 Close codes: 1001 the server stops; 1002, 1007, 1009 frames that break RFC 6455, are no UTF-8, or are too large;
@@ -19,12 +19,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections import deque
-from collections.abc import Callable
-from typing import cast
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, cast
 
-from msgspec import Struct
 from websockets.exceptions import InvalidState
 from websockets.frames import CloseCode, Frame, Opcode
 from websockets.http11 import Request, Response
@@ -32,19 +30,19 @@ from websockets.protocol import OPEN
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
-from ..channel import Channel, Receiver
+from ..channel import Receiver
 from ..errors import ConnectionLost, McpdError
 from ..jsonrpc import Id
-from .address import Address, authority, bind, parse
-from .guards import Access, Guard, Refusal
-from .stdio import MAX_FRAME_BYTES
+from .guards import Refusal
 
-__all__ = ["Endpoint", "Limits", "Listener", "WebSocketChannel", "listen"]
+if TYPE_CHECKING:
+    from .websocket_server import Endpoint
+
+__all__ = ["WebSocketChannel"]
 
 log = logging.getLogger("mcpd.websocket")
 _wire_log = logging.getLogger("mcpd.websocket.wire")
 
-PATHS = ("/", "/mcp")
 SUBPROTOCOL = Subprotocol("mcp")
 
 _JOIN_BYTES = 65536
@@ -52,76 +50,14 @@ _HIGH_WATER = 1024 * 1024
 _LOW_WATER = 256 * 1024
 _REASON_BYTES = 123
 
-_TEXT, _CONTINUATION, _BINARY, _CLOSE = Opcode.TEXT, Opcode.CONT, Opcode.BINARY, Opcode.CLOSE
-
-
-class Limits(Struct, frozen=True, kw_only=True):
-    """What one client may use. Times are in seconds; a `ping_interval` of 0 sends no pings.
-
-    Reading stops while more than 1 MiB waits for a client; `max_queued_bytes` is for what calls that run
-    already still answer, and bounds the memory that a client which does not read can hold.
-    """
-
-    max_frame_bytes: int = MAX_FRAME_BYTES
-    max_queued_bytes: int = 256 * 1024 * 1024
-    max_connections: int = 1000
-    open_timeout: float = 10.0
-    close_timeout: float = 2.0
-    ping_interval: float = 20.0
-    ping_timeout: float = 20.0
-
-
-_NO_RULES = Access()
-_LIMITS = Limits()
-
-
-class Endpoint:
-    """What the connections of one server share: who may connect, the limits, and who takes their frames.
-
-    `accept` is called for each connection after its handshake and gives the receiver of its frames.
-    """
-
-    def __init__(self, accept: Callable[[Channel], Receiver], guard: Guard, limits: Limits = _LIMITS) -> None:
-        self.accept = accept
-        self.guard = guard
-        self.limits = limits
-        self.connections: set[WebSocketChannel] = set()
-
-    def connect(self) -> WebSocketChannel:
-        """An asyncio protocol for one connection, which may have its handshake before it."""
-        return WebSocketChannel(self)
-
-    def refuse(self, request: Request) -> Refusal | None:
-        """Why this handshake gets no WebSocket, if so; what RFC 6455 asks of it is checked elsewhere."""
-        headers = request.headers
-        host, origin, authorization = (
-            ", ".join(headers.get_all(name)) if name in headers else None
-            for name in ("Host", "Origin", "Authorization")
-        )
-        refusal = self.guard.check(host, origin, authorization)
-        if refusal is not None:
-            return refusal
-        path = request.path.partition("?")[0]
-        if path not in PATHS:
-            return Refusal(404, f"Nothing is served at {path[:200]!r}: connect to /mcp.\n")
-        if len(self.connections) > self.limits.max_connections:
-            return Refusal(
-                503,
-                f"All {self.limits.max_connections} connections are in use; try again later.\n",
-                (("Retry-After", "5"),),
-            )
-        return None
-
-    async def aclose(self, reason: str = "") -> None:
-        """Close all connections with 1001, at once and within the close time-out."""
-        await asyncio.gather(*(channel.aclose(reason) for channel in list(self.connections)))
+_TEXT, _CONTINUATION, _BINARY, _CLOSE, _PONG = Opcode.TEXT, Opcode.CONT, Opcode.BINARY, Opcode.CLOSE, Opcode.PONG
 
 
 class _Protocol(ServerProtocol):
     """The framing of one connection; takes the subprotocol `mcp` if it is offered, and none otherwise."""
 
-    def select_subprotocol(self, subprotocols: object) -> Subprotocol | None:
-        return SUBPROTOCOL if SUBPROTOCOL in subprotocols else None  # type: ignore[operator]
+    def select_subprotocol(self, subprotocols: Sequence[Subprotocol]) -> Subprotocol | None:
+        return SUBPROTOCOL if SUBPROTOCOL in subprotocols else None
 
 
 class WebSocketChannel(asyncio.Protocol):
@@ -129,6 +65,8 @@ class WebSocketChannel(asyncio.Protocol):
 
     Handshake, open, closing and lost follow each other; each phase but the last has one timer.
     """
+
+    is_shared = True
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -147,11 +85,11 @@ class WebSocketChannel(asyncio.Protocol):
         self._is_flush_due = False
         self._is_open = False
         self._is_closing = False
+        self._is_paused = False
         self._has_ended = False
         self._was_heard = False
         self._was_pinged = False
         self._taken_bytes = self._written_bytes = 0
-        self.is_shared = True
         self.is_congested = False
 
     # -- what asyncio calls ------------------------------------------------------------------
@@ -162,6 +100,9 @@ class WebSocketChannel(asyncio.Protocol):
         stream.set_write_buffer_limits(_HIGH_WATER, _LOW_WATER)
         self._endpoint.connections.add(self)
         self._set_timer(self._limits.open_timeout, stream.abort)
+        if self._endpoint.is_closed:
+            # Accepted in the last moment before the listening socket was closed.
+            stream.abort()
 
     def data_received(self, data: bytes) -> None:
         self._was_heard = True
@@ -298,10 +239,12 @@ class WebSocketChannel(asyncio.Protocol):
         elif opcode is _BINARY:
             self._fail(CloseCode.UNSUPPORTED_DATA, "send each JSON-RPC message as a text frame, not a binary one")
             return
-        elif opcode is _CLOSE:
-            self._end()
-            return
         else:
+            if opcode is _CLOSE:
+                self._end()
+            elif opcode is _PONG and self._was_pinged:
+                self._was_pinged = self._was_heard = False
+                self._set_timer(self._limits.ping_interval, self._keep_alive)
             return
         if not data.isascii():  # type: ignore[union-attr]
             try:
@@ -312,9 +255,19 @@ class WebSocketChannel(asyncio.Protocol):
                 return
         receiver.receive(data)  # type: ignore[arg-type]
 
-    def _resume_reading(self) -> None:
+    def pause(self) -> None:
+        """Read nothing more and start nothing more; what runs may still be answered. `aclose` comes next."""
+        if self._is_closing:
+            return
+        self._is_paused = True
+        self._events.clear()
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
+            self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        transport = self._transport
+        if transport is not None and not transport.is_closing() and (self._is_closing or not self._is_paused):
+            transport.resume_reading()
 
     def _end(self) -> None:
         """Tell the receiver, once, that no more will come, and why if it was not said in order."""
@@ -325,9 +278,11 @@ class WebSocketChannel(asyncio.Protocol):
         said, sent = self._protocol.close_rcvd, self._protocol.close_sent
         ended: McpdError | None = None
         if said is None:
-            ended = ConnectionLost(f"WebSocket closed by us: {sent}" if sent else "The WebSocket client went away")
+            ended = ConnectionLost(f"We closed the WebSocket: {sent}" if sent else "The WebSocket client went away")
         elif said.code not in (CloseCode.NORMAL_CLOSURE, CloseCode.GOING_AWAY, CloseCode.NO_STATUS_RCVD):
             ended = ConnectionLost(f"The WebSocket client closed: {said}")
+        if ended is not None:
+            log.info("%s: %s", self._peer(), ended)
         self._receiver.closed(ended)
 
     # -- writing -----------------------------------------------------------------------------
@@ -404,7 +359,6 @@ class WebSocketChannel(asyncio.Protocol):
     def _fail(self, code: CloseCode, reason: str) -> None:
         """Close because of what the client does or does not do; nothing more of it is read."""
         if self._protocol.state is OPEN:
-            log.info("Closed the connection from %s: %d %s", self._peer(), code, reason)
             self._protocol.fail(code, _shorten(reason))
             self._events.clear()
             self._flush()
@@ -419,8 +373,8 @@ class WebSocketChannel(asyncio.Protocol):
             # The peer's own close frame or end is still to come, even if it is slow to read.
             self._resume_reading()
         if is_last:
-            # Closing here would answer what the peer still sends with a reset, and lose our reason.
-            if transport.can_write_eof():
+            if self._protocol.close_rcvd is None and transport.can_write_eof():
+                # Closing here would answer what the peer still sends with a reset, and lose our reason.
                 transport.write_eof()
             else:
                 transport.close()
@@ -446,7 +400,7 @@ class WebSocketChannel(asyncio.Protocol):
         if transport is None or not limits.ping_interval or not self._is_open:
             return
         taken = self._written_bytes - transport.get_write_buffer_size()
-        if self._was_heard or self.is_congested and taken != self._taken_bytes:
+        if self._was_heard or self._is_paused or self.is_congested and taken != self._taken_bytes:
             self._was_heard = self._was_pinged = False
             delay = limits.ping_interval
         elif not self._was_pinged:
@@ -459,43 +413,6 @@ class WebSocketChannel(asyncio.Protocol):
             return
         self._taken_bytes = taken
         self._set_timer(delay, self._keep_alive)
-
-
-class Listener:
-    """Listening sockets and the connections that came of them. `url` is what to give to a client."""
-
-    def __init__(self, endpoint: Endpoint, sockets: list[socket.socket]) -> None:
-        self.endpoint = endpoint
-        self.url = f"ws://{authority(sockets[0])}/mcp"
-        self._sockets = sockets
-        self._servers: list[asyncio.Server] = []
-
-    async def start(self) -> None:
-        """Begin to accept."""
-        loop = asyncio.get_running_loop()
-        for listening in self._sockets:
-            self._servers.append(await loop.create_server(self.endpoint.connect, sock=listening))
-
-    async def aclose(self) -> None:
-        """Accept no more, let what is queued be sent, and close every connection with 1001."""
-        for server in self._servers:
-            server.close()
-        await self.endpoint.aclose("the server is shutting down")
-
-
-async def listen(
-    address: str | Address, accept: Callable[[Channel], Receiver], access: Access = _NO_RULES, limits: Limits = _LIMITS
-) -> Listener:
-    """Serve WebSocket on `:PORT`, `HOST:PORT` or `[IPV6]:PORT`; `accept` gives the receiver of each connection.
-
-    Raises ConfigurationError for an address that cannot be used, or is open to others without a token (D9).
-    """
-    if isinstance(address, str):
-        address = parse(address)
-    guard = Guard(access, address.host)
-    listener = Listener(Endpoint(accept, guard, limits), await bind(address, is_guarded=access.is_guarded))
-    await listener.start()
-    return listener
 
 
 def _reject(protocol: ServerProtocol, refusal: Refusal) -> Response:

@@ -1,0 +1,139 @@
+"""WebSocket on a port of its own: the listening sockets, who may connect, how many, and to what path.
+
+Each connection has its own session; what goes on in it is `websocket`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+from msgspec import Struct
+from websockets.http11 import Request
+
+from ..channel import Channel, Receiver
+from .address import Address, authority, bind, parse
+from .guards import Access, Guard, Refusal
+from .stdio import MAX_FRAME_BYTES
+from .websocket import WebSocketChannel
+
+__all__ = ["Endpoint", "Limits", "Listener", "listen"]
+
+PATHS = ("/", "/mcp")
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """What one client may use. Times are in seconds; a `ping_interval` of 0 sends no pings.
+
+    Reading stops while more than 1 MiB waits for a client; `max_queued_bytes` is for what calls that run
+    already still answer, and bounds the memory that a client which does not read can hold.
+    `max_connections` is for all of them together, those in their handshake too.
+    """
+
+    max_frame_bytes: int = MAX_FRAME_BYTES
+    max_queued_bytes: int = 256 * 1024 * 1024
+    max_connections: int = 1000
+    open_timeout: float = 10.0
+    close_timeout: float = 2.0
+    ping_interval: float = 20.0
+    ping_timeout: float = 20.0
+
+
+_DEFAULT_ACCESS = Access()
+_DEFAULT_LIMITS = Limits()
+
+
+class Endpoint:
+    """What the connections of one server share: who may connect, the limits, and who takes their frames.
+
+    `accept` is called for each connection after its handshake and gives the receiver of its frames.
+    """
+
+    def __init__(self, accept: Callable[[Channel], Receiver], guard: Guard, limits: Limits = _DEFAULT_LIMITS) -> None:
+        self.accept = accept
+        self.guard = guard
+        self.limits = limits
+        self.connections: set[WebSocketChannel] = set()
+        self.is_closed = False
+
+    def connect(self) -> WebSocketChannel:
+        """An asyncio protocol for one connection, which may have its handshake before it."""
+        return WebSocketChannel(self)
+
+    def refuse(self, request: Request) -> Refusal | None:
+        """Why this handshake gets no WebSocket, if so; what RFC 6455 asks of it is checked elsewhere."""
+        headers = request.headers
+        host, origin, authorization = (
+            ", ".join(headers.get_all(name)) if name in headers else None
+            for name in ("Host", "Origin", "Authorization")
+        )
+        refusal = self.guard.check(host, origin, authorization)
+        if refusal is not None:
+            return refusal
+        path = request.path.partition("?")[0]
+        if path not in PATHS:
+            return Refusal(404, f"Nothing is served at {path[:200]!r}: connect to /mcp.\n")
+        if len(self.connections) > self.limits.max_connections:
+            return Refusal(
+                503,
+                f"All {self.limits.max_connections} connections are in use; try again later.\n",
+                (("Retry-After", "5"),),
+            )
+        return None
+
+    def pause(self) -> None:
+        """Read nothing more from anyone; calls that run may still be answered. `aclose` comes next."""
+        self.is_closed = True
+        for channel in self.connections:
+            channel.pause()
+
+    async def aclose(self, reason: str = "") -> None:
+        """Close all connections with 1001, all at the same time and within the close time-out."""
+        self.is_closed = True
+        await asyncio.gather(*(channel.aclose(reason) for channel in list(self.connections)))
+
+
+class Listener:
+    """Listening sockets and the connections that came of them. `url` is what to give to a client."""
+
+    def __init__(self, endpoint: Endpoint, sockets: list[socket.socket]) -> None:
+        self.endpoint = endpoint
+        self.url = f"ws://{authority(sockets[0])}/mcp"
+        self._sockets = sockets
+        self._servers: list[asyncio.Server] = []
+
+    async def start(self) -> None:
+        """Begin to accept."""
+        loop = asyncio.get_running_loop()
+        for listening in self._sockets:
+            self._servers.append(await loop.create_server(self.endpoint.connect, sock=listening))
+
+    def pause(self) -> None:
+        """Accept nobody and read nothing more; calls that run may still be answered. `aclose` comes next."""
+        for server in self._servers:
+            server.close()
+        self.endpoint.pause()
+
+    async def aclose(self) -> None:
+        """Accept no more, let what is queued be sent, and close every connection with 1001."""
+        self.pause()
+        await self.endpoint.aclose("the server is shutting down")
+
+
+async def listen(
+    address: str | Address,
+    accept: Callable[[Channel], Receiver],
+    access: Access = _DEFAULT_ACCESS,
+    limits: Limits = _DEFAULT_LIMITS,
+) -> Listener:
+    """Serve WebSocket on `:PORT`, `HOST:PORT` or `[IPV6]:PORT`; `accept` gives the receiver of each connection.
+
+    Raises ConfigurationError for an address that cannot be used, or is open to others without a token (D9).
+    """
+    if isinstance(address, str):
+        address = parse(address)
+    guard = Guard(access, address.host)
+    listener = Listener(Endpoint(accept, guard, limits), await bind(address, is_guarded=access.is_guarded))
+    await listener.start()
+    return listener
