@@ -18,7 +18,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -160,7 +160,8 @@ class _Wire:
         message: dict[str, Any] = {"id": number, "method": method, "params": params}
         if session is not None:
             message["sessionId"] = session
-        answer = self._waiting[number] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = answer
         try:
             await self._socket.send(json.dumps(message))
             async with asyncio.timeout(COMMAND_SECONDS):
@@ -187,7 +188,7 @@ class _Wire:
             if not answer.done():
                 answer.set_exception(BrowserError("the browser closed the connection"))
 
-    def later(self, task: Any) -> None:
+    def later(self, task: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine beside the reader; a session that is gone by then is no failure."""
 
         async def guarded() -> None:

@@ -437,9 +437,8 @@ STRANGE = {"toString": 1, "valueOf": {"then": 2}, "then": 3, "toJSON": 4, "lengt
 
 async def test_values_of_the_wrong_type_break_nothing(open_app: Open) -> None:
     """Wherever a string or a number is due, an object comes that cannot be turned into either."""
-    context = dict.fromkeys(
-        ("theme", "displayMode", "locale", "timeZone", "userAgent", "platform", "availableDisplayModes"), STRANGE
-    )
+    texts = ("theme", "displayMode", "locale", "timeZone", "userAgent", "platform", "availableDisplayModes")
+    context: dict[str, Any] = dict.fromkeys(texts, STRANGE)
     context |= {
         "containerDimensions": dict.fromkeys(("width", "maxHeight"), STRANGE),
         "safeAreaInsets": dict.fromkeys(("top", "left"), STRANGE),
