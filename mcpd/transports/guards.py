@@ -65,7 +65,11 @@ class Guard:
 
     def check(self, host: str | None, origin: str | None, authorization: str | None) -> Refusal | None:
         """None if a request with these headers may go on. A header that came twice is given joined by a comma."""
-        return self._check_host(host) or self._check_origin(origin) or self._check_token(authorization)
+        return self.check_source(host, origin) or self.check_token(authorization)
+
+    def check_source(self, host: str | None, origin: str | None) -> Refusal | None:
+        """The half of `check` that asks from where; the answer for one pair is always the same."""
+        return self._check_host(host) or self._check_origin(origin)
 
     def _check_host(self, host: str | None) -> Refusal | None:
         if not host:
@@ -91,7 +95,8 @@ class Guard:
             "start it with --allow-origin ORIGIN.\n",
         )
 
-    def _check_token(self, authorization: str | None) -> Refusal | None:
+    def check_token(self, authorization: str | None) -> Refusal | None:
+        """The half of `check` that asks who."""
         if self._token is None:
             return None
         if authorization is None:
