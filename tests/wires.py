@@ -8,8 +8,8 @@
 schema of the version in force, and against what was asked, by `wire_schema.Conversation`. A violation
 fails the test at its next look at the wire, or at the end.
 
-Three kinds: joined in memory, over pipes through the real stdio channel, and a `mcpd serve --stdio`
-child process. No client library has a part in it.
+Four kinds: joined in memory, over pipes through the real stdio channel, over a WebSocket on the loopback,
+and a `mcpd serve --stdio` child process. No client library has a part in it.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ from typing import Any, NoReturn
 
 import pytest
 from conftest import Child
+from websocket_peer import CLOSE, PING, PONG, TEXT, Peer, close_frame, frame
 from wire_schema import VERSIONS, Conversation, SchemaViolation
 
 from mcpd import Server
 from mcpd.transports.memory import pair
 from mcpd.transports.stdio import StdioChannel
+from mcpd.transports.websocket_server import listen
 
 __all__ = [
     "CLIENT_INFO",
@@ -44,6 +46,7 @@ __all__ = [
     "memory_wire",
     "process_wire",
     "stdio_wire",
+    "websocket_wire",
 ]
 
 MODERN = VERSIONS[-1]
@@ -383,9 +386,62 @@ async def stdio_wire(server: Server, version: str | None = None, **opening: Any)
     assert not connection.session.in_flight, f"left open: {list(connection.session.in_flight)}"
 
 
+# ------------------------------------------------------------------------------ over a WebSocket
+
+
+@asynccontextmanager
+async def websocket_wire(server: Server, version: str | None = None, **opening: Any) -> AsyncIterator[Wire]:
+    """A wire to `server` through a WebSocket on the loopback, in this process."""
+    connections = []
+
+    def accept(channel: Any) -> Any:
+        connections.append(server.connect(channel))
+        return connections[-1]
+
+    listener = await listen("127.0.0.1:0", accept)
+    port = int(listener.url.rpartition(":")[2].partition("/")[0])
+    peer = Peer(*await asyncio.open_connection("127.0.0.1", port, limit=1 << 26))
+    reading = None
+    try:
+        await peer.open()
+        wire = Wire(lambda message: peer.send(frame(TEXT, message)))
+        wire.connection = connection = connections[0]
+        reading = asyncio.create_task(_read_websocket(peer, wire))
+        if version is not None:
+            await wire.open(version, **opening)
+        yield wire
+        connection.abort()
+        await connection.finish(PATIENCE)
+        peer.send(close_frame(1000))
+        await wire.end()
+    finally:
+        await listener.aclose()
+        if reading is not None:
+            await reading
+        await peer.aclose()
+    wire.check()
+    assert not connection.session.in_flight, f"left open: {list(connection.session.in_flight)}"
+
+
+async def _read_websocket(peer: Peer, wire: Wire) -> None:
+    try:
+        while True:
+            opcode, payload = await peer.frame()
+            if opcode == TEXT:
+                wire.arrived(payload)
+            elif opcode == PING:
+                peer.send(frame(PONG, payload))
+            else:
+                assert opcode == CLOSE, f"a server sends text frames only: {opcode}"
+                break
+    except (asyncio.IncompleteReadError, ConnectionError):
+        pass
+    wire.arrived(None)
+
+
 OpenWire = Callable[..., AbstractAsyncContextManager[Wire]]
 
-each_wire = pytest.mark.parametrize("open_wire", [memory_wire, stdio_wire])
+each_wire = pytest.mark.parametrize("open_wire", [memory_wire, stdio_wire, websocket_wire])
 
 
 # -------------------------------------------------------------------------------- a child process

@@ -27,6 +27,10 @@ LEVELS = ("debug", "info", "warning", "error")
 )
 @click.option("--token-file", type=click.Path(), envvar="MCPD_TOKEN_FILE", help="File with the bearer token to ask for.")
 @click.option("--insecure", is_flag=True, envvar="MCPD_INSECURE", help="Serve beyond this machine without a token.")
+@click.option("--allow-host", multiple=True, metavar="NAME", envvar="MCPD_ALLOW_HOST",
+              help="Another name that clients may reach this server by, as a proxy's. Can be repeated.")
+@click.option("--allow-origin", multiple=True, metavar="ORIGIN", envvar="MCPD_ALLOW_ORIGIN",
+              help="A web page that may use this server, as https://app.example.com. Can be repeated.")
 @click.option("--grace", type=click.FloatRange(min=0), default=5.0, envvar="MCPD_GRACE", show_default=True,
               help="Seconds that running calls get when the server is stopped.")
 @click.option("--log-level", type=click.Choice(LEVELS), default="info", envvar="MCPD_LOG_LEVEL", show_default=True)
@@ -37,6 +41,8 @@ def command(
     apps: str | None,
     token_file: str | None,
     insecure: bool,
+    allow_host: tuple[str, ...],
+    allow_origin: tuple[str, ...],
     grace: float,
     log_level: str,
 ) -> None:
@@ -66,6 +72,8 @@ def command(
         grace=grace,
         token=_token(token_file),
         insecure=insecure,
+        allowed_hosts=allow_host,
+        allowed_origins=allow_origin,
         announce=_announce,
     )
     run(server, settings)

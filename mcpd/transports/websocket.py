@@ -283,7 +283,10 @@ class WebSocketChannel(asyncio.Protocol):
             ended = ConnectionLost(f"The WebSocket client closed: {said}")
         if ended is not None:
             log.info("%s: %s", self._peer(), ended)
-        self._receiver.closed(ended)
+        try:
+            self._receiver.closed(ended)
+        except Exception:
+            log.exception("The end of a connection could not be taken")
 
     # -- writing -----------------------------------------------------------------------------
 

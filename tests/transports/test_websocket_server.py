@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import signal
 import struct
 import subprocess
 from typing import Any
@@ -26,7 +28,9 @@ from websocket_peer import (
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect as connect_sync
+from wires import each_version, initialize, websocket_wire
 
+from mcpd import Context, Server
 from mcpd.channel import Channel
 from mcpd.errors import ConfigurationError, ConnectionLost
 from mcpd.transports.guards import Access
@@ -332,6 +336,110 @@ async def test_clients_of_the_library_see_the_status() -> None:
         with pytest.raises(InvalidStatus) as caught:
             await connect(house.url, origin="https://evil.example.com").__aenter__()  # type: ignore[arg-type]
         assert caught.value.response.status_code == 403
+
+
+# ------------------------------------------------------------------------------ MCP, with a server
+
+
+def tools() -> Server:
+    server = Server("house", version="1")
+
+    @server.tool
+    async def echo(text: str) -> str:
+        return text
+
+    @server.tool
+    async def wait(ctx: Context) -> str:
+        await ctx.progress(1)
+        await asyncio.Event().wait()
+        return "never"
+
+    return server
+
+
+@each_version
+async def test_each_version_s_messages_and_lifecycle(version: str) -> None:
+    """S25-043: a custom transport keeps JSON-RPC format and lifecycle.
+
+    S26-045: it keeps JSON-RPC, message patterns and per-request metadata.
+    """
+    async with websocket_wire(tools(), version) as wire:
+        assert await wire.text("echo", text="grüße ☃ 🎉") == "grüße ☃ 🎉"
+        listed = await wire.result("tools/list")
+        assert [tool["name"] for tool in listed["tools"]] == ["echo", "wait"]
+        assert (await wire.error("no/such"))["code"] == -32601
+        wire.send(b"{")
+        answer = await wire.receive()
+        assert answer["error"]["code"] == -32700
+        await wire.quiet()
+
+
+async def test_a_batch_is_one_frame_in_and_one_frame_out() -> None:
+    async with websocket_wire(tools(), "2025-03-26") as wire:
+        calls = [{"jsonrpc": "2.0", "id": number, "method": "ping"} for number in (1, 2)]
+        wire.send(calls)
+        answers = await wire.receive()
+        assert sorted(answer["id"] for answer in answers) == [1, 2]
+
+
+async def test_cancellation_is_as_on_stdio() -> None:
+    async with websocket_wire(tools(), "2025-11-25") as wire:
+        request_id = wire.ask("tools/call", {"name": "wait", "arguments": {}}, meta={"progressToken": 1})
+        assert (await wire.receive())["method"] == "notifications/progress"
+        wire.cancel(request_id)
+        await wire.quiet()
+        assert not wire.connection.session.in_flight
+
+
+async def test_each_connection_has_its_own_session() -> None:
+    """One server, three clients at once, each in its version and with the same ids."""
+    server = tools()
+    async with (
+        websocket_wire(server, "2024-11-05") as old,
+        websocket_wire(server, "2025-11-25") as new,
+        websocket_wire(server, "2026-07-28") as modern,
+    ):
+        wires = (old, new, modern)
+        for wire in wires:
+            wire.ask("tools/call", {"name": "echo", "arguments": {"text": wire.version}}, id=7)
+        for wire in wires:
+            answer = await wire.answer(7)
+            assert answer["result"]["content"][0]["text"] == wire.version
+            assert ("resultType" in answer["result"]) == (wire is modern)
+
+
+async def test_sigterm_while_a_call_runs(child: Child) -> None:
+    """D11, in a real process: the call gets its grace time, then an error answer; then the connection is closed."""
+    process = await asyncio.create_subprocess_exec(
+        *child.mcpd("serve", "--ws", ":0", "--grace", "0.2"), stderr=asyncio.subprocess.PIPE, env=child.env
+    )
+    try:
+        assert process.stderr is not None
+        line = (await process.stderr.readline()).decode()
+        url = next(word for word in line.split() if word.startswith("ws://"))
+        hello = initialize("2025-11-25", 1)
+        async with connect(url) as client, connect(url) as other:
+            for each in (client, other):
+                await each.send(json.dumps(hello))
+                assert json.loads(await each.recv())["result"]["protocolVersion"] == "2025-11-25"
+            await other.close()
+            params = {"name": "count_slowly", "arguments": {"steps": 99, "seconds": 0.1}, "_meta": {"progressToken": 1}}
+            await client.send(json.dumps({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}))
+            assert json.loads(await client.recv())["method"] == "notifications/progress"
+            process.send_signal(signal.SIGTERM)
+            while (answer := json.loads(await client.recv())).get("id") != 2:
+                pass
+            assert "shutting down" in answer["error"]["message"]
+            with pytest.raises(ConnectionClosed) as caught:
+                await client.recv()
+            assert caught.value.rcvd is not None
+            assert caught.value.rcvd.code == 1001
+        assert await process.wait() == 0
+        assert "Traceback" not in (await process.stderr.read()).decode()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
 
 
 # -------------------------------------------------------------------------------------- closing
