@@ -45,7 +45,7 @@ def run(child: Child) -> Run:
             env=child.env,
             capture_output=True,
             text=True,
-            timeout=50,
+            timeout=100,
             check=False,
         )
         assert done.returncode == 0, done.stderr
