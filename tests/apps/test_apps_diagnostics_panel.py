@@ -140,8 +140,8 @@ async def test_marks_what_is_not_announced_and_tries_it_all_the_same(open_app: O
 
 
 async def test_gives_the_model_only_what_the_host_takes(open_app: Open) -> None:
-    caps = {"updateModelContext": {"text": {}}}
-    answers = {"ui/update-model-context": {"result": {}}}
+    caps: dict[str, Any] = {"updateModelContext": {"text": {}}}
+    answers: dict[str, Any] = {"ui/update-model-context": {"result": {}}}
     async with open_app(result=initialize_result(hostCapabilities=caps), answers=answers) as scene:
         await scene.ask("update-model-context")
         (sent,) = await scene.received("ui/update-model-context")

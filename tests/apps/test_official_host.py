@@ -16,7 +16,7 @@ from apps_scene import OPAQUE, OWN_ORIGIN, STRICT, Open, Scene
 from browser import Chromium
 from pages import Pages
 
-CAPABILITIES = {
+CAPABILITIES: dict[str, Any] = {
     "openLinks": {},
     "downloadFile": {},
     "message": {"text": {}},
