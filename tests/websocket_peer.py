@@ -326,9 +326,9 @@ class Bare:
 
     def __init__(self, answer: Answer = echo, room: int = 1 << 60, **limits: Any) -> None:
         self.guests: list[Recorder] = []
-        endpoint = Endpoint(self.accept, Guard(Access()), Limits(**{"close_timeout": 5, **limits}))
+        self.endpoint = Endpoint(self.accept, Guard(Access()), Limits(**{"close_timeout": 5, **limits}))
         self.answer = answer
-        self.channel = endpoint.connect()
+        self.channel = self.endpoint.connect()
         self.socket = Socket(room)
         self.socket.protocol = self.channel
         self.channel.connection_made(self.socket)

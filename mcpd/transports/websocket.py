@@ -229,8 +229,7 @@ class WebSocketChannel(asyncio.Protocol):
                 self._fragments = bytearray(frame.data)
                 return
         elif opcode is _CONTINUATION:
-            if self._fragments is None:
-                return
+            assert self._fragments is not None  # else the library has failed the connection
             # One buffer, not a list: many small fragments must not cost more than their bytes.
             self._fragments += frame.data
             if not frame.fin:

@@ -21,6 +21,7 @@ from websocket_peer import (
     TEXT,
     Bare,
     Recorder,
+    Socket,
     close_frame,
     frame,
     no_answer,
@@ -464,6 +465,49 @@ async def test_a_receiver_that_fails_ends_its_own_connection_only(caplog: pytest
         other.send(frame(TEXT, b"1"))
         assert await other.text() == b"1"
     assert "secret" in caplog.text
+
+
+async def test_a_receiver_that_fails_at_the_end_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    bare = Bare()
+    guest = bare.open()
+    guest.closed = None  # type: ignore[assignment]
+    bare.lose()
+    await bare.channel.aclose()
+    assert "TypeError" in caplog.text
+
+
+async def test_a_connection_that_comes_when_all_is_closed_is_dropped() -> None:
+    bare = Bare()
+    await bare.endpoint.aclose()
+    late = bare.endpoint.connect()
+    wire = Socket()
+    wire.protocol = late
+    late.connection_made(wire)
+    assert wire.is_aborted
+    assert not bare.endpoint.connections
+
+
+async def test_reading_stops_and_what_runs_is_answered() -> None:
+    """D11. A client that is silent because we do not read it is not given up."""
+    bare = Bare(no_answer, ping_interval=100)
+    guest = bare.open()
+    bare.endpoint.pause()
+    assert not bare.socket.is_reading_now
+    for _ in range(3):
+        assert tick(bare) == []
+    bare.channel.send(b"answer")
+    await bare.channel.drain()
+    assert bare.frames() == [(TEXT, b"answer")]
+    bare.channel.resume_writing()
+    assert not bare.socket.is_reading_now
+    closing = asyncio.ensure_future(bare.endpoint.aclose("bye"))
+    while not bare.socket.is_reading_now:
+        await asyncio.sleep(0)
+    assert bare.frames()[-1] == (CLOSE, struct.pack("!H", 1001) + b"bye")
+    bare.channel.data_received(frame(TEXT, b"too late") + close_frame(1001))
+    await closing
+    assert guest.frames == []
+    assert guest.ends == [None]
 
 
 async def test_a_connection_that_is_gone_leaves_nothing_behind() -> None:
