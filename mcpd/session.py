@@ -7,6 +7,7 @@ Spec: 2025-11-25 basic/lifecycle; 2026-07-28 basic/index, basic/versioning.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import UNSET, Raw, ValidationError
@@ -41,7 +42,7 @@ from .types.notifications import LOG_LEVELS
 from .versions import table
 from .versions.table import Version
 
-__all__ = ["Call", "Client", "Session"]
+__all__ = ["Call", "Client", "Session", "check_envelope", "has_envelope"]
 
 _EMPTY = b"{}"
 _head = Decoder(Params).decode
@@ -95,7 +96,9 @@ _decode_info = Decoder(Implementation).decode
 class Call:
     """One request of the peer, from receipt to answer."""
 
-    __slots__ = ("batch", "id", "last_progress", "meta", "method", "params", "raw", "session", "task", "version")
+    __slots__ = (
+        "batch", "id", "last_progress", "meta", "method", "params", "raw", "release", "session", "task", "version",
+    )  # fmt: skip
 
     def __init__(
         self, session: Session, request: Request, version: Version, params: Any, meta: RequestMeta | None
@@ -110,6 +113,8 @@ class Call:
         self.last_progress: float | None = None
         self.task: Any = None
         self.batch: Any = None
+        self.release: Callable[[], None] | None = None
+        """Lets go of the HTTP connection that waits for the answer, where the client can come back for it."""
 
     @property
     def is_open(self) -> bool:
@@ -153,6 +158,11 @@ class Session:
         self._asked: dict[Id, str] = {}
         self._next_id = 0
 
+    def assume(self, version: Version) -> None:
+        """Take a version as agreed on elsewhere: by another process, in a header, or by being the oldest that fits."""
+        self.version = version
+        self.is_initialized = not version.is_modern
+
     # -- receiving ---------------------------------------------------------------------------
 
     def receive_request(self, request: Request) -> Call:
@@ -175,7 +185,7 @@ class Session:
             raise InvalidRequest("Already initialized: a connection is initialized once")
         read = version.lookup(method)
         if read is None or method not in version.requests:
-            if _has_envelope(request.params):
+            if has_envelope(request.params):
                 raise InvalidRequest(_ERA_FIXED)
             raise MethodNotFound(f"Method not found: {method}")
         raw = request.params
@@ -346,7 +356,8 @@ def _read(read: Any, raw: Raw) -> Any:
         raise ParseError(f"Parse error: {explain(error)}") from None
 
 
-def _has_envelope(raw: Raw) -> bool:
+def has_envelope(raw: Raw) -> bool:
+    """Whether params say by themselves which version they are of, as every request of 2026-07-28 does."""
     try:
         meta = _head(_EMPTY if raw is ABSENT else raw).meta
     except MALFORMED:

@@ -162,6 +162,16 @@ class Context:
         """`log("error", data)`."""
         return self.log("error", data)
 
+    def close_stream(self) -> None:
+        """Let go of the HTTP connection on which the client waits for this request's answer; the work goes on.
+
+        For work that takes long: the client comes back for the rest, at a time it is told. Only 2025-11-25 over
+        HTTP sessions has that; elsewhere this does nothing. Spec: 2025-11-25 basic/transports, sending messages 6.
+        """
+        release = self._call.release
+        if release is not None:
+            self._peer.loop.call_soon_threadsafe(release)
+
     # -- asking the client -------------------------------------------------------------------
 
     @property

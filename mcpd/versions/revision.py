@@ -29,6 +29,8 @@ class Revision(Struct, kw_only=True, frozen=True):
     """An error answer to an unreadable message says `"id": null` in this revision."""
     batches: bool = False
     """A frame may be a JSON array, in this revision only."""
+    polling: bool = False
+    """An HTTP event stream begins with an event to resume after, and may let its connection go, in this revision only."""
 
     requests: Mapping[str, type] = {}
     notifications: Mapping[str, type] = {}

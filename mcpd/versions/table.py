@@ -104,6 +104,7 @@ class Version:
         self.is_modern = own.modern
         self.has_null_id = own.null_id
         self.has_batches = own.batches
+        self.has_polling = own.polling
         self.requests: dict[str, type] = {}
         self.notifications: dict[str, type] = {}
         self.server_requests: set[str] = set()

@@ -51,6 +51,7 @@ def _one_block(message: SamplingMessage) -> SamplingMessage:
 
 REVISION = Revision(
     version="2025-11-25",
+    polling=True,
     server_notifications=("notifications/elicitation/complete",),
     fields={
         Implementation: ("icons", "description", "website_url"),
