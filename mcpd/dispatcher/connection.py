@@ -32,7 +32,7 @@ from ..session import Call, Session
 from ..types.rounds import ListenResult, SubscriptionFilter
 from .outgoing import Outgoing
 from .subscriptions import Subscriptions
-from .tasks import start_task
+from .tasks import Starter
 
 if TYPE_CHECKING:
     from ..context.seal import Sealer
@@ -67,6 +67,7 @@ class Connection:
         self.ended = self.loop.create_future()
         """Done when the peer will send no more; its result is the error that ended it, or None."""
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._starter: Starter | None = None
 
     # -- what the transport calls ------------------------------------------------------------
 
@@ -91,6 +92,8 @@ class Connection:
     def closed(self, error: McpdError | None = None) -> None:
         """The peer will send no more; calls in flight go on until `finish` or `abort`."""
         self._outgoing.fail_all()
+        if self._starter is not None:
+            self._starter.close()
         if not self.ended.done():
             self.ended.set_result(error)
 
@@ -131,7 +134,9 @@ class Connection:
         call.batch = batch
         answer = self._begin(call)
         if answer.__class__ is CoroutineType:
-            start_task(self.loop, answer, call, self._tasks)
+            if self._starter is None:
+                self._starter = Starter(self.loop, self._tasks)
+            call.task = self._starter.start(answer)
         else:
             self._send(call, answer)  # type: ignore[arg-type]
 

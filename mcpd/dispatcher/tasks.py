@@ -1,46 +1,160 @@
-"""Starting a task with its first step run at once."""
+"""Starting a coroutine at once, and making it a task only if it waits.
+
+Most tools answer without waiting, and a task for each costs half as much again as all the rest of the
+road. Yet code expects to run inside a task: `asyncio.timeout` and anyio's scopes look for the current one.
+
+Theory of operation. A `Starter` keeps one spare task, parked on a `_Seat`. To start a coroutine, the
+spare is entered as the current task (`asyncio.tasks._enter_task`, documented in "Extending asyncio") and
+the coroutine's first step is run by hand, in a context of its own. If it ends there, the spare was not
+touched and serves again. If it waits, the spare is woken, takes the coroutine over together with what it
+waits for, and is its task from then on, so that the task the first step saw and the one that goes on
+are the same. A new spare is parked for the next. While none is parked, or where a task is current
+already, coroutines start as ordinary tasks, one turn of the loop later.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import Coroutine
+from asyncio.tasks import _enter_task, _leave_task  # type: ignore[attr-defined]
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context, copy_context
 from typing import Any
 
-from ..session import Call
+__all__ = ["Starter"]
 
-__all__ = ["start_task"]
+Work = Coroutine[Any, Any, None]
 
-if sys.version_info >= (3, 12):
 
-    def start_task(
-        loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], call: Call, tasks: set[asyncio.Task[Any]]
-    ) -> None:
-        """Run `work` as a task, its first step now; `tasks` holds it while it waits, `call.task` names it."""
-        task = asyncio.Task(work, loop=loop, eager_start=True)
-        if not task.done():
-            call.task = task
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
+class _Seat:
+    """What a spare task waits for: a future as far as a task needs one, which is woken by hand."""
 
-else:
+    _asyncio_future_blocking = False
 
-    def start_task(
-        loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], call: Call, tasks: set[asyncio.Task[Any]]
-    ) -> None:
-        """Run `work` as a task, its first step now; `tasks` holds it while it waits, `call.task` names it.
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._wakeup: Callable[[_Seat], object] | None = None
+        self.is_cancelled = False
+        self.work: Work | None = None
+        self.context: Context | None = None
+        self.waits_for: Any = None
 
-        Python 3.11 has no eager start. A new task has just queued its first step as the last entry of the
-        loop's ready queue: taking that entry out and running it is an eager start by hand, with the task
-        current and its context entered. Loops without that queue (uvloop), and callers that are
-        themselves inside a task, start it the ordinary way, one turn later.
+    @property
+    def is_taken(self) -> bool:
+        """Whether a spare task is parked here."""
+        return self._wakeup is not None
+
+    def wake(self) -> None:
+        """Step the parked task now."""
+        wakeup, self._wakeup = self._wakeup, None
+        if wakeup is not None and not self.is_cancelled:
+            wakeup(self)
+
+    # What asyncio.Task calls.
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        return self._loop
+
+    def add_done_callback(self, wakeup: Callable[[_Seat], object], *, context: Context | None = None) -> None:
+        self._wakeup = wakeup
+
+    def cancel(self, msg: object = None) -> bool:
+        if not self.is_cancelled and self._wakeup is not None:
+            self.is_cancelled = True
+            self._loop.call_soon(self._wakeup, self)
+        return True
+
+    def result(self) -> None:
+        if self.is_cancelled:
+            raise asyncio.CancelledError
+
+    def __await__(self) -> Generator[Any, None, None]:
+        self._asyncio_future_blocking = True
+        yield self
+        self.result()
+
+
+class _GoOn:
+    """Awaits a coroutine that took its first step elsewhere, each further step in its own context."""
+
+    def __init__(self, work: Work, context: Context, waits_for: Any) -> None:
+        self._work = work
+        self._context = context
+        self._waits_for = waits_for
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        work, run, waits_for = self._work, self._context.run, self._waits_for
+        try:
+            while True:
+                try:
+                    value = yield waits_for
+                except BaseException as error:
+                    waits_for = run(work.throw, error)
+                else:
+                    waits_for = run(work.send, value)
+        except StopIteration:
+            return
+
+
+async def _spare(seat: _Seat) -> None:
+    try:
+        await seat
+    except asyncio.CancelledError:
+        if seat.work is None or seat.context is None:
+            raise
+        # Cancelled by its own first step: it finds out where it waits.
+        try:
+            waits_for = seat.context.run(seat.work.throw, asyncio.CancelledError())
+        except StopIteration:
+            return
+        await _GoOn(seat.work, seat.context, waits_for)
+        return
+    if seat.work is not None and seat.context is not None:
+        await _GoOn(seat.work, seat.context, seat.waits_for)
+
+
+class Starter:
+    """Starts coroutines on one event loop; `tasks` holds those that wait."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, tasks: set[asyncio.Task[Any]]) -> None:
+        self._loop = loop
+        self._tasks = tasks
+        self._seat: _Seat
+        self._task: asyncio.Task[Any]
+        self._park()
+
+    def _park(self) -> None:
+        self._seat = _Seat(self._loop)
+        self._task = self._loop.create_task(_spare(self._seat), name="mcpd-call")
+
+    def start(self, work: Work) -> asyncio.Task[Any] | None:
+        """Run the first step of `work` now; gives its task if it waits, None if it is done.
+
+        `work` handles its own exceptions.
         """
-        task = asyncio.Task(work, loop=loop)
-        ready = getattr(loop, "_ready", None)
-        if ready and asyncio.current_task(loop) is None:
-            ready.pop()._run()
-            if task.done():
-                return
-        call.task = task
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
+        seat = self._seat
+        if not seat.is_taken or seat.is_cancelled or asyncio.current_task(self._loop) is not None:
+            if self._task.done():
+                self._park()
+            return self._keep(self._loop.create_task(work))
+        loop, task = self._loop, self._task
+        context = copy_context()
+        _enter_task(loop, task)
+        try:
+            waits_for = context.run(work.send, None)
+        except StopIteration:
+            return None
+        finally:
+            _leave_task(loop, task)
+        seat.work, seat.context, seat.waits_for = work, context, waits_for
+        seat.wake()
+        self._park()
+        return self._keep(task)
+
+    def close(self) -> None:
+        """Let the spare go."""
+        self._task.cancel()
+
+    def _keep(self, task: asyncio.Task[Any]) -> asyncio.Task[Any]:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
