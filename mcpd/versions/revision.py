@@ -30,7 +30,7 @@ class Revision(Struct, kw_only=True, frozen=True):
     batches: bool = False
     """A frame may be a JSON array, in this revision only."""
     polling: bool = False
-    """An HTTP event stream begins with an event to resume after, and may let its connection go, in this revision only."""
+    """Event streams of HTTP begin with an event to resume after, and may let go of their connection; only here."""
 
     requests: Mapping[str, type] = {}
     notifications: Mapping[str, type] = {}
