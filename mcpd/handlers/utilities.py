@@ -32,7 +32,7 @@ async def complete(catalog: Catalog, ctx: Context, params: CompleteParams) -> Co
         if entry is None:
             if catalog.resources.get(params.ref.uri, audience) is None:
                 raise InvalidParams(f"ref.uri: unknown resource template {params.ref.uri}")
-            return CompleteResult(completion=Completion())
+            return CompleteResult(completion=Completion(values=[]))
         names = entry.uri_template.variables
     name = params.argument.name
     if name not in names:

@@ -40,7 +40,7 @@ class Completer:
             return found if isinstance(found, Completion) else rank(found, value)
         except Exception as error:
             log.error("completion failed", exc_info=error)
-            return Completion()
+            return Completion(values=[])
 
 
 def rank(candidates: Iterable[Any], value: str) -> Completion:

@@ -1,7 +1,5 @@
 """Completion of prompt arguments and template variables. Spec: 2026-07-28 server/utilities/completion."""
 
-from msgspec import field
-
 from .base import Params, Result, Wire
 
 __all__ = [
@@ -52,7 +50,7 @@ class CompleteParams(Params, kw_only=True):
 class Completion(Wire, kw_only=True):
     """At most 100 values, best first; `total` counts all there are."""
 
-    values: list[str] = field(default_factory=list)
+    values: list[str]
     total: int | None = None
     has_more: bool | None = None
 
