@@ -302,8 +302,9 @@ class Session:
         """The error answer as a frame, closing the call; None if it was cancelled meanwhile."""
         if self.in_flight.get(answered.id) is not answered:
             return None
+        frame = _failure(error, answered.version, answered.id)
         del self.in_flight[answered.id]
-        return _failure(error, answered.version, answered.id)
+        return frame
 
     def refuse(self, error: ProtocolError, request_id: Id | None = None) -> bytes:
         """The error answer to something that never became a call; without an id if that was unreadable."""
@@ -322,7 +323,9 @@ class Session:
         """A request of ours as (id, frame). Raises LocalProtocolError where the version has no such request."""
         version = self.version
         if version is None or method not in version.server_requests:
-            raise LocalProtocolError(f"{method} cannot be asked of this client: its protocol version has no such request")
+            raise LocalProtocolError(
+                f"{method} cannot be asked of this client: its protocol version has no such request"
+            )
         self._next_id += 1
         request_id = self._next_id
         self._asked[request_id] = method
@@ -332,7 +335,7 @@ class Session:
         """The id of our request that this answers; None if we did not ask, or no longer wait."""
         if message.id is None or message.id is UNSET:
             return None
-        request_id: Id = message.id  # type: ignore[assignment]
+        request_id: Id = message.id
         return request_id if self._asked.pop(request_id, None) is not None else None
 
     def forget(self, request_id: Id) -> None:

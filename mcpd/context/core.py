@@ -27,6 +27,8 @@ __all__ = ["Context", "InputNeeded", "Peer"]
 
 T = TypeVar("T")
 
+_ENDLESS = float("inf")
+
 
 class InputNeeded(BaseException):
     """Ends a handler whose question has no answer yet. Not an Exception: tools that catch those let it pass."""
@@ -124,8 +126,12 @@ class Context:
     async def _progress(self, progress: float, total: float | None, message: str | None) -> None:
         call = self._call
         token = None if call.meta is None else call.meta.progress_token
-        if token is None or (call.last_progress is not None and progress <= call.last_progress):
+        if token is None or not (call.last_progress is None or progress > call.last_progress):
             return
+        if not -_ENDLESS < progress < _ENDLESS:  # JSON has neither nan nor inf
+            return
+        if total is not None and not -_ENDLESS < total < _ENDLESS:
+            total = None
         call.last_progress = progress
         params = ProgressParams(progress_token=token, progress=progress, total=total, message=message)
         await self._peer.notify("notifications/progress", params, call)

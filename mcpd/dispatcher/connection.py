@@ -181,7 +181,7 @@ class Connection:
                 return self._finish(call, context, result, hand_back)
             return session.respond(call, result)
         except Exception as error:
-            return session.fail(call, _as_wire(error, call))
+            return self._fail(call, error)
 
     async def _finish(
         self, call: Call, context: Context, work: Coroutine[Any, Any, Any], hand_back: bool
@@ -202,11 +202,19 @@ class Connection:
                 call.task.uncancel()
         except InputNeeded as needed:
             answer = session.respond(call, context.rounds.required(needed))
-        except Exception as error:
-            answer = session.fail(call, _as_wire(error, call))
+        except (Exception, SystemExit) as error:  # code that calls sys.exit() ends its call, not the server
+            answer = self._fail(call, error)
         if not hand_back:
             self._send(call, answer)
         return answer
+
+    def _fail(self, call: Call, error: Exception | SystemExit) -> bytes | None:
+        try:
+            return self.session.fail(call, _as_wire(error, call))
+        except Exception as unwritable:
+            # Its text or data are no JSON, and still somebody waits for an answer.
+            log.error("%s (id %r) failed with an error that cannot be sent", call.method, call.id, exc_info=unwritable)
+            return self.session.fail(call, InternalError())
 
     def _send(self, call: Call, answer: bytes | None) -> None:
         if call.batch is not None:
@@ -311,7 +319,7 @@ class _BatchReply:
             self._done(b"[" + b",".join(self._answers) + b"]" if self._answers else None)
 
 
-def _as_wire(error: Exception, call: Call) -> ProtocolError:
+def _as_wire(error: Exception | SystemExit, call: Call) -> ProtocolError:
     """The only place where an exception becomes an error answer."""
     if isinstance(error, ProtocolError):
         # A code that this version does not have leaves as a plain internal error with the same text.

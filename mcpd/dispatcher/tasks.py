@@ -15,7 +15,7 @@ already, coroutines start as ordinary tasks, one turn of the loop later.
 from __future__ import annotations
 
 import asyncio
-from asyncio.tasks import _enter_task, _leave_task  # type: ignore[attr-defined]
+from asyncio.tasks import _enter_task, _leave_task
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, copy_context
 from typing import Any

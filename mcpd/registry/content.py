@@ -24,7 +24,18 @@ from ..types.content import (
 from ..types.tools import CallToolResult
 from .foreign import enc_hook
 
-__all__ = ["BLOCKS", "audio", "embedded", "encode_data", "image", "is_content", "link", "resource_contents", "text", "tool_result"]
+__all__ = [
+    "BLOCKS",
+    "audio",
+    "embedded",
+    "encode_data",
+    "image",
+    "is_content",
+    "link",
+    "resource_contents",
+    "text",
+    "tool_result",
+]
 
 BLOCKS = (TextContent, ImageContent, AudioContent, EmbeddedResource, ResourceLink)
 
@@ -118,8 +129,10 @@ def resource_contents(value: Any, uri: str, mime_type: str | None) -> list[Any]:
         return [BlobResourceContents(uri, bytes(value), mime_type or "application/octet-stream")]
     if isinstance(value, (TextResourceContents, BlobResourceContents)):
         return [value]
-    if isinstance(value, list) and value and all(
-        isinstance(item, (TextResourceContents, BlobResourceContents)) for item in value
+    if (
+        isinstance(value, list)
+        and value
+        and all(isinstance(item, (TextResourceContents, BlobResourceContents)) for item in value)
     ):
         return value
     if value is None:

@@ -51,7 +51,7 @@ class PromptEntry:
             return self._result(value)
         except McpdError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             log.error("prompt %s (request %r) failed", self.key, ctx.request_id, exc_info=error)
             raise InternalError("The prompt could not be made; details are in the server's log") from None
 

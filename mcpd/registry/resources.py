@@ -96,6 +96,6 @@ async def _call(callee: Callee, variables: dict[str, str], ctx: Context, uri: st
         raise
     except FileNotFoundError:
         raise ResourceNotFound(uri) from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         log.error("resource %s (request %r) failed", uri, ctx.request_id, exc_info=error)
         raise InternalError("The resource could not be read; details are in the server's log") from None

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from types import CoroutineType
+from typing import Any
 
 __all__ = ["run_in_thread"]
-
-T = TypeVar("T")
 
 _limiter: Any = None
 MAX_THREADS = 64
 
 
-async def run_in_thread(function: Callable[..., T], *args: Any) -> T:
+async def run_in_thread(function: Callable[..., Any], *args: Any) -> Any:
     """`function(*args)` in a thread of anyio's pool, at most 64 at once.
 
+    A coroutine that comes back is awaited here: a decorator may hide that its function is async.
     If the waiting task is cancelled, the thread is left to finish by itself: Python cannot stop it.
     """
     global _limiter
@@ -23,4 +23,5 @@ async def run_in_thread(function: Callable[..., T], *args: Any) -> T:
 
     if _limiter is None:
         _limiter = anyio.CapacityLimiter(MAX_THREADS)
-    return await anyio.to_thread.run_sync(function, *args, abandon_on_cancel=True, limiter=_limiter)
+    value = await anyio.to_thread.run_sync(function, *args, abandon_on_cancel=True, limiter=_limiter)
+    return await value if value.__class__ is CoroutineType else value

@@ -96,16 +96,16 @@ class ToolEntry:
     async def _run(self, arguments: Raw, ctx: Context) -> CallToolResult:
         try:
             return self._result(await self._call(arguments, ctx))
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # sys.exit() in a tool ends its call, not the server
             return self._failed(error, ctx)
 
     async def _run_plain(self, arguments: Raw, ctx: Context) -> CallToolResult:
         try:
             return self._result(await run_in_thread(self._call, arguments, ctx))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             return self._failed(error, ctx)
 
-    def _failed(self, error: Exception, ctx: Context) -> CallToolResult:
+    def _failed(self, error: Exception | SystemExit, ctx: Context) -> CallToolResult:
         if isinstance(error, ToolError):
             return failed(str(error))
         if isinstance(error, ProtocolError):

@@ -116,7 +116,7 @@ class Server:
         visibility: Visibility | None = None,
     ) -> Callable[[F], F]: ...
 
-    def tool(self, function: Any = None, /, **options: Any) -> Any:
+    def tool(self, function: Any = None, **options: Any) -> Any:
         """Register a function as a tool, as `@server.tool` or `@server.tool(name=…, …)`.
 
         The signature gives the input schema, the return annotation the output schema, the docstring the
@@ -264,7 +264,7 @@ class Server:
         meta: Mapping[str, Any] | None = None,
     ) -> Callable[[F], F]: ...
 
-    def prompt(self, function: Any = None, /, **options: Any) -> Any:
+    def prompt(self, function: Any = None, **options: Any) -> Any:
         """Register a function as a prompt, as `@server.prompt` or `@server.prompt(name=…, …)`.
 
         Its parameters are the arguments (values come as strings and are converted); it returns text, a content
@@ -306,9 +306,7 @@ class Server:
         """Take a prompt away; False if there is none of that name."""
         return self.catalog.prompts.remove(name)
 
-    def completion(
-        self, argument: str, *, prompt: str | None = None, template: str | None = None
-    ) -> Callable[[F], F]:
+    def completion(self, argument: str, *, prompt: str | None = None, template: str | None = None) -> Callable[[F], F]:
         """Register what completes one argument of a prompt, or one variable of a resource template.
 
         The function takes the text so far, and if it wants a dict of the other arguments; it gives candidates,
@@ -461,9 +459,7 @@ def _checked_uri(uri: str) -> str:
 
 
 def _checked_meta(meta: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    if meta is None or meta is UNSET:
-        return None
-    return dict(meta)
+    return None if meta is None else dict(meta)
 
 
 def _check_variables(uri: str, variables: Sequence[str], parameters: Sequence[str]) -> None:

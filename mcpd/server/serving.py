@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .app import Server
 
 __all__ = ["Settings", "run", "serve"]
+
 
 class Settings(Struct, kw_only=True):
     """How to serve. `descriptors` are (in, out) if stdio was claimed already; `grace` is in seconds."""
@@ -100,8 +101,8 @@ def _leave(connection: Connection, connections: set[Connection]) -> None:
 
 async def _finish(connections: set[Connection], grace: float, stop: _Stop) -> None:
     """Let all calls end by themselves for `grace` seconds, or until the second wish to stop; then cancel them."""
-    finishing = asyncio.gather(*(connection.finish(grace) for connection in list(connections)))
-    hurry = asyncio.ensure_future(stop.wait_again())
+    finishing: asyncio.Future[Any] = asyncio.gather(*(connection.finish(grace) for connection in list(connections)))
+    hurry: asyncio.Future[Any] = asyncio.ensure_future(stop.wait_again())
     await asyncio.wait([finishing, hurry], return_when=asyncio.FIRST_COMPLETED)
     hurry.cancel()
     if not finishing.done():

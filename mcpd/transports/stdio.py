@@ -176,7 +176,7 @@ class StdioChannel:
             parts = [b"\n".join(out)]
         else:
             parts = [part for frame in out for part in (frame, b"\n")]
-        self._write(deque(map(memoryview, parts)))
+        self._write(deque([memoryview(part) for part in parts]))
 
     def _write(self, parts: deque[memoryview]) -> None:
         """Give the kernel what it takes; the rest waits for it to be writable."""
@@ -251,7 +251,9 @@ class StdioChannel:
     async def aclose(self, reason: str = "") -> None:
         """Stop reading, write what is queued for up to 2 s, and give the descriptor back as it was."""
         self._stop_reading()
-        self._has_ended = True
+        had_ended, self._has_ended = self._has_ended, True
+        if not had_ended and self._receiver is not None:
+            self._receiver.closed()
         try:
             await asyncio.wait_for(self.drain(), 2)
         except TimeoutError:

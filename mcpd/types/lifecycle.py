@@ -102,8 +102,6 @@ class InitializeResult(Result, kw_only=True):
     instructions: str | None = None
 
 
-
-
 class DiscoverResult(CacheableResult, kw_only=True):
     """What the server offers, and in which versions."""
 

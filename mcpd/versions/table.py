@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from msgspec import NODEFAULT, UNSET, Raw, Struct
 from msgspec.json import Decoder
-from msgspec.structs import FieldInfo, fields
+from msgspec.structs import FieldInfo, fields, replace
 
 from ..errors import ProtocolError
 from ..jsonrpc import encode
@@ -109,7 +109,7 @@ class Version:
         self.notifications: dict[str, type] = {}
         self.server_requests: set[str] = set()
         self.server_notifications: set[str] = set()
-        self._later = [_revision(name) for name in _ORDER[: position : -1]]
+        self._later = [_revision(name) for name in _ORDER[:position:-1]]
         self._past = past
         for revision in past:
             self.requests.update(revision.requests)
@@ -160,9 +160,7 @@ class Version:
                 changes = changes or {}
                 changes[name] = shaped
         if changes is not None:
-            value = value.__copy__()
-            for name, change in changes.items():
-                setattr(value, name, change)
+            value = replace(value, **changes)
         for back in backs:
             value = back(value)
             if value.__class__ is TextContent and cls is not TextContent:
@@ -190,7 +188,7 @@ class Version:
         shaped: Result = self.shape(result)
         if self.is_modern:
             if shaped is result:
-                shaped = result.__copy__()
+                shaped = replace(result)
             if shaped.result_type is UNSET:
                 shaped.result_type = "complete"
             shaped.meta = identity if shaped.meta is None else _merge(shaped.meta, identity)
@@ -200,7 +198,7 @@ class Version:
                 if shaped.cache_scope is UNSET:
                     shaped.cache_scope = "private"
         elif shaped.result_type is not UNSET:
-            shaped = shaped.__copy__() if shaped is result else shaped
+            shaped = replace(result) if shaped is result else shaped
             shaped.result_type = UNSET
         if kept:
             raw = self._kept[result] = Raw(encode(shaped))

@@ -16,6 +16,7 @@ from .revision import Revision
 
 __all__ = ["REVISION"]
 
+
 def _older_form(params: ElicitFormParams) -> ElicitFormParams:
     """Before, a form knew `enum` with `enumNames`, a default for booleans only, and no choice of several."""
     schema = params.requested_schema
