@@ -125,7 +125,10 @@ def _items(name: str, items: dict[str, Any]) -> dict[str, Any]:
 
 def _add_what_msgspec_drops(members: dict[str, Any], form: type) -> None:
     """msgspec sorts the values of a choice, which a user reads in order, and omits what a default factory makes."""
-    hints = get_type_hints(form, include_extras=True)
+    try:
+        hints = get_type_hints(form, include_extras=True)
+    except NameError:
+        hints = {}  # msgspec could read it all the same
     for field in getattr(type_info(form), "fields", ()):
         member = members[field.encode_name]
         choice = member["items"] if member["type"] == "array" else member

@@ -188,6 +188,10 @@ class Connection:
     ) -> bytes | None:
         session = self.session
         answer: bytes | None
+        if not call.is_open:
+            # Given up before its first step: what nobody waits for is not begun.
+            work.close()
+            return None
         try:
             answer = session.respond(call, await work)
         except asyncio.CancelledError:

@@ -95,6 +95,36 @@ class _GoOn:
             return
 
 
+class _Later(Coroutine[Any, Any, None]):
+    """A coroutine whose first step is always run, even if its task is cancelled before that.
+
+    A task throws the cancellation into a coroutine that has not begun, whose body then never sees it: nobody
+    would answer the call, nor close the coroutine that it was to await.
+    """
+
+    __slots__ = ("_has_begun", "_work")
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._has_begun = False
+
+    def send(self, value: Any) -> Any:
+        self._has_begun = True
+        return self._work.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        if not self._has_begun:
+            self._has_begun = True
+            self._work.send(None)  # what ends here ends with StopIteration, and was not cancelled
+        return self._work.throw(*error)
+
+    def close(self) -> None:
+        self._work.close()
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return self._work.__await__()
+
+
 async def _spare(seat: _Seat) -> None:
     try:
         await seat
@@ -135,7 +165,7 @@ class Starter:
         if not seat.is_taken or seat.is_cancelled or asyncio.current_task(self._loop) is not None:
             if self._task.done():
                 self._park()
-            return self._keep(self._loop.create_task(work))
+            return self._keep(self._loop.create_task(_Later(work)))
         loop, task = self._loop, self._task
         context = copy_context()
         _enter_task(loop, task)
