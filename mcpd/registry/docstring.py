@@ -82,7 +82,7 @@ def _section(lines: list[str], at: int, kept: list[str], parameters: dict[str, s
         kind = field[1].lower()
         end = _indented_end(lines, at + 1)
         body = _joined([field[3] or "", *lines[at + 1 : end]])
-        if kind in _PARAMETER_FIELDS and field[2]:
+        if kind in _PARAMETER_FIELDS and field[2] and field[2].strip():
             # ":param int days: text" puts the type before the name.
             parameters[field[2].split()[-1].lstrip("*")] = body
         if kind in _DROPPED_FIELDS:
