@@ -147,7 +147,7 @@ def _check_conversation(params: CreateMessageParams) -> None:
         raise LocalProtocolError("the last message leaves tool uses without results")
 
 
-def is_offered(needs: Mapping[str, Any], capabilities: ClientCapabilities) -> bool:
+def _is_offered(needs: Mapping[str, Any], capabilities: ClientCapabilities) -> bool:
     """Whether the client declared what a question needs. `elicitation: {}` means forms only."""
     for name, parts in needs.items():
         offered = getattr(capabilities, name)
@@ -200,7 +200,7 @@ class Rounds:
         """Whether this client, in this version, can be asked that."""
         version = self._call.version
         known = version.is_modern or question.method in version.server_requests
-        return known and is_offered(question.needs, self._call.client.capabilities)
+        return known and _is_offered(question.needs, self._call.client.capabilities)
 
     async def ask(self, questions: dict[str, Question], timeout: float | None) -> dict[str, Any]:
         """The answers by key. Ends the handler with InputNeeded where they have to be fetched by another round."""

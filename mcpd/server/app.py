@@ -163,7 +163,7 @@ class Server:
                 callee = SchemaCallee(function, input_schema, callee, f"{what}, input schema")
             if output_schema is not None:
                 schema = JsonSchema(output_schema, f"{what}, output schema")
-                check_output = lambda content: schema.problems(as_json(content))  # noqa: E731
+                check_output = lambda content: schema.problems(_as_json(content))  # noqa: E731
         tool = Tool(
             name=_checked_name(name or callee.name),
             title=title,
@@ -433,7 +433,7 @@ class Server:
         run(self, Settings(stdio=stdio or ws is None, ws=ws, **settings))
 
 
-def as_json(content: Any) -> Any:
+def _as_json(content: Any) -> Any:
     """Structured content as plain JSON values, for a validator."""
     return decode(content if isinstance(content, Raw) else encode_data(content))
 

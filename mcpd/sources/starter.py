@@ -18,7 +18,7 @@ from ..extensions.ui.gate import AppsMode
 from ..server import Server
 from ..versions.table import SUPPORTED
 
-__all__ = ["make_server"]
+__all__ = ["ServerInfo", "make_server"]
 
 _READ_ONLY = {"readOnlyHint": True, "openWorldHint": False}
 

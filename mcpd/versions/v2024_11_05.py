@@ -25,7 +25,7 @@ from .revision import Revision
 __all__ = ["REVISION"]
 
 
-class LegacyCallToolResult(CallToolResult, kw_only=True):
+class _LegacyCallToolResult(CallToolResult, kw_only=True):
     """A tool result with `toolResult` beside the newer members: results are open objects, so both kinds of
     client find theirs."""
 
@@ -35,7 +35,7 @@ class LegacyCallToolResult(CallToolResult, kw_only=True):
 def _with_tool_result(result: CallToolResult) -> CallToolResult:
     content = result.content
     alone = content[0] if len(content) == 1 else None
-    return LegacyCallToolResult(
+    return _LegacyCallToolResult(
         content=content,
         is_error=result.is_error,
         meta=result.meta,

@@ -37,12 +37,12 @@ def _object_schema(tool: Tool) -> Tool:
 
 def _object_content(result: CallToolResult) -> CallToolResult:
     content = result.structured_content
-    if content is UNSET or is_object(content):
+    if content is UNSET or _is_object(content):
         return result
     return structs.replace(result, structured_content={"result": content})
 
 
-def is_object(value: Any) -> bool:
+def _is_object(value: Any) -> bool:
     """Whether a value becomes a JSON object when it is encoded; of raw JSON the first byte tells."""
     if isinstance(value, Raw):
         return bytes(value)[:1] == b"{"
