@@ -123,6 +123,8 @@ class Connection:
     def _start(self, request: Request, batch: _BatchReply | None = None) -> None:
         session = self.session
         try:
+            if self._is_ending:
+                raise InternalError("The server is shutting down")
             call = session.receive_request(request)
         except ProtocolError as error:
             frame = session.refuse(error, request.id)
