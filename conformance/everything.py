@@ -529,7 +529,11 @@ async def sample_with_tools(ctx: Context) -> str:
     """Lets the client's model use a tool."""
     weather = Tool(name="get_weather", input_schema={"type": "object", "properties": {"city": {"type": "string"}}})
     answer = await ctx.sample(
-        "What is the weather in Paris?", max_tokens=100, tools=[weather], tool_choice=ToolChoice(mode="auto")
+        "What is the weather in Paris?",
+        max_tokens=100,
+        tools=[weather],
+        tool_choice=ToolChoice(mode="auto"),
+        key="weather",
     )
     return f"The model stopped with {answer.stop_reason}"
 

@@ -28,7 +28,8 @@ CONFORMANCE = REPOSITORY / "conformance"
 def _module(name: str) -> Any:
     """A module of the conformance folder, which is no package; a fresh one each time."""
     spec = importlib.util.spec_from_file_location(f"conformance_{name}", CONFORMANCE / f"{name}.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -132,3 +133,156 @@ async def test_transcript_of_a_process(version: str, child: Child) -> None:
     exchange = next(one for one in EXCHANGES if one.version == version)
     async with process_wire(child, str(CONFORMANCE / "everything.py")) as wire:
         await player.play(exchange, wire)
+
+
+# -------------------------------------------------------------------------- what is played at all
+
+# protocol-versions.md, section 2, without tasks: C client to server, S server to client, B both, "in" inside
+# `inputRequests`; one column for each version. What stands for nothing is "-".
+METHODS = """
+initialize                              C  C  C  C  C  -
+server/discover                         -  -  -  -  -  C
+ping                                    C  C  C  C  C  -
+tools/list                              C  C  C  C  C  C
+tools/call                              C  C  C  C  C  C
+prompts/list                            C  C  C  C  C  C
+prompts/get                             C  C  C  C  C  C
+resources/list                          C  C  C  C  C  C
+resources/read                          C  C  C  C  C  C
+resources/templates/list                C  C  C  C  C  C
+resources/subscribe                     C  C  C  C  C  -
+resources/unsubscribe                   C  C  C  C  C  -
+subscriptions/listen                    -  -  -  -  -  C
+completion/complete                     C  C  C  C  C  C
+logging/setLevel                        C  C  C  C  C  -
+sampling/createMessage                  S  S  S  S  S  in
+roots/list                              -  S  S  S  S  in
+elicitation/create                      -  -  -  S  S  in
+notifications/initialized               C  C  C  C  C  -
+notifications/cancelled                 -  B  B  B  B  C
+notifications/progress                  S  S  S  S  S  S
+notifications/message                   S  S  S  S  S  S
+notifications/tools/list_changed        S  S  S  S  S  S
+notifications/prompts/list_changed      S  S  S  S  S  S
+notifications/resources/list_changed    S  S  S  S  S  S
+notifications/resources/updated         S  S  S  S  S  S
+notifications/roots/list_changed        -  C  C  C  C  -
+notifications/elicitation/complete      -  -  -  -  S  -
+notifications/subscriptions/acknowledged -  -  -  -  -  S
+"""
+
+
+def played(version: str) -> set[tuple[str, str]]:
+    """(method, C, S or in) of all that is played in a version; of requests those that get a result."""
+    found: set[tuple[str, str]] = set()
+    for exchange in EXCHANGES:
+        if exchange.version != version:
+            continue
+        asked: dict[Any, str] = {}
+        for mark, message in exchange.messages():
+            for one in message if isinstance(message, list) else [message]:
+                if not isinstance(one, dict):
+                    continue
+                if mark == ">" and "method" in one:
+                    asked[repr(one.get("id"))] = one["method"]
+                    # A subscription has its result when the server ends: see test_subscriptions.
+                    if "id" not in one or one["method"] == "subscriptions/listen":
+                        found.add((one["method"], "C"))
+                elif mark != ">" and "method" in one:
+                    found.add((one["method"], "S"))
+                elif mark != ">" and "result" in one:
+                    found.add((asked[repr(one["id"])], "C"))
+                    requests = one["result"].get("inputRequests", {}) if isinstance(one["result"], dict) else {}
+                    found |= {(request["method"], "in") for request in requests.values()}
+    return found
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_method_of_the_version_is_played(version: str) -> None:
+    seen = played(version)
+    missing = []
+    for line in METHODS.strip().splitlines():
+        method, *columns = line.split()
+        wanted = columns[VERSIONS.index(version)]
+        for direction in {"B": ("C", "S"), "-": ()}.get(wanted, (wanted,)):
+            if (method, direction) not in seen:
+                missing.append(f"{method} ({direction})")
+    assert not missing, missing
+
+
+# ------------------------------------------------------------------------------------ the matcher
+
+MATCHES: list[tuple[Any, Any, bool]] = [
+    ({"a": 1}, {"a": 1}, True),
+    ({"a": 1}, {"a": 1, "b": 2}, False),
+    ({"a": 1, "$more": True}, {"a": 1, "b": 2}, True),
+    ({"a": 1, "$more": True}, {"b": 2}, False),
+    ({"a": 1}, {"a": True}, False),
+    ({"a": 1}, {"a": 1.0}, False),
+    ({"a": None}, {}, False),
+    ([1, 2], [1, 2], True),
+    ([1, 2], [2, 1], False),
+    ([1, "$more"], [1, 2], True),
+    ([1, "$more"], [2, 1], False),
+    ({"$has": [{"x": 2}]}, [{"x": 1}, {"x": 2}], True),
+    ({"$has": [{"x": 3}]}, [{"x": 1}], False),
+    ({"$has": []}, {}, False),
+    ("$string", "s", True),
+    ("$string", 1, False),
+    ("$integer", True, False),
+    ("$number", 1.5, True),
+    ("$boolean", 0, False),
+    ("$base64", "AAAA", True),
+    ("$any", None, True),
+    (["$$x", "$$x"], [1, 1], True),
+    (["$$x", "$$x"], [1, 2], False),
+    (["$$x", "$$x"], [1, "1"], False),
+    ("$identity", {}, False),
+]
+
+
+@pytest.mark.parametrize(("pattern", "value", "is_match"), MATCHES)
+def test_matching(pattern: Any, value: Any, is_match: bool) -> None:
+    if is_match:
+        player.match(pattern, value, {})
+    else:
+        with pytest.raises(player.Mismatch):
+            player.match(pattern, value, {})
+
+
+class Script:
+    """A wire to a server that says what it was told to say."""
+
+    def __init__(self, *messages: Any) -> None:
+        self.messages = list(messages)
+        self.sent: list[Any] = []
+
+    def send(self, message: bytes) -> None:
+        self.sent.append(message)
+
+    async def receive(self) -> Any:
+        return self.messages.pop(0)
+
+
+def exchange_of(*lines: str) -> Any:
+    path = CONFORMANCE / "transcripts" / "2025-11-25" / "made_up.jsonl"
+    return player.Exchange(
+        path, "made up", [player.Line(number, *line.split(" ", 1)) for number, line in enumerate(lines)]
+    )
+
+
+END = {"id": "the end"}
+
+
+async def test_neighbours_with_a_bar_come_in_any_order() -> None:
+    exchange = exchange_of('<| {"a":"$$x"}', '<| {"b":2}', '< {"c":"$$x"}')
+    await player.play(exchange, Script({"b": 2}, {"a": 5}, {"c": 5}, END))
+    with pytest.raises(player.Mismatch, match="line 2"):
+        await player.play(exchange, Script({"b": 2}, {"a": 5}, {"c": 6}, END))
+    with pytest.raises(player.Mismatch, match="line 0"):
+        await player.play(exchange, Script({"b": 2}, {"b": 2}, {"c": 6}, END))
+
+
+async def test_nothing_may_follow_the_last_line() -> None:
+    with pytest.raises(player.Mismatch, match="after its last line"):
+        await player.play(exchange_of('< {"a":1}'), Script({"a": 1}, {"a": 2}, END))
