@@ -18,11 +18,13 @@ __all__ = ["Channel", "Receiver"]
 class Channel(Protocol):
     """The near end of one connection."""
 
-    is_congested: bool
-    """More is queued towards the peer than it takes; who sends freely should `await drain()` first."""
+    @property
+    def is_congested(self) -> bool:
+        """More is queued towards the peer than it takes; who sends freely should `await drain()` first."""
 
-    is_shared: bool
-    """All requests and answers of the connection share this channel; false where each request has its own."""
+    @property
+    def is_shared(self) -> bool:
+        """All requests and answers of the connection share this channel; false where each request has its own."""
 
     def send(self, frame: bytes, about: Id | None = None) -> None:
         """Queue one frame. `about` is the id of the peer's request that it belongs to, if any.

@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from typing import TYPE_CHECKING
 
 import click
 
 from ..errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from ..transports.http import HttpSettings
 
 __all__ = ["command"]
 
@@ -19,6 +23,12 @@ LEVELS = ("debug", "info", "warning", "error")
 @click.argument("target", required=False)
 @click.option("--stdio", is_flag=True, help="Serve on stdin and stdout, as Claude Desktop wants it.")
 @click.option("--ws", metavar="ADDR", envvar="MCPD_WS", help="Serve WebSocket on :PORT or HOST:PORT.")
+@click.option("--http", metavar="ADDR", envvar="MCPD_HTTP",
+              help="Serve Streamable HTTP, and WebSocket on the same port, on :PORT, HOST:PORT or unix:/PATH.")
+@click.option("--stateless", is_flag=True, envvar="MCPD_STATELESS",
+              help="HTTP: keep no sessions for clients older than 2026-07-28.")
+@click.option("--session-timeout", type=click.FloatRange(min=0), default=1800.0, envvar="MCPD_SESSION_TIMEOUT",
+              show_default=True, help="HTTP: seconds after which an idle session ends; 0 for never.")
 @click.option(
     "--apps",
     type=click.Choice(["auto", "always", "never"]),
@@ -38,6 +48,9 @@ def command(
     target: str | None,
     stdio: bool,
     ws: str | None,
+    http: str | None,
+    stateless: bool,
+    session_timeout: float,
     apps: str | None,
     token_file: str | None,
     insecure: bool,
@@ -48,11 +61,12 @@ def command(
 ) -> None:
     """Serve TARGET: file.py, file.py:object, package.module:object, or nothing for the built-in starter.
 
-    With neither --stdio nor --ws it serves on stdio. Log messages go to stderr.
+    With none of --stdio, --ws and --http it serves on stdio. Log messages go to stderr.
     """
-    stdio = stdio or ws is None
+    is_alone = ws is None and http is None
+    stdio = stdio or is_alone
     if stdio:
-        if ws is None and sys.stdin.isatty():
+        if is_alone and sys.stdin.isatty():
             click.echo("mcpd: serving on stdio; an MCP host is expected to talk to it. Ctrl-C ends it.", err=True)
         # Before any code of the user is loaded: what it prints must not reach the protocol.
         from ..transports.stdio import claim
@@ -68,6 +82,8 @@ def command(
     settings = Settings(
         stdio=stdio,
         ws=ws,
+        http=http,
+        http_settings=_http_settings(stateless, session_timeout) if http is not None else None,
         descriptors=descriptors,
         grace=grace,
         token=_token(token_file),
@@ -78,6 +94,12 @@ def command(
     )
     run(server, settings)
     _leave()
+
+
+def _http_settings(stateless: bool, session_timeout: float) -> HttpSettings:
+    from ..transports.http import HttpSettings
+
+    return HttpSettings(stateless=stateless, session_idle_timeout=session_timeout)
 
 
 def _announce(url: str) -> None:

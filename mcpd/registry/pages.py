@@ -62,6 +62,10 @@ class Listing(Generic[E]):
             return None
         return entry
 
+    def find(self, key: str) -> E | None:
+        """The entry of that key, whoever may see it."""
+        return self._entries.get(key)
+
     def add(self, entry: E, *, replace: bool = False) -> None:
         """Add an entry. Raises RegistrationError if its key is taken and `replace` is false."""
         if not replace and entry.key in self._entries:

@@ -14,11 +14,12 @@ from msgspec import UNSET, Raw, structs
 from msgspec.json import Decoder
 
 from ..context import Context
-from ..errors import McpdError, ProtocolError, ToolError
+from ..errors import McpdError, ProtocolError, RegistrationError, ToolError
 from ..jsonrpc import MALFORMED, explain
 from ..types.base import NO_JSON
 from ..types.content import TextContent
 from ..types.tools import CallToolResult, Tool
+from ..wire.mirrors import ANNOTATION, Mirror, mirrors, without_mirrors
 from .content import encode_data, tool_result
 from .foreign import dec_hook
 from .pages import Audience
@@ -57,12 +58,13 @@ class ToolEntry:
         self._is_async = callee.is_async
         self._has_schema: bool | None = None
         self._check_output = check_output
+        self._mirrors: tuple[Mirror, ...] | None = None
 
     def listed(self, audience: Audience) -> Tool:
         """The tool as `tools/list` shows it to that audience. Schemas are made when first listed."""
         tool = self.tool
-        if not tool.input_schema:
-            tool.input_schema = self.callee.input_schema
+        if self._mirrors is None:
+            self._read_input_schema()
         if tool.output_schema is None:
             tool.output_schema = self.callee.output_schema
         added: dict[str, Any] = {}
@@ -70,6 +72,25 @@ class ToolEntry:
             if extension in audience:
                 added.update(meta)
         return structs.replace(tool, meta={**(tool.meta or {}), **added}) if added else tool
+
+    @property
+    def mirrors(self) -> tuple[Mirror, ...]:
+        """The arguments that HTTP headers repeat, by the schema's `x-mcp-header`; most tools have none."""
+        if self._mirrors is None:
+            self._read_input_schema()
+        return self._mirrors or ()
+
+    def _read_input_schema(self) -> None:
+        tool = self.tool
+        if not tool.input_schema:
+            tool.input_schema = self.callee.input_schema
+        try:
+            self._mirrors = mirrors(tool.input_schema)
+        except RegistrationError as error:
+            # Clients have to leave out a tool that is annotated wrongly: better no header than no tool.
+            log.error("tool %s: %s; its %s annotations are not served", self.key, error, ANNOTATION)
+            tool.input_schema = without_mirrors(tool.input_schema)
+            self._mirrors = ()
 
     def _result(self, value: Any) -> CallToolResult:
         """What the tool returned, as its result. Raises OutputError if that breaks the output schema (S25-057)."""

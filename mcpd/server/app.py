@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from msgspec import UNSET, Raw, convert
+from msgspec import Raw, convert
 from msgspec.json import decode, encode
 
 from ..context import Context
@@ -35,9 +35,13 @@ from ..types.lifecycle import Implementation
 from ..types.prompts import Prompt
 from ..types.resources import Resource, ResourceTemplate
 from ..types.tools import Tool, ToolAnnotations
+from ..wire.mirrors import Mirror, mirrors
 
 if TYPE_CHECKING:
     from ..context.seal import Sealer
+    from ..transports.guards import Access
+    from ..transports.http import HttpApp, HttpSettings
+    from ..transports.http.core import Identify
 
 __all__ = ["Server"]
 
@@ -380,6 +384,7 @@ class Server:
         found = []
         for entry in self.catalog.tools:
             try:
+                mirrors(entry.tool.input_schema or entry.callee.input_schema)
                 entry.listed(frozenset((UI,)))
             except McpdError as error:
                 found.append(f"tool {entry.key}: {error}")
@@ -390,13 +395,56 @@ class Server:
 
     # -- serving -----------------------------------------------------------------------------
 
-    def connect(self, channel: Any) -> Connection:
-        """Serve one channel: a new session with this server's handlers. The caller starts the channel."""
+    def connect(self, channel: Any, *, hears_changes: bool = True) -> Connection:
+        """Serve one channel: a new session with this server's handlers. The caller starts the channel.
+
+        `hears_changes` is false for a connection that ends with its one request: it need not be told of changes.
+        """
         session = Session(self._identity_meta, max_in_flight=self.max_in_flight)
         connection = Connection(session, self.handlers, channel, self._get_sealer)
-        self._connections.add(connection)
-        connection.ended.add_done_callback(lambda _: self._connections.discard(connection))
+        if hears_changes:
+            self._connections.add(connection)
+            connection.ended.add_done_callback(lambda _: self._connections.discard(connection))
         return connection
+
+    def asgi_app(
+        self,
+        *,
+        token: str | None = None,
+        allowed_hosts: Sequence[str] = (),
+        allowed_origins: Sequence[str] = (),
+        identify: Identify | None = None,
+        settings: HttpSettings | None = None,
+    ) -> HttpApp:
+        """This server as an ASGI application: Streamable HTTP and WebSocket, to be mounted in any ASGI server.
+
+        Only requests for this machine's own names are served unless `allowed_hosts` names others; web pages only
+        from `allowed_origins`, which also get the CORS headers. `identify` gives the user of a request, for what
+        authenticates before this application: sessions are bound to it. Needs no extra to be installed.
+        """
+        from ..transports.guards import Access
+
+        access = Access(token=token, hosts=tuple(allowed_hosts), origins=tuple(allowed_origins))
+        return self.http_app(access, settings, identify=identify)
+
+    def http_app(
+        self,
+        access: Access,
+        settings: HttpSettings | None = None,
+        *,
+        bound: str = "",
+        identify: Identify | None = None,
+    ) -> HttpApp:
+        """`asgi_app` for whoever has an `Access` already; `bound` is the host that is listened on."""
+        from ..transports.http import HttpApp, HttpSettings
+
+        return HttpApp(
+            self.connect, self._mirrors, access, settings or HttpSettings(), bound=bound, identify=identify
+        )
+
+    def _mirrors(self, tool: str) -> Sequence[Mirror]:
+        entry = self.catalog.tools.find(tool)
+        return () if entry is None else entry.mirrors
 
     def _announce_change(self, kind: Kind) -> None:
         self._announce(lambda subscriptions: subscriptions.changed(kind))
@@ -423,14 +471,14 @@ class Server:
         far.start(self.connect(far))
         return near
 
-    def run(self, *, stdio: bool = False, ws: str | None = None, **settings: Any) -> None:
-        """Serve until stopped, over stdio or a WebSocket address like `:8080`, or both; blocks.
+    def run(self, *, stdio: bool = False, ws: str | None = None, http: str | None = None, **settings: Any) -> None:
+        """Serve until stopped, over stdio, WebSocket or HTTP at an address like `:8080`, or several; blocks.
 
         `settings` are those of `serving.Settings`.
         """
         from .serving import Settings, run
 
-        run(self, Settings(stdio=stdio or ws is None, ws=ws, **settings))
+        run(self, Settings(stdio=stdio or (ws is None and http is None), ws=ws, http=http, **settings))
 
 
 def _as_json(content: Any) -> Any:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
@@ -17,6 +17,8 @@ from ..channel import Channel, Receiver
 from ..dispatcher import Connection
 
 if TYPE_CHECKING:
+    from ..transports.guards import Access
+    from ..transports.http.listener import HttpListener
     from .app import Server
 
 __all__ = ["Settings", "run", "serve"]
@@ -27,6 +29,9 @@ class Settings(Struct, kw_only=True):
 
     stdio: bool = False
     ws: str | None = None
+    http: str | None = None
+    http_settings: Any = None
+    """The details of HTTP, an `HttpSettings`; None for the defaults."""
     descriptors: tuple[int, int] | None = None
     grace: float = 5.0
     token: str | None = None
@@ -43,36 +48,44 @@ def run(server: Server, settings: Settings) -> None:
         from ..transports.stdio import claim
 
         settings.descriptors = claim()
-    asyncio.run(serve(server, settings))
+    with asyncio.Runner(loop_factory=_fast_loop() if settings.http else None) as runner:
+        runner.run(serve(server, settings))
+
+
+def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """What makes uvloop's event loop, where that is installed: over sockets it is the faster one."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
 
 
 async def serve(server: Server, settings: Settings) -> None:
     """Serve until a signal, or the end of stdin if that is served. Raises ConfigurationError for a bad address."""
     stop = _Stop(asyncio.get_running_loop())
     connections: set[Connection] = set()
-    pausers: list[Callable[[], None]] = []
+    listeners: list[_Listening] = []
     closers: list[Callable[[], Awaitable[None]]] = []
+
+    def accept(channel: Channel) -> Receiver:
+        connection = server.connect(channel)
+        connections.add(connection)
+        connection.ended.add_done_callback(lambda _: _leave(connection, connections))
+        return connection
+
     try:
         if settings.ws is not None:
-            from ..transports.guards import Access
-            from ..transports.websocket_server import listen
-
-            def accept(channel: Channel) -> Receiver:
-                connection = server.connect(channel)
-                connections.add(connection)
-                connection.ended.add_done_callback(lambda _: _leave(connection, connections))
-                return connection
-
-            access = Access(
-                token=settings.token,
-                insecure=settings.insecure,
-                hosts=settings.allowed_hosts,
-                origins=settings.allowed_origins,
-            )
-            listener = await listen(settings.ws, accept, access)
-            pausers.append(listener.pause)
-            closers.append(listener.aclose)
-            if settings.announce is not None:
+            listeners.append(await _listen_websocket(settings, accept))
+            closers.append(listeners[-1].aclose)
+        http = None
+        if settings.http is not None:
+            http = await _listen_http(server, settings, accept)
+            listeners.append(http)
+            closers.append(http.aclose)
+        if settings.announce is not None:
+            for listener in listeners:
                 settings.announce(listener.url)
         if settings.stdio:
             from ..transports.stdio import StdioChannel, claim
@@ -84,13 +97,63 @@ async def serve(server: Server, settings: Settings) -> None:
             channel.start(connection)
             closers.append(channel.aclose)
         await stop.wait()
-        for pause in pausers:
-            pause()
-        await _finish(connections, settings.grace, stop)
+        for listener in listeners:
+            listener.pause()
+        await _finish([*connections, *(http.app.connections if http is not None else ())], settings.grace, stop)
     finally:
         for close in closers:
             await close()
         stop.restore()
+
+
+class _Listening(Protocol):
+    """Listening sockets, of whichever transport."""
+
+    url: str
+
+    def pause(self) -> None:
+        """Accept nobody more; calls that run may still be answered."""
+
+    async def aclose(self) -> None:
+        """Close everything."""
+
+
+def _access(settings: Settings) -> Access:
+    from ..transports.guards import Access
+
+    return Access(
+        token=settings.token,
+        insecure=settings.insecure,
+        hosts=settings.allowed_hosts,
+        origins=settings.allowed_origins,
+    )
+
+
+async def _listen_websocket(settings: Settings, accept: Callable[[Channel], Receiver]) -> _Listening:
+    from ..transports.websocket_server import listen
+
+    assert settings.ws is not None
+    return await listen(settings.ws, accept, _access(settings))
+
+
+async def _listen_http(server: Server, settings: Settings, accept: Callable[[Channel], Receiver]) -> HttpListener:
+    from ..transports.address import parse
+    from ..transports.http.listener import listen
+
+    assert settings.http is not None
+    address = parse(settings.http)
+    access = _access(settings)
+    return await listen(server.http_app(access, settings.http_settings, bound=address.host), address, accept, access)
+
+
+class _Finishing(Protocol):
+    """A connection, as far as its end goes."""
+
+    async def finish(self, grace: float) -> None:
+        """Let running calls answer for so long, then stop the rest."""
+
+    def abort(self) -> None:
+        """Stop all running calls now."""
 
 
 def _leave(connection: Connection, connections: set[Connection]) -> None:
@@ -99,14 +162,14 @@ def _leave(connection: Connection, connections: set[Connection]) -> None:
     connection.abort()
 
 
-async def _finish(connections: set[Connection], grace: float, stop: _Stop) -> None:
+async def _finish(connections: Sequence[_Finishing], grace: float, stop: _Stop) -> None:
     """Let all calls end by themselves for `grace` seconds, or until the second wish to stop; then cancel them."""
-    finishing: asyncio.Future[Any] = asyncio.gather(*(connection.finish(grace) for connection in list(connections)))
+    finishing: asyncio.Future[Any] = asyncio.gather(*(connection.finish(grace) for connection in connections))
     hurry: asyncio.Future[Any] = asyncio.ensure_future(stop.wait_again())
     await asyncio.wait([finishing, hurry], return_when=asyncio.FIRST_COMPLETED)
     hurry.cancel()
     if not finishing.done():
-        for connection in list(connections):
+        for connection in connections:
             connection.abort()
     await asyncio.wait([finishing], timeout=2)
 

@@ -1,0 +1,256 @@
+"""Streamable HTTP as an ASGI application: who may come in, which era a request is of, what is beside the endpoint.
+
+The order of the checks is that of design: where from (Host, Origin), who (token), then method, `Accept` and
+`Content-Type`, size, JSON; what follows is the era's own room. The body decides the era, headers only confirm it.
+Spec: 2026-07-28 and 2025-11-25 basic/transports; 2026-07-28 basic/versioning.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from time import perf_counter
+
+from msgspec import Raw
+
+from ...errors import ConfigurationError, InvalidRequest, ProtocolError
+from ...jsonrpc import ABSENT, Batch, Message, Notification, Request, decode, decode_batch
+from ...session import has_envelope
+from ...versions import table
+from ..guards import Access, Guard, Refusal
+from .core import Answering, Connect, Core, HttpSettings, Identify
+from .cors import Cors
+from .headers import Mirrors
+from .legacy import LegacyEndpoint
+from .modern import ModernEndpoint
+from .upgrade import serve_websocket
+from .visit import BadBody, Gone, Receive, Scope, Send, Visit
+
+__all__ = ["HttpApp"]
+
+log = logging.getLogger("mcpd.http")
+
+_MODERN = table.MODERN[-1].encode()
+_MOST_SOURCES = 1024
+_DEFAULT_ACCESS = Access()
+_DEFAULT_SETTINGS = HttpSettings()
+_HEALTH = ("/healthz", "/readyz")
+
+
+class HttpApp:
+    """The application: give it to any ASGI server, or to `listener.listen`, which runs it with uvicorn.
+
+    `connect` is the server behind it, `mirrors` names a tool's mirrored arguments, `bound` is the host that is
+    listened on. `identify` says who sends a request where something before this application found that out.
+    """
+
+    def __init__(
+        self,
+        connect: Connect,
+        mirrors: Mirrors,
+        access: Access = _DEFAULT_ACCESS,
+        settings: HttpSettings = _DEFAULT_SETTINGS,
+        *,
+        bound: str = "",
+        identify: Identify | None = None,
+    ) -> None:
+        if not settings.path.startswith("/"):
+            raise ConfigurationError(f"path {settings.path!r}: write the endpoint's path from the root, such as /mcp")
+        self.settings = settings
+        self.core = Core(connect, mirrors, settings, identify)
+        self.guard = Guard(access, bound)
+        self._cors = Cors(access.origins)
+        self._has_token = access.token is not None
+        self._path = settings.path.rstrip("/") or "/"
+        self._paths = {self._path, self._path + "/"} if self._path != "/" else {"/", ""}
+        self._modern = ModernEndpoint(self.core)
+        self._legacy = LegacyEndpoint(self.core)
+        self._sources: dict[tuple[bytes | None, bytes | None], Refusal | None] = {}
+
+    # -- what the ASGI server calls ----------------------------------------------------------
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request, WebSocket, or life of the server. Spec: ASGI 3."""
+        if scope["type"] == "http":
+            began = perf_counter()
+            visit = Visit(scope, receive, send)
+            try:
+                await self._serve(visit)
+            except Gone:
+                pass
+            if log.isEnabledFor(logging.DEBUG):
+                took = (perf_counter() - began) * 1000
+                log.debug("%s %s %s %.1f ms", visit.method, visit.path[:200], visit.status or "gone", took)
+        elif scope["type"] == "websocket":
+            visit = Visit({**scope, "method": "GET"}, receive, send)
+            await serve_websocket(self.core, visit, send, self._refuse_websocket(visit))
+        elif scope["type"] == "lifespan":
+            await self._live(receive, send)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.shutdown":
+                await self.aclose(0)
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+            await send({"type": "lifespan.startup.complete"})
+
+    async def _serve(self, visit: Visit) -> None:
+        refusal = self._check_source(visit)
+        if refusal is not None:
+            log.warning("Refused a request: %d %s", refusal.status, refusal.text.rstrip())
+            await visit.refuse(refusal)
+            return
+        if self._cors.is_enabled:
+            visit.extra = self._cors.headers(visit)
+            if visit.method == "OPTIONS" and self._cors.is_preflight(visit):
+                await visit.answer_empty(204, self._cors.preflight(visit))
+                return
+        if visit.path not in self._paths:
+            await self._elsewhere(visit)
+            return
+        if self._has_token:
+            refusal = self.guard.check_token(visit.text(b"authorization"))
+            if refusal is not None:
+                log.warning("Refused a request: %d", refusal.status)
+                await visit.refuse(refusal)
+                return
+        if visit.method == "POST":
+            await self._post(visit)
+        elif visit.method in ("GET", "DELETE"):
+            if visit.fields.get(b"mcp-protocol-version") == _MODERN:
+                text = f"In {_MODERN.decode()} there is only POST: listen with subscriptions/listen.\n"
+                await visit.answer_text(405, text, ((b"allow", b"POST"),))
+            elif visit.method == "GET":
+                await self._legacy.get(visit)
+            else:
+                await self._legacy.delete(visit)
+        else:
+            await visit.answer_text(
+                405, f"{visit.method[:20]} means nothing here.\n", ((b"allow", b"GET, POST, DELETE"),)
+            )
+
+    def _refuse_websocket(self, visit: Visit) -> Refusal | None:
+        refusal = self._check_source(visit) or self.guard.check_token(visit.text(b"authorization"))
+        if refusal is not None:
+            log.warning("Refused a WebSocket: %d", refusal.status)
+            return refusal
+        if visit.path not in self._paths and visit.path != "/":
+            return Refusal(404, f"Nothing is served at this path: connect to {self._path}.\n")
+        if self.core.is_draining:
+            return Refusal(503, "The server is shutting down.\n")
+        return None
+
+    def _check_source(self, visit: Visit) -> Refusal | None:
+        """Host and Origin. Most clients send the same two each time: what was found is kept."""
+        fields = visit.fields
+        source = (fields.get(b"host"), fields.get(b"origin"))
+        try:
+            return self._sources[source]
+        except KeyError:
+            refusal = self.guard.check_source(visit.text(b"host"), visit.text(b"origin"))
+            if len(self._sources) >= _MOST_SOURCES:
+                self._sources.clear()
+            self._sources[source] = refusal
+            return refusal
+
+    # -- the endpoint ------------------------------------------------------------------------
+
+    async def _post(self, visit: Visit) -> None:
+        if not visit.accepts_both:
+            await visit.fail_plainly(
+                406, "Not acceptable: Accept has to name application/json and text/event-stream, either may be answered"
+            )
+            return
+        if not visit.has_json or b"content-encoding" in visit.fields:
+            await visit.fail_plainly(
+                415, "Unsupported media type: the body has to be application/json in UTF-8, as it is"
+            )
+            return
+        try:
+            body = await visit.read(self.settings.max_body_bytes, self.settings.body_timeout)
+            message = decode(body)
+        except BadBody as bad:
+            await visit.fail_plainly(bad.status, bad.text)
+            return
+        except ProtocolError as error:
+            await visit.fail(400, error, error.request_id)
+            return
+        is_modern = visit.fields.get(b"mcp-protocol-version") == _MODERN
+        if message.__class__ is Request:
+            if is_modern or self._is_modern(message, body):
+                await self._modern.post(visit, message)
+            else:
+                await self._legacy.post(visit, message, body)
+        else:
+            await self._post_other(visit, message, body, is_modern)
+
+    def _is_modern(self, request: Request, body: bytes) -> bool:
+        """Whether a request whose header does not say so is of 2026-07-28: it has its `_meta`, or exists only there."""
+        if b"protocolVersion" in body and has_envelope(request.params):
+            return True
+        return request.method in _ONLY_MODERN
+
+    async def _post_other(self, visit: Visit, message: Message | Batch, body: bytes, is_modern: bool) -> None:
+        """What is no request: notifications, answers, batches."""
+        if isinstance(message, Batch):
+            parts = decode_batch(message)
+            if is_modern or any(_has_envelope(part) for part in parts):
+                await visit.fail(400, InvalidRequest(f"{_MODERN.decode()} has no batches: POST each message by itself"))
+            else:
+                await self._legacy.post(visit, parts, body)
+        elif isinstance(message, Notification):
+            if is_modern or _has_envelope(message):
+                # No notification of a client means anything here: giving up is closing the stream (S26-053).
+                await visit.answer_empty(202)
+            else:
+                await self._legacy.post(visit, message, body)
+        elif is_modern:
+            await visit.fail(
+                400, InvalidRequest(f"In {_MODERN.decode()} the server asks nothing: there is no answer to send")
+            )
+        else:
+            await self._legacy.post(visit, message, body)
+
+    async def _elsewhere(self, visit: Visit) -> None:
+        if visit.path in _HEALTH and visit.method in ("GET", "HEAD"):
+            if visit.path == "/readyz" and self.core.is_draining:
+                await visit.answer_text(503, "shutting down\n")
+            else:
+                await visit.answer_text(200, "ok\n")
+            return
+        await visit.answer_text(
+            404,
+            f"Nothing is served at this path: the MCP endpoint is {self._path}, POST a JSON-RPC message to it "
+            "(Streamable HTTP).\nThe HTTP+SSE transport of 2024-11-05 is not served.\n",
+        )
+
+    # -- ending ------------------------------------------------------------------------------
+
+    @property
+    def connections(self) -> list[Answering]:
+        """Everything that may have calls running."""
+        return [*self.core.open, *(session.connection for session in self._legacy.sessions)]
+
+    def drain(self) -> None:
+        """Begin no more sessions, and say so at /readyz; what runs goes on."""
+        self.core.is_draining = True
+
+    async def aclose(self, grace: float = 0) -> None:
+        """End everything: calls get `grace` seconds, subscriptions their result, sessions and streams just end."""
+        self.drain()
+        await asyncio.gather(*(connection.finish(grace) for connection in self.connections))
+        self._legacy.sessions.end_all()
+        for channel in list(self.core.sockets):
+            await channel.aclose("the server is shutting down")
+        self.core.beats.stop()
+        await self.core.settle()
+
+
+def _has_envelope(part: Message | ProtocolError) -> bool:
+    params: Raw = getattr(part, "params", ABSENT)
+    return params is not ABSENT and has_envelope(params)
+
+
+_ONLY_MODERN = frozenset(table.get(table.MODERN[-1]).requests) - frozenset(table.get(table.NEWEST_LEGACY).requests)

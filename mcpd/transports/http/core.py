@@ -1,0 +1,160 @@
+"""What the rooms of the HTTP transport share: the server behind it, the settings, and what is open.
+
+`Answering` is what HTTP asks of a connection beyond the frames that every transport pushes into it: each POST has
+a task of its own already, in which its request is answered, and its refusals are HTTP answers of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from hashlib import sha256
+from typing import Any, Protocol
+
+from msgspec import Struct
+from msgspec.json import Decoder
+
+from ...channel import Channel, Receiver
+from ...errors import ProtocolError
+from ...jsonrpc import Message
+from ...session import Call, Session
+from ..stdio import MAX_FRAME_BYTES
+from .headers import Mirrors
+from .reply import Beats
+from .visit import Scope, Visit
+
+__all__ = ["Answering", "Connect", "Core", "HttpSettings", "Identify", "is_error", "status_for", "status_of"]
+
+
+class HttpSettings(Struct, frozen=True, kw_only=True):
+    """How HTTP is served. Times are in seconds.
+
+    `path` is the endpoint's. `stateless` keeps no sessions: each request of an older client stands alone, so
+    nothing can be asked of it, and it cannot listen. A session ends when nothing came for `session_idle_timeout`
+    (0: never); of more than `max_sessions` the one that was idle longest ends. `keep_alive_interval` is how
+    often a quiet stream says that it is there, and after which a call that takes longer becomes one (0: never).
+    `max_stored_events` and `max_stored_bytes` are what a session keeps for clients that lost the connection,
+    which are to come back after `retry_ms`.
+    """
+
+    path: str = "/mcp"
+    stateless: bool = False
+    session_idle_timeout: float = 1800.0
+    max_sessions: int = 10_000
+    keep_alive_interval: float = 15.0
+    retry_ms: int = 1000
+    max_stored_events: int = 256
+    max_stored_bytes: int = 1024 * 1024
+    max_body_bytes: int = MAX_FRAME_BYTES
+    body_timeout: float = 60.0
+    max_head_bytes: int = 64 * 1024
+    head_timeout: float = 10.0
+    max_connections: int = 10_000
+
+
+class Answering(Receiver, Protocol):
+    """A connection whose requests are answered in the transport's tasks."""
+
+    session: Session
+
+    async def answer(self, call: Call) -> bytes | None:
+        """Run a call in the calling task and give its answer; None if it was given up."""
+
+    def cancel(self, call: Call) -> None:
+        """The client gave a call up."""
+
+    def check_batches(self) -> None:
+        """Raise InvalidRequest if this connection's version has no batches."""
+
+    def receive_batch(self, parts: list[Message | ProtocolError], done: Callable[[bytes | None], object]) -> None:
+        """Start all that a batch asks for; `done` gets the answers as one frame, or None."""
+
+    async def finish(self, grace: float) -> None:
+        """Let running calls answer for so long, then stop the rest."""
+
+    def abort(self) -> None:
+        """Stop all running calls now."""
+
+
+class Connect(Protocol):
+    """The server: gives a channel its connection. `hears_changes` is for those that can be told of changes later."""
+
+    def __call__(self, channel: Channel, *, hears_changes: bool) -> Answering: ...
+
+
+Identify = Callable[[Scope], str | None]
+"""Who sends a request, for applications that know; None for nobody in particular."""
+
+
+class Core:
+    """The server behind the endpoint, and all that is open now."""
+
+    def __init__(self, connect: Connect, mirrors: Mirrors, settings: HttpSettings, identify: Identify | None) -> None:
+        self.connect = connect
+        self.mirrors = mirrors
+        self.settings = settings
+        self.beats = Beats(settings.keep_alive_interval)
+        self.open: set[Answering] = set()
+        """The connections of requests that stand alone, while they are answered."""
+        self.sockets: set[Channel] = set()
+        """The WebSockets that came through the ASGI server."""
+        self.is_draining = False
+        self._identify = identify
+        self._tasks: set[asyncio.Future[None]] = set()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something that nobody waits for."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def settle(self) -> None:
+        """Wait for what nobody waits for, but not for long."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=1)
+
+    def principal(self, visit: Visit) -> str:
+        """Who sends this, as a text that says nothing to others; empty for nobody in particular."""
+        if self._identify is not None:
+            who = self._identify(visit.scope)
+            return "" if who is None else _digest(who.encode())
+        authorization = visit.fields.get(b"authorization")
+        return "" if authorization is None else _digest(authorization)
+
+
+def _digest(data: bytes) -> str:
+    # Not the credential itself: what holds this lives long, and may end up in somebody's debugger.
+    return sha256(data).hexdigest()
+
+
+class _ErrorHead(Struct):
+    code: int
+
+
+class _Failed(Struct):
+    error: _ErrorHead
+
+
+_ERROR = b'{"jsonrpc":"2.0","error":'
+_decode_failed = Decoder(_Failed).decode
+_STATUS = {-32700: 400, -32600: 400, -32601: 404, -32020: 400, -32021: 400, -32022: 400}
+
+
+def is_error(answer: bytes) -> bool:
+    """Whether an answer of ours is an error answer."""
+    return answer.startswith(_ERROR)
+
+
+def status_of(answer: bytes | None) -> int:
+    """The HTTP status of an answer in 2026-07-28."""
+    if answer is None or not answer.startswith(_ERROR):
+        return 200
+    return status_for(_decode_failed(answer).error.code)
+
+
+def status_for(code: int) -> int:
+    """The HTTP status of an error in 2026-07-28: 400 and 404 where the specification says so, else 200.
+
+    Wrong params, above all, have no status of their own.
+    """
+    return _STATUS.get(code, 200)

@@ -1,0 +1,112 @@
+"""What was said on the event streams of a session, for clients that lost the connection: ids, and a bounded memory.
+
+An event's id is `stream-number`: it names its stream, and is unique in the session (S25-038). A client that
+comes back with the last id it saw gets what followed on that stream, and nothing of another (S25-039).
+Spec: 2025-11-25 basic/transports, resumability and redelivery.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from ...wire.sse import event, priming
+from .stream import EventStream
+
+__all__ = ["EventStore", "Track"]
+
+
+class EventStore:
+    """The events of one session that may still be asked for, oldest first.
+
+    Over `most_events` or `most_bytes` the oldest are forgotten; the newest is kept whatever its size.
+    """
+
+    __slots__ = ("_bytes", "_events", "most_bytes", "most_events", "retry_ms", "tracks")
+
+    def __init__(self, most_events: int, most_bytes: int, retry_ms: int) -> None:
+        self.most_events = most_events
+        self.most_bytes = most_bytes
+        self.retry_ms = retry_ms
+        self.tracks: dict[int, Track] = {}
+        """The streams of which any event is kept, by number."""
+        self._events: deque[tuple[int, int, bytes]] | None = None
+        self._bytes = 0
+
+    def add(self, track: Track, number: int, data: bytes) -> None:
+        """Keep an event."""
+        events = self._events
+        if events is None:
+            # Most sessions never have an event stream: an empty deque takes 600 bytes of each.
+            events = self._events = deque()
+        events.append((track.number, number, data))
+        self.tracks[track.number] = track
+        self._bytes += len(data)
+        while len(events) > 1 and (len(events) > self.most_events or self._bytes > self.most_bytes):
+            forgotten, _, gone = events.popleft()
+            self._bytes -= len(gone)
+            if self.oldest(forgotten) is None:
+                del self.tracks[forgotten]
+
+    def after(self, track: int, number: int) -> list[bytes]:
+        """The events of a track that follow that number, as far as they are kept."""
+        return [data for kept, position, data in self._events or () if kept == track and position > number]
+
+    def oldest(self, track: int) -> int | None:
+        """The number of the first event of a track that is kept, None if there is none."""
+        return next((position for kept, position, _ in self._events or () if kept == track), None)
+
+
+class Track:
+    """One event stream of a session as the protocol sees it: it outlives the connections that carry it.
+
+    `sink` is the connection that carries it now. Without a `store` events have no ids, and nothing is kept.
+    """
+
+    __slots__ = ("_last", "_primes", "_store", "is_complete", "is_listening", "number", "sink")
+
+    def __init__(
+        self, number: int = 0, store: EventStore | None = None, *, primes: bool = False, is_listening: bool = False
+    ) -> None:
+        self.number = number
+        self.is_listening = is_listening
+        """A GET stream, for what belongs to no request."""
+        self.sink: EventStream | None = None
+        self.is_complete = False
+        """All was said: whoever resumes gets the rest and the end."""
+        self._store = store
+        self._primes = primes
+        self._last = 0
+
+    def opening(self) -> bytes:
+        """What a stream begins with: an event to resume after, where the version has that (2025-11-25), or nothing."""
+        if self._store is None or not self._primes:
+            return b""
+        self._last += 1
+        data = priming(b"%d-%d" % (self.number, self._last), self._store.retry_ms)
+        self._store.add(self, self._last, data)
+        return data
+
+    def write(self, frame: bytes) -> bytes:
+        """The next event, kept."""
+        if self._store is None:
+            return event(frame)
+        self._last += 1
+        data = event(frame, b"%d-%d" % (self.number, self._last))
+        self._store.add(self, self._last, data)
+        return data
+
+    def push(self, frame: bytes) -> None:
+        """Say something to whoever listens now, and keep it for who comes back."""
+        data = self.write(frame)
+        if self.sink is not None:
+            self.sink.push(data)
+
+    def since(self, number: int) -> list[bytes] | None:
+        """The events that follow that number; None if some of them are forgotten, or none such was ever sent."""
+        assert self._store is not None
+        if not 0 < number <= self._last:
+            return None
+        oldest = self._store.oldest(self.number)
+        if number < self._last and (oldest is None or oldest > number + 1):
+            return None
+        return self._store.after(self.number, number)

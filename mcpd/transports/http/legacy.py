@@ -1,0 +1,306 @@
+"""POST, GET and DELETE up to 2025-11-25: sessions, event streams to resume, batches, requests that stand alone.
+
+A request without a session and without `MCP-Protocol-Version` is of 2025-03-26, which had neither by need: it is
+answered alone, so batches work there as that version demands. One that names a version comes from a client that
+was initialized; if it lost its session, it has to know. Spec: 2025-11-25 and 2025-03-26 basic/transports.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from functools import partial
+
+from ...errors import InvalidRequest, ParseError, ProtocolError
+from ...jsonrpc import Failure, Id, Message, Notification, Request, Response
+from ...versions import table
+from ...versions.table import Version
+from .core import Answering, Core, is_error
+from .event_store import Track
+from .reply import Reply
+from .sessions import HttpSession, Sessions
+from .stream import EventStream
+from .visit import Header, Visit
+
+__all__ = ["LegacyEndpoint"]
+
+Parts = list[Message | ProtocolError]
+
+_UNNAMED = "2025-03-26"
+"""The version of a client that names none. Spec: 2025-11-25 basic/transports, protocol version header."""
+
+_SESSION, _VERSION = b"mcp-session-id", b"mcp-protocol-version"
+_read_event_id = re.compile(rb"([0-9]{1,9})-([0-9]{1,9})").fullmatch
+
+NO_SESSION = "Send the Mcp-Session-Id that came with the answer to initialize; without a session send initialize first"
+NOT_FOUND = "Session not found: it has ended, or never was. Send initialize, without a session id, to begin a new one"
+
+
+class LegacyEndpoint:
+    """Answers clients that began with `initialize`, or might have."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self.sessions = Sessions(core)
+
+    # -- POST --------------------------------------------------------------------------------
+
+    async def post(self, visit: Visit, message: Message | Parts, body: bytes) -> None:
+        """Answer one message, or one batch."""
+        try:
+            version = self._version(visit)
+        except InvalidRequest as error:
+            await visit.fail(400, error, _id_of(message))
+            return
+        session_id = visit.text(_SESSION)
+        if session_id is not None and not self._core.settings.stateless:
+            session = self.sessions.find(session_id, self._core.principal(visit))
+            if session is None:
+                await visit.fail(404, InvalidRequest(NOT_FOUND), _id_of(message))
+            else:
+                await self._post_to(session, visit, message, body)
+        elif isinstance(message, Request) and message.method == "initialize":
+            await self._initialize(visit, message)
+        elif version is not None and not self._core.settings.stateless:
+            await visit.fail(400, InvalidRequest(NO_SESSION), _id_of(message))
+        else:
+            await self._post_alone(visit, message, version or table.get(_UNNAMED))
+
+    def _version(self, visit: Visit) -> Version | None:
+        """The version that the header names, None if there is none. Raises InvalidRequest for another (S25-042)."""
+        name = visit.text(_VERSION)
+        if name is None:
+            return None
+        if name not in table.LEGACY:
+            raise InvalidRequest(
+                f"MCP-Protocol-Version {name[:100]!r} is not served; served are {', '.join(table.SUPPORTED)}"
+            )
+        return table.get(name)
+
+    async def _initialize(self, visit: Visit, request: Request) -> None:
+        """Begin a session, unless the request fails."""
+        core = self._core
+        if core.is_draining or not self.sessions.make_room():
+            why = "is shutting down" if core.is_draining else "has as many sessions as it takes (setting max_sessions)"
+            await visit.answer_text(503, f"The server {why}; try again later.\n", ((b"retry-after", b"5"),))
+            return
+        session = self.sessions.new(core.principal(visit))
+        is_added = False
+        try:
+            call = session.connection.session.receive_request(request)
+            answer = await session.connection.answer(call)
+            if answer is None or is_error(answer):
+                await visit.answer(400, answer or b"")
+                return
+            headers: tuple[Header, ...] = ()
+            if not core.settings.stateless:
+                self.sessions.add(session)
+                is_added = True
+                headers = ((_SESSION, session.id.encode()),)
+            await visit.answer(200, answer, headers=headers)
+        except ProtocolError as error:
+            await visit.fail(400, error, request.id)
+        finally:
+            if not is_added:
+                self.sessions.drop(session)
+
+    async def _post_to(self, session: HttpSession, visit: Visit, message: Message | Parts, body: bytes) -> None:
+        """A message for a session."""
+        connection = session.connection
+        self.sessions.touch(session)
+        if isinstance(message, (Notification, Response, Failure)):
+            connection.receive(body)
+            await visit.answer_empty(202)
+            return
+        reply = Reply(visit, session.new_track(), self._core.beats)
+        session.busy += 1
+        try:
+            if isinstance(message, Request):
+                await self._request(connection, reply, message, session)
+            else:
+                await self._batch(connection, reply, message, session)
+        finally:
+            reply.stop()
+            session.busy -= 1
+            if self.sessions.find(session.id, session.principal) is session:
+                self.sessions.touch(session)
+
+    async def _post_alone(self, visit: Visit, message: Message | Parts, version: Version) -> None:
+        """A message without a session: nothing came before it, and nothing will follow."""
+        core = self._core
+        if isinstance(message, Notification):
+            await visit.answer_empty(202)
+            return
+        if isinstance(message, (Response, Failure)):
+            await visit.fail(400, InvalidRequest("An answer belongs to a session: " + NO_SESSION))
+            return
+        reply = Reply(visit, Track(), core.beats)
+        connection = core.connect(reply, hears_changes=False)
+        connection.session.assume(version)
+        connection.session.principal = core.principal(visit)
+        core.open.add(connection)
+        try:
+            if isinstance(message, Request):
+                await self._request(connection, reply, message)
+            else:
+                await self._batch(connection, reply, message)
+        finally:
+            reply.stop()
+            core.open.discard(connection)
+
+    async def _request(
+        self, connection: Answering, reply: Reply, request: Request, session: HttpSession | None = None
+    ) -> None:
+        try:
+            call = connection.session.receive_request(request)
+        except ProtocolError as error:
+            # Errors of a request are answers, with status 200, unless it was no proper message at all.
+            frame = connection.session.refuse(error, request.id)
+            await reply.finish(frame, 400 if isinstance(error, (ParseError, InvalidRequest)) else 200)
+            return
+        if session is not None:
+            session.replies[call.id] = reply
+            if call.version.has_polling:
+                call.release = reply.release
+        reply.start()
+        try:
+            answer = await connection.answer(call)
+        finally:
+            if session is not None:
+                session.replies.pop(call.id, None)
+        await reply.finish(answer)
+
+    async def _batch(
+        self, connection: Answering, reply: Reply, parts: Parts, session: HttpSession | None = None
+    ) -> None:
+        """An array in, an array out, 202 if nothing in it wants an answer. Spec: 2025-03-26 basic/transports."""
+        try:
+            connection.check_batches()
+        except ProtocolError as error:
+            await reply.finish(connection.session.refuse(error), 400)
+            return
+        done: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
+        ids = [] if session is None else [part.id for part in parts if isinstance(part, Request)]
+        own = [request_id for request_id in ids if session is not None and request_id not in session.replies]
+        for request_id in own:
+            assert session is not None
+            session.replies[request_id] = reply
+        reply.start()
+        try:
+            connection.receive_batch(parts, partial(_settle, done))
+            answer = await done
+        finally:
+            for request_id in own:
+                assert session is not None
+                session.replies.pop(request_id, None)
+        await reply.finish(answer)
+
+    # -- GET ---------------------------------------------------------------------------------
+
+    async def get(self, visit: Visit) -> None:
+        """An event stream for what belongs to no request, or what is left of one that was lost."""
+        session = await self._session(visit)
+        if session is None:
+            return
+        if not visit.accepts_events:
+            await visit.fail_plainly(
+                406, "Not acceptable: a GET is answered with text/event-stream, which Accept has to name"
+            )
+            return
+        last = visit.fields.get(b"last-event-id")
+        if last is None:
+            track = session.new_track(is_listening=True)
+            missed = [track.opening()]
+        else:
+            resumed = self._resume(session, last)
+            if resumed is None:
+                await visit.fail_plainly(400, "Last-Event-ID names no event of this session that is still kept")
+                return
+            track, missed = resumed
+        await self._serve_stream(session, visit, track, missed)
+
+    def _resume(self, session: HttpSession, last: bytes) -> tuple[Track, list[bytes]] | None:
+        """The stream that the last event seen belongs to, and what followed on it."""
+        match = _read_event_id(last.strip())
+        track = None if match is None else session.store.tracks.get(int(match[1]))
+        if match is None or track is None:
+            return None
+        missed = track.since(int(match[2]))
+        if missed is None and track.is_listening:
+            # Some of what was said to nobody in particular is lost; what comes now need not be.
+            missed = session.store.after(track.number, int(match[2]))
+        return None if missed is None else (track, missed)
+
+    async def _serve_stream(self, session: HttpSession, visit: Visit, track: Track, missed: list[bytes]) -> None:
+        sink = EventStream(visit)
+        earlier, track.sink = track.sink, sink
+        if earlier is not None:
+            # The client is here, whatever became of its connection.
+            self._core.spawn(earlier.end())
+        sink.push(b"".join(missed))
+        if track.is_complete:
+            await sink.end()
+            return
+        if track.is_listening:
+            session.leave(track)
+            if not session.listen(track):
+                self._core.spawn(sink.end())
+        self._core.beats.add(sink)
+        session.busy += 1
+        self.sessions.touch(session)
+        try:
+            while (await visit.receive())["type"] != "http.disconnect":
+                pass
+        finally:
+            sink.close()
+            self._core.beats.discard(sink)
+            session.busy -= 1
+            if track.sink is sink:
+                track.sink = None
+                session.leave(track)
+            if self.sessions.find(session.id, session.principal) is session:
+                self.sessions.touch(session)
+
+    # -- DELETE ------------------------------------------------------------------------------
+
+    async def delete(self, visit: Visit) -> None:
+        """End a session at its client's wish."""
+        session = await self._session(visit)
+        if session is not None:
+            self.sessions.end(session)
+            await visit.answer_empty(204)
+
+    async def _session(self, visit: Visit) -> HttpSession | None:
+        """The session that a GET or DELETE is for; if there is none the request is answered."""
+        session_id = visit.text(_SESSION)
+        if self._core.settings.stateless or (session_id is None and visit.method == "GET"):
+            # Also what a client of 2024-11-05 meets, whose first request is a GET.
+            await visit.answer_text(405, NO_STREAM, ((b"allow", b"POST"),))
+            return None
+        try:
+            self._version(visit)
+        except InvalidRequest as error:
+            await visit.fail(400, error)
+            return None
+        if session_id is None:
+            await visit.fail_plainly(400, NO_SESSION)
+            return None
+        session = self.sessions.find(session_id, self._core.principal(visit))
+        if session is None:
+            await visit.fail_plainly(404, NOT_FOUND)
+        return session
+
+
+NO_STREAM = (
+    "There is no stream here without a session: this is a Streamable HTTP endpoint, POST a JSON-RPC message to it.\n"
+    "The HTTP+SSE transport of 2024-11-05 is not served; set your client to Streamable HTTP with this same URL.\n"
+)
+
+
+def _settle(done: asyncio.Future[bytes | None], frame: bytes | None) -> None:
+    if not done.done():
+        done.set_result(frame)
+
+
+def _id_of(message: Message | Parts) -> Id | None:
+    return message.id if isinstance(message, Request) else None

@@ -1,0 +1,269 @@
+"""The application on sockets of our own: uvicorn's HTTP/1.1 with httptools, inside the event loop that is running.
+
+Uvicorn's server around that (signals, reload, a tick ten times a second) stays out: what stops us is `serving`,
+and it always ends. Added to uvicorn's protocol: limits for the head of a request, in bytes and in time.
+WebSocket upgrades go to `transports.websocket`, with their connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import stat
+import time
+from collections.abc import Callable
+from email.utils import formatdate
+from typing import Any
+
+from ...channel import Channel, Receiver
+from ...errors import ConfigurationError
+from ..address import Address, authority, bind, parse
+from ..guards import Access
+from ..websocket_server import Endpoint, Limits
+from .app import HttpApp
+
+try:
+    import uvicorn
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+    from uvicorn.server import ServerState
+except ImportError as error:
+    raise ConfigurationError(
+        f"HTTP needs the package {error.name}: install mcpd with its extra http, pip install 'mcpd-server[http]'"
+    ) from None
+
+__all__ = ["HttpListener", "listen"]
+
+log = logging.getLogger("mcpd.http")
+
+_BACKLOG = 512
+_LINGER = 1.0
+_DEFAULT_ACCESS = Access()
+
+
+class _State(ServerState):
+    """What uvicorn's connections share; the `Date` of each answer is made when it is needed."""
+
+    def __init__(self) -> None:
+        self._second = 0
+        self._headers: list[tuple[bytes, bytes]] = []
+        super().__init__()
+
+    @property
+    def default_headers(self) -> list[tuple[bytes, bytes]]:
+        now = int(time.time())
+        if now != self._second:
+            self._second = now
+            self._headers = [(b"date", formatdate(now, usegmt=True).encode())]
+        return self._headers
+
+    @default_headers.setter
+    def default_headers(self, value: list[tuple[bytes, bytes]]) -> None:
+        """Uvicorn sets an empty list when it begins."""
+
+
+def _protocol_class(app: HttpApp) -> type[HttpToolsProtocol]:
+    settings = app.settings
+    most_bytes, patience, most_connections = settings.max_head_bytes, settings.head_timeout, settings.max_connections
+
+    class Protocol(HttpToolsProtocol):
+        """One connection. `_head_bytes` counts what came of a request whose head is not whole, -1 while it is."""
+
+        _head_bytes = 0
+        _head_timer: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            if len(self.connections) > most_connections:
+                self._turn_away(b"503 Service Unavailable", f"All {most_connections} connections are in use.\n")
+                return
+            # A connection that says nothing, or never comes to the point, is given up.
+            self._head_timer = self.loop.call_later(patience, transport.abort)
+
+        def data_received(self, data: bytes) -> None:
+            if self._head_bytes >= 0:
+                self._head_bytes += len(data)
+                if self._head_timer is None:
+                    self._head_timer = self.loop.call_later(patience, self.transport.abort)
+            super().data_received(data)
+            if self._head_bytes > most_bytes and not self.transport.is_closing():
+                self._turn_away(
+                    b"431 Request Header Fields Too Large",
+                    f"The head of a request may have {most_bytes} bytes (setting max_head_bytes).\n",
+                )
+
+        def on_headers_complete(self) -> None:
+            is_too_large = self._head_bytes > most_bytes and len(self.headers) and _size(self.headers) > most_bytes
+            self._head_bytes = -1
+            self._cancel_head_timer()
+            if is_too_large:
+                self._turn_away(
+                    b"431 Request Header Fields Too Large",
+                    f"The head of a request may have {most_bytes} bytes (setting max_head_bytes).\n",
+                )
+                return
+            super().on_headers_complete()
+
+        def on_message_complete(self) -> None:
+            self._head_bytes = 0
+            super().on_message_complete()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._cancel_head_timer()
+            super().connection_lost(exc)
+
+        def _cancel_head_timer(self) -> None:
+            if self._head_timer is not None:
+                self._head_timer.cancel()
+                self._head_timer = None
+
+        def _turn_away(self, status: bytes, text: str) -> None:
+            body = text.encode()
+            self.transport.write(
+                b"HTTP/1.1 %b\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n"
+                b"connection: close\r\n\r\n%b" % (status, len(body), body)
+            )
+            self.transport.close()
+
+    return Protocol
+
+
+def _size(headers: list[tuple[bytes, bytes]]) -> int:
+    return sum(len(name) + len(value) + 4 for name, value in headers)
+
+
+class HttpListener:
+    """Listening sockets and the connections that came of them. `url` is what to give to a client."""
+
+    def __init__(self, app: HttpApp, websockets: Endpoint, sockets: list[socket.socket], path: str) -> None:
+        self.app = app
+        self._websockets = websockets
+        self._sockets = sockets
+        self._unix_path = path
+        self._servers: list[asyncio.AbstractServer] = []
+        self._state = _State()
+        endpoint = app.settings.path
+        self.url = f"unix:{path} (http://localhost{endpoint})" if path else f"http://{authority(sockets[0])}{endpoint}"
+
+    async def start(self) -> None:
+        """Begin to accept."""
+        loop = asyncio.get_running_loop()
+        protocol = _protocol_class(self.app)
+        config = uvicorn.Config(
+            self.app,
+            http=protocol,
+            ws="none",
+            lifespan="off",
+            proxy_headers=False,
+            server_header=False,
+            access_log=False,
+            log_config=None,
+            timeout_keep_alive=75,
+        )
+        config.load()
+        config.ws_protocol_class = self._upgrade  # type: ignore[assignment]
+        config.loaded_app = self.app
+
+        def connect() -> asyncio.Protocol:
+            return protocol(config=config, server_state=self._state, app_state={}, _loop=loop)
+
+        for listening in self._sockets:
+            if self._unix_path:
+                server: Any = await loop.create_unix_server(connect, sock=listening, backlog=_BACKLOG)
+            else:
+                server = await loop.create_server(connect, sock=listening, backlog=_BACKLOG)
+            self._servers.append(server)
+
+    def _upgrade(self, **_uvicorn: Any) -> asyncio.Protocol:
+        return self._websockets.connect()
+
+    def pause(self) -> None:
+        """Accept no more, and close what is idle; calls that run may still be answered. `aclose` comes next."""
+        self.app.drain()
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+        if self._unix_path:
+            try:
+                os.unlink(self._unix_path)
+            except OSError:
+                pass  # gone already
+        self._websockets.pause()
+        for connection in list(self._state.connections):
+            connection.shutdown()
+
+    async def aclose(self) -> None:
+        """End what is still open, answers that are being written last, and cut off what does not end by itself."""
+        self.pause()
+        await self.app.aclose()
+        await self._websockets.aclose("the server is shutting down")
+        connections = self._state.connections
+        for connection in list(connections):
+            connection.shutdown()
+        if self._state.tasks:
+            await asyncio.wait(self._state.tasks, timeout=_LINGER)
+        for connection in list(connections):
+            connection.transport.abort()
+        if self._state.tasks:
+            for task in self._state.tasks:
+                task.cancel()
+            await asyncio.wait(self._state.tasks, timeout=1)
+
+
+async def listen(
+    app: HttpApp,
+    address: str | Address,
+    accept: Callable[[Channel], Receiver],
+    access: Access = _DEFAULT_ACCESS,
+) -> HttpListener:
+    """Serve the application on `:PORT`, `HOST:PORT`, `[IPV6]:PORT` or `unix:/PATH`.
+
+    `accept` gives the receiver of a WebSocket's frames. Raises ConfigurationError for an address that cannot be
+    used, or that is open to others without a token (D9).
+    """
+    if isinstance(address, str):
+        address = parse(address)
+    limits = Limits(max_frame_bytes=app.settings.max_body_bytes)
+    sockets = [_bind_unix(address.path)] if address.path else await bind(address, is_guarded=access.is_guarded)
+    listener = HttpListener(app, Endpoint(accept, app.guard, limits), sockets, address.path)
+    try:
+        await listener.start()
+    except BaseException:
+        for listening in sockets:
+            listening.close()
+        raise
+    return listener
+
+
+def _bind_unix(path: str) -> socket.socket:
+    """A socket that listens on a path, for this user only; one left behind by a server that is gone is replaced."""
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        if _is_left_behind(path):
+            os.unlink(path)
+        mask = os.umask(0o177)
+        try:
+            listening.bind(path)
+        finally:
+            os.umask(mask)
+        listening.listen(_BACKLOG)
+        listening.setblocking(False)
+    except OSError as error:
+        listening.close()
+        raise ConfigurationError(f"Cannot listen on unix:{path}: {error.strerror or error}") from None
+    return listening
+
+
+def _is_left_behind(path: str) -> bool:
+    try:
+        if not stat.S_ISSOCK(os.stat(path).st_mode):
+            return False
+    except OSError:
+        return False
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            return True
+    return False

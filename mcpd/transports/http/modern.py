@@ -1,0 +1,121 @@
+"""POST in 2026-07-28: one request, its own connection, nothing remembered.
+
+The order of the checks is the specification's: `_meta`, headers against body, version, method, mirrored
+arguments, params. All that can be served is decoded once, by the session; only what cannot is looked at again
+to find the first thing that is wrong with it. Spec: 2026-07-28 basic/transports/streamable-http.
+"""
+
+from __future__ import annotations
+
+from msgspec import Raw
+from msgspec.json import Decoder
+
+from ...errors import HeaderMismatch, InvalidParams, MethodNotFound, ProtocolError, UnsupportedVersion
+from ...jsonrpc import ABSENT, MALFORMED, Request
+from ...session import Call, check_envelope
+from ...types.base import NO_JSON, Params, RequestMeta, Wire
+from ...versions import table
+from .core import Core, status_for, status_of
+from .event_store import Track
+from .headers import check_mirrors, check_standard
+from .reply import Reply
+from .visit import Visit
+
+__all__ = ["ModernEndpoint"]
+
+_MODERN = table.get(table.MODERN[-1])
+_VERSION = _MODERN.name.encode()
+_NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+
+
+class _CallHead(Wire):
+    """As much of a tool call as says which headers it needs."""
+
+    name: str
+    arguments: Raw = NO_JSON
+
+
+_decode_head = Decoder(Params).decode
+_decode_call = Decoder(_CallHead).decode
+
+
+class ModernEndpoint:
+    """Answers requests that bring their version along."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def post(self, visit: Visit, request: Request) -> None:
+        """Answer one request; the client that leaves gives it up (S26-058, S26-096)."""
+        core = self._core
+        is_listening = request.method == "subscriptions/listen"
+        reply = Reply(visit, Track(), core.beats)
+        connection = core.connect(reply, hears_changes=is_listening)
+        session = connection.session
+        session.assume(_MODERN)
+        session.principal = core.principal(visit)
+        try:
+            call = session.receive_request(request)
+            self._check(visit, call)
+        except ProtocolError as error:
+            status, first = self._first_fault(visit, request, error)
+            await visit.fail(status, first, request.id)
+            return
+        core.open.add(connection)
+        reply.start(lambda: connection.cancel(call))
+        try:
+            answer = await connection.answer(call)
+        finally:
+            core.open.discard(connection)
+            reply.stop()
+            if is_listening:
+                connection.closed()
+        await reply.finish(answer, status_of(answer))
+
+    def _check(self, visit: Visit, call: Call) -> None:
+        """Headers against a request that was understood. Raises HeaderMismatch."""
+        member = _NAMED.get(call.method)
+        name: str | None = None if member is None else getattr(call.params, member)
+        check_standard(visit, _MODERN.name, call.method, call.raw, name)
+        if call.method == "tools/call" and name is not None:
+            mirrors = self._core.mirrors(name)
+            if mirrors:
+                check_mirrors(visit, mirrors, call.params.arguments)
+
+    def _first_fault(self, visit: Visit, request: Request, error: ProtocolError) -> tuple[int, ProtocolError]:
+        """The status and error for a request that cannot be served: of all its faults the first in the order."""
+        if isinstance(error, HeaderMismatch):
+            return 400, error
+        try:
+            meta = _decode_head(b"{}" if request.params is ABSENT else request.params).meta
+        except MALFORMED:
+            return 400, error
+        late: UnsupportedVersion | None = None
+        try:
+            check_envelope(meta, is_fixed=True)
+        except InvalidParams as missing:
+            return 400, missing
+        except UnsupportedVersion as unserved:
+            late = unserved
+        assert isinstance(meta, RequestMeta)
+        try:
+            check_standard(visit, str(meta.protocol_version), request.method, request.params)
+            if late is not None:
+                return 400, late
+            if isinstance(error, MethodNotFound):
+                return 404, error
+            self._check_call(visit, request)
+        except HeaderMismatch as mismatch:
+            return 400, mismatch
+        return status_for(error.code), error
+
+    def _check_call(self, visit: Visit, request: Request) -> None:
+        """The mirrored arguments of a tool call whose params are not all as they should be."""
+        if request.method == "tools/call":
+            try:
+                call = _decode_call(request.params)
+            except MALFORMED:
+                return
+            mirrors = self._core.mirrors(call.name)
+            if mirrors:
+                check_mirrors(visit, mirrors, call.arguments)

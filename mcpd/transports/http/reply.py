@@ -1,0 +1,198 @@
+"""The answer to one POST: JSON if that is all there is to say, an event stream as soon as anything comes before it.
+
+What the dispatcher sends while a request is worked on arrives here; when the work is done, `finish` gets the
+answer. A request that is answered at once never becomes more than one JSON body.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from ...jsonrpc import Id
+from ...wire.sse import KEEP_ALIVE
+from .event_store import Track
+from .stream import HEADERS, EventStream
+from .visit import Header, Visit
+
+__all__ = ["Beats", "Reply"]
+
+
+class Beats:
+    """One timer for all replies and streams that last: every so often each says that it is still there."""
+
+    def __init__(self, interval: float) -> None:
+        self._interval = interval
+        self._members: set[Reply | EventStream] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, member: Reply | EventStream) -> None:
+        """From now on `beat` is called on it, once in each interval."""
+        self._members.add(member)
+        if self._timer is None and self._interval > 0:
+            self._timer = asyncio.get_running_loop().call_later(self._interval, self._beat)
+
+    def discard(self, member: Reply | EventStream) -> None:
+        """It has ended."""
+        self._members.discard(member)
+
+    def _beat(self) -> None:
+        self._timer = None
+        for member in list(self._members):
+            member.beat()
+        if self._members:
+            self._timer = asyncio.get_running_loop().call_later(self._interval, self._beat)
+
+    def stop(self) -> None:
+        """No more beats."""
+        self._members.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class Reply:
+    """What is said to one POST. To a connection that has no other request it is the channel as well."""
+
+    is_shared = False
+
+    __slots__ = ("_beats", "_early", "_ending", "_has_begun", "_is_done", "_is_gone", "_is_quiet", "_on_gone", "_own",
+                 "_watcher", "track", "visit")  # fmt: skip
+
+    def __init__(self, visit: Visit, track: Track, beats: Beats) -> None:
+        self.visit = visit
+        self.track = track
+        self._beats = beats
+        self._early: list[bytes] = []
+        self._own: EventStream | None = None
+        self._on_gone: Callable[[], None] | None = None
+        self._ending: asyncio.Future[None] | None = None
+        self._watcher: asyncio.Task[None] | None = None
+        self._has_begun = False
+        self._is_done = False
+        self._is_gone = False
+        self._is_quiet = False
+
+    # -- as a channel ------------------------------------------------------------------------
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether the client is behind with reading."""
+        sink = self.track.sink
+        return sink is not None and sink.is_congested
+
+    def send(self, frame: bytes, about: Id | None = None) -> None:
+        """Say something before the answer."""
+        if self._has_begun:
+            self.track.push(frame)
+            return
+        self._early.append(frame)
+        if len(self._early) == 1:
+            asyncio.get_running_loop().call_soon(self.begin)
+
+    async def drain(self) -> None:
+        """Wait until the client has read most of what was said."""
+        if self.track.sink is not None:
+            await self.track.sink.drain()
+
+    async def aclose(self, reason: str = "") -> None:
+        """Nothing to do: a reply ends with its answer."""
+
+    # -- the life of a reply -----------------------------------------------------------------
+
+    def start(self, on_gone: Callable[[], None] | None = None) -> None:
+        """Watch the client if the work takes longer than this turn of the event loop; most does not.
+
+        `on_gone` is called if it leaves before the end.
+        """
+        self._on_gone = on_gone
+        asyncio.get_running_loop().call_soon(self._attend)
+
+    def begin(self) -> None:
+        """Become an event stream, unless all is said by now."""
+        if self._has_begun or self._is_done:
+            return
+        self._has_begun = True
+        opening = self.track.opening()
+        if not self._is_gone:
+            self._own = self.track.sink = EventStream(self.visit)
+            self._own.push(opening)
+        for frame in self._early:
+            self.track.push(frame)
+        self._early.clear()
+
+    def beat(self) -> None:
+        """Show that the work goes on, to the client and to what lies between."""
+        if self._has_begun:
+            if self._own is not None:
+                self._own.beat()
+        elif self._is_quiet:
+            self.begin()
+            if self._own is not None:
+                self._own.push(KEEP_ALIVE)
+        self._is_quiet = True
+
+    def release(self) -> None:
+        """Let the connection go and the work go on: the client comes back for the rest (2025-11-25)."""
+        self.begin()
+        if self._own is not None and self.track.sink is self._own:
+            self.track.sink = None
+            self._ending = asyncio.ensure_future(self._own.end())
+
+    async def finish(self, answer: bytes | None, status: int = 200, headers: tuple[Header, ...] = ()) -> None:
+        """Give the answer, and complete the reply; None if the request was given up and there is no answer."""
+        self.stop()
+        track = self.track
+        if self._has_begun:
+            if answer is not None:
+                track.push(answer)
+            track.is_complete = True
+            if track.sink is not None:
+                await track.sink.end()
+        elif self._is_gone:
+            pass
+        elif self._early:
+            events = [track.opening(), *map(track.write, self._early)]
+            if answer is not None:
+                events.append(track.write(answer))
+            track.is_complete = True
+            await self.visit.answer(200, b"".join(events), HEADERS[0], (*HEADERS[1:], *headers))
+        elif answer is not None:
+            await self.visit.answer(status, answer, headers=headers)
+        else:
+            await self.visit.answer_empty(202)
+
+    def stop(self) -> None:
+        """The work is done: no longer watch the client."""
+        self._is_done = True
+        self._beats.discard(self)
+        if self._watcher is not None:
+            self._watcher.cancel()
+            self._watcher = None
+
+    # -- the client --------------------------------------------------------------------------
+
+    def _attend(self) -> None:
+        if not self._is_done:
+            self._beats.add(self)
+            self._watcher = asyncio.get_running_loop().create_task(self._watch())
+
+    async def _watch(self) -> None:
+        """Wait until the client leaves."""
+        try:
+            while (await self.visit.receive())["type"] != "http.disconnect":
+                pass
+        except Exception:
+            # Whatever a server raises when there is nothing more to receive: for us the client is gone.
+            pass
+        self._watcher = None
+        self._beats.discard(self)
+        self._is_gone = True
+        own = self._own
+        if own is not None:
+            if self.track.sink is own:
+                self.track.sink = None
+            if self._ending is None:
+                own.close()
+        if self._on_gone is not None:
+            self._on_gone()

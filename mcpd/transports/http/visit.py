@@ -1,0 +1,221 @@
+"""One HTTP request as ASGI brings it: its headers, its body, and the plain answers to it.
+
+Knows HTTP and ASGI; of MCP only that bodies are JSON-RPC. Header names are lower-case bytes, as ASGI has them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any, TypeAlias
+
+from msgspec import UNSET
+
+from ...errors import InvalidRequest, ProtocolError
+from ...jsonrpc import ErrorObject, Failure, Id, encode
+from ..guards import Refusal
+
+__all__ = ["EVENT_STREAM", "JSON", "BadBody", "Gone", "Header", "Receive", "Scope", "Send", "Visit"]
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Header: TypeAlias = tuple[bytes, bytes]
+
+JSON: Header = (b"content-type", b"application/json")
+EVENT_STREAM: Header = (b"content-type", b"text/event-stream")
+_TEXT: Header = (b"content-type", b"text/plain; charset=utf-8")
+
+_BIT_JSON, _BIT_EVENTS = 1, 2
+_ACCEPTED = {
+    b"application/json": _BIT_JSON,
+    b"application/*": _BIT_JSON,
+    b"text/event-stream": _BIT_EVENTS,
+    b"text/*": _BIT_EVENTS,
+    b"*/*": _BIT_JSON | _BIT_EVENTS,
+}
+_MOST_KEPT = 256
+
+_accepts: dict[bytes, int] = {}
+
+
+class Gone(Exception):
+    """The client left before its request was whole: nobody is there to be answered."""
+
+
+class BadBody(Exception):
+    """A body that is not taken: the status, and what to tell the client."""
+
+    def __init__(self, status: int, text: str) -> None:
+        self.status = status
+        self.text = text
+        super().__init__(text)
+
+
+class Visit:
+    """One request and its answer. `repeated` are the headers that came more than once (then joined by a comma)."""
+
+    __slots__ = ("_send", "extra", "fields", "method", "path", "receive", "repeated", "scope", "status")
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scope = scope
+        self.receive = receive
+        self._send = send
+        self.method: str = scope["method"]
+        path: str = scope["path"]
+        root: str | None = scope.get("root_path")
+        # Where an application is mounted, `path` may hold the place it is mounted at.
+        self.path = path[len(root) :] if root and path.startswith(root) else path
+        headers: list[Header] = scope["headers"]
+        self.fields: dict[bytes, bytes] = dict(headers)
+        self.repeated: frozenset[bytes] = frozenset()
+        self.extra: tuple[Header, ...] = ()
+        """Headers that every answer to this request carries."""
+        self.status = 0
+        """The status that was answered, 0 if none was."""
+        if len(self.fields) != len(headers):
+            self._join(headers)
+
+    def _join(self, headers: Iterable[Header]) -> None:
+        joined: dict[bytes, list[bytes]] = {}
+        for name, value in headers:
+            joined.setdefault(name, []).append(value)
+        self.fields = {name: b", ".join(values) for name, values in joined.items()}
+        self.repeated = frozenset(name for name, values in joined.items() if len(values) > 1)
+
+    def text(self, name: bytes) -> str | None:
+        """A header as text, None if it did not come."""
+        value = self.fields.get(name)
+        return None if value is None else value.decode("latin-1")
+
+    # -- what the client says of itself ------------------------------------------------------
+
+    @property
+    def accepts_both(self) -> bool:
+        """Whether the answer may be JSON as well as an event stream; no `Accept` means anything."""
+        return self._accepted() == _BIT_JSON | _BIT_EVENTS
+
+    @property
+    def accepts_events(self) -> bool:
+        """Whether the answer may be an event stream."""
+        return bool(self._accepted() & _BIT_EVENTS)
+
+    def _accepted(self) -> int:
+        value = self.fields.get(b"accept", b"*/*")
+        bits = _accepts.get(value)
+        if bits is None:
+            bits = _read_accept(value)
+            if len(_accepts) < _MOST_KEPT:
+                _accepts[value] = bits
+        return bits
+
+    @property
+    def has_json(self) -> bool:
+        """Whether the body is said to be JSON in UTF-8, as it is."""
+        value = self.fields.get(b"content-type")
+        if value == b"application/json":
+            return True
+        if value is None:
+            return False
+        kind, *parameters = [part.strip().lower() for part in value.split(b";")]
+        charset = [part.partition(b"=")[2].strip(b'"') for part in parameters if part.startswith(b"charset=")]
+        return kind == b"application/json" and charset in ([], [b"utf-8"], [b"utf8"])
+
+    # -- reading -----------------------------------------------------------------------------
+
+    async def read(self, most: int, patience: float) -> bytes:
+        """The body. Raises BadBody for one over `most` bytes or slower than `patience` seconds, Gone without one."""
+        length = self.fields.get(b"content-length")
+        if length is not None and length.isdigit() and (len(length) > 15 or int(length) > most):
+            raise BadBody(413, _too_large(most))
+        message = await self.receive()
+        if message["type"] != "http.request":
+            raise Gone
+        body: bytes = message.get("body", b"")
+        if message.get("more_body"):
+            try:
+                async with asyncio.timeout(patience):
+                    body = await self._read_on(body, most)
+            except TimeoutError:
+                raise BadBody(408, f"The body did not arrive within {patience:g} s") from None
+        if len(body) > most:
+            raise BadBody(413, _too_large(most))
+        return body
+
+    async def _read_on(self, first: bytes, most: int) -> bytes:
+        parts, size = [first], len(first)
+        while size <= most:
+            message = await self.receive()
+            if message["type"] != "http.request":
+                raise Gone
+            part: bytes = message.get("body", b"")
+            parts.append(part)
+            size += len(part)
+            if not message.get("more_body"):
+                break
+        return b"".join(parts)
+
+    # -- answering ---------------------------------------------------------------------------
+
+    async def answer(self, status: int, body: bytes, kind: Header = JSON, headers: Iterable[Header] = ()) -> None:
+        """Answer with a whole body."""
+        self.status = status
+        length = b"%d" % len(body)
+        await self._send(
+            {
+                "type": "http.response.start",
+                "status": status,
+                "headers": [kind, (b"content-length", length), *headers, *self.extra],
+            }
+        )
+        await self._send({"type": "http.response.body", "body": body if self.method != "HEAD" else b""})
+
+    async def answer_empty(self, status: int, headers: Iterable[Header] = ()) -> None:
+        """Answer with a status alone."""
+        self.status = status
+        lengths = () if status == 204 else ((b"content-length", b"0"),)
+        await self._send(
+            {"type": "http.response.start", "status": status, "headers": [*lengths, *headers, *self.extra]}
+        )
+        await self._send({"type": "http.response.body", "body": b""})
+
+    async def answer_text(self, status: int, text: str, headers: Iterable[Header] = ()) -> None:
+        """Answer with a text for people."""
+        await self.answer(status, text.encode(), _TEXT, headers)
+
+    async def refuse(self, refusal: Refusal) -> None:
+        """Answer as a guard says."""
+        headers = [(name.lower().encode(), value.encode()) for name, value in refusal.headers]
+        await self.answer_text(refusal.status, refusal.text, headers)
+
+    async def fail(self, status: int, error: ProtocolError, request_id: Id | None = None) -> None:
+        """Answer with a JSON-RPC error; without an id where there is none, or none could be read."""
+        data = UNSET if error.data is None else error.data
+        failure = Failure(ErrorObject(error.code, error.message, data), UNSET if request_id is None else request_id)
+        # What was not read of the body would be taken for the next request.
+        headers = ((b"connection", b"close"),) if status in (408, 413) else ()
+        await self.answer(status, encode(failure), JSON, headers)
+
+    async def fail_plainly(self, status: int, text: str) -> None:
+        """Answer with a JSON-RPC error that says only this."""
+        await self.fail(status, InvalidRequest(text))
+
+    async def begin(self, headers: Iterable[Header]) -> Send:
+        """Begin an answer of unknown length; what is given back takes the parts of its body."""
+        self.status = 200
+        await self._send({"type": "http.response.start", "status": 200, "headers": [*headers, *self.extra]})
+        return self._send
+
+
+def _read_accept(value: bytes) -> int:
+    bits = 0
+    for part in value.split(b","):
+        kind, *parameters = [item.strip().lower() for item in part.split(b";")]
+        weights = [item[2:] for item in parameters if item.startswith(b"q=")]
+        if not weights or weights[0].strip(b"0.") != b"":
+            bits |= _ACCEPTED.get(kind, 0)
+    return bits
+
+
+def _too_large(most: int) -> str:
+    return f"The body is too large: at most {most} bytes are taken (setting max_body_bytes)"
