@@ -18,7 +18,7 @@ from ..errors import McpdError, ProtocolError, RegistrationError, ToolError
 from ..jsonrpc import MALFORMED, explain
 from ..types.base import NO_JSON
 from ..types.content import TextContent
-from ..types.tools import CallToolResult, Tool
+from ..types.tools import AnyValue, CallToolResult, Tool
 from ..wire.mirrors import ANNOTATION, Mirror, mirrors, without_mirrors
 from .content import encode_data, tool_result
 from .foreign import dec_hook
@@ -57,6 +57,7 @@ class ToolEntry:
         self._call = callee.call
         self._is_async = callee.is_async
         self._has_schema: bool | None = None
+        self._has_any_root = False
         self._check_output = check_output
         self._mirrors: tuple[Mirror, ...] | None = None
 
@@ -95,7 +96,9 @@ class ToolEntry:
     def _result(self, value: Any) -> CallToolResult:
         """What the tool returned, as its result. Raises OutputError if that breaks the output schema (S25-057)."""
         if self._has_schema is None:
-            self._has_schema = self.tool.output_schema is not None or self.callee.output_schema is not None
+            schema = self.tool.output_schema or self.callee.output_schema
+            self._has_schema = schema is not None
+            self._has_any_root = isinstance(schema, dict) and schema.get("type") != "object"
             if self._has_schema and self._check_output is None:
                 self._check_output = typed_check(self.callee.returns)
         result = tool_result(value, self._has_schema)
@@ -106,6 +109,8 @@ class ToolEntry:
                 problems = self._check_output(result.structured_content)
                 if problems:
                     raise OutputError("; ".join(problems))
+        if self._has_any_root and not result.is_error:
+            return structs.replace(result, structured_content=AnyValue(result.structured_content))
         return result
 
     def run(self, arguments: Raw, ctx: Context) -> Coroutine[Any, Any, CallToolResult]:

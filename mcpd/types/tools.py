@@ -7,7 +7,15 @@ from msgspec import UNSET, Raw, UnsetType, field
 from .base import NO_JSON, CacheableResult, Icon, Params, Result, Wire
 from .content import ContentBlock
 
-__all__ = ["CallToolParams", "CallToolResult", "ListToolsResult", "Tool", "ToolAnnotations", "ToolExecution"]
+__all__ = [
+    "AnyValue",
+    "CallToolParams",
+    "CallToolResult",
+    "ListToolsResult",
+    "Tool",
+    "ToolAnnotations",
+    "ToolExecution",
+]
 
 
 class ToolAnnotations(Wire, kw_only=True):
@@ -55,6 +63,13 @@ class CallToolParams(Params, kw_only=True):
     task: Raw = NO_JSON
     input_responses: Raw = NO_JSON
     request_state: str | None = None
+
+
+class AnyValue(Wire):
+    """Structured content of a tool whose output schema is not an object's: versions that know only objects see it
+    as it stands, wrapped as the schema is; the newest sees `result`."""
+
+    result: Any
 
 
 class CallToolResult(Result, kw_only=True):

@@ -46,7 +46,7 @@ from ..types.resources import (
     ResourceTemplate,
 )
 from ..types.sampling import CreateMessageParams, SamplingMessage
-from ..types.tools import CallToolResult, ListToolsResult, Tool
+from ..types.tools import AnyValue, CallToolResult, ListToolsResult, Tool
 from .revision import Back, Revision
 
 __all__ = ["LEGACY", "MODERN", "NEWEST_LEGACY", "SUPPORTED", "Version", "get", "is_known_method", "negotiate"]
@@ -192,6 +192,8 @@ class Version:
             if shaped.result_type is UNSET:
                 shaped.result_type = "complete"
             shaped.meta = identity if shaped.meta is None else _merge(shaped.meta, identity)
+            if isinstance(shaped, CallToolResult) and isinstance(shaped.structured_content, AnyValue):
+                shaped.structured_content = shaped.structured_content.result
             if isinstance(shaped, CacheableResult) and shaped.result_type == "complete":
                 if shaped.ttl_ms is UNSET:
                     shaped.ttl_ms = 0

@@ -24,15 +24,36 @@ _HINT = ("ttl_ms", "cache_scope")
 def _object_schema(tool: Tool) -> Tool:
     """Before this revision an output schema describes an object: any other is wrapped in one, under `result`.
 
-    The schema's own definitions stay at the root, where its `#/$defs/…` references find them.
+    `$defs` stay at the root, where references find them; other references into the schema follow it. A schema with an
+    `$id` is a document of its own and its references are found in it.
     """
     schema = tool.output_schema
     if not isinstance(schema, dict) or schema.get("type") == "object":
         return tool
-    inner = {key: value for key, value in schema.items() if key not in ("$defs", "$schema")}
-    root: dict[str, Any] = {key: schema[key] for key in ("$schema", "$defs") if key in schema}
-    root |= {"type": "object", "properties": {"result": inner}, "required": ["result"]}
+    root: dict[str, Any] = {"type": "object", "properties": {"result": schema}, "required": ["result"]}
+    if "$id" not in schema:
+        moved = {key: schema[key] for key in ("$schema", "$defs") if key in schema}
+        inner = {key: value for key, value in schema.items() if key not in moved}
+        root = {key: _moved(value) for key, value in moved.items()} | root
+        root["properties"] = {"result": _moved(inner)}
     return structs.replace(tool, output_schema=root)
+
+
+_DATA = ("const", "enum", "default", "examples")
+
+
+def _moved(node: Any) -> Any:
+    """A part of a schema, with references to its old place changed to `#/properties/result`."""
+    if isinstance(node, list):
+        return [_moved(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    changed = {key: value if key in _DATA else _moved(value) for key, value in node.items()}
+    reference = node.get("$ref")
+    if reference == "#" or (isinstance(reference, str) and reference.startswith("#/")):
+        if not reference.startswith("#/$defs/"):
+            changed["$ref"] = f"#/properties/result{reference[1:]}"
+    return changed
 
 
 def _object_content(result: CallToolResult) -> CallToolResult:
