@@ -94,10 +94,9 @@ class Incoming:
             result = NoParams()
         elif result is None:
             result = NoParams()
-        elif (finish := REQUESTS[asked.method].finish) is not None:
-            result = finish(result)
+        finish = REQUESTS[asked.method].finish
         try:
-            self._outlet.result(asked.request_id, result)
+            self._outlet.result(asked.request_id, result if finish is None else finish(result))
         except (TypeError, ValueError, RecursionError):  # no JSON; UnicodeEncodeError is a ValueError
             log.exception("%s: the result of %s cannot be sent", self._outlet.name, asked.method)
             self._outlet.error(asked.request_id, InternalError())

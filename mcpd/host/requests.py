@@ -75,8 +75,6 @@ def decode_params(decode: Callable[[Any], Any], params: Raw) -> Any:
         return decode(b"{}" if params is ABSENT else params)
     except MALFORMED as error:
         raise InvalidParams(f"Invalid params: {explain(error)}") from None
-    except ValueError as error:  # a base64 that is none, in some versions of msgspec
-        raise InvalidParams(f"Invalid params: {error}") from None
 
 
 def progress_token(params: object) -> Id | None:

@@ -82,6 +82,8 @@ def test_the_host_cannot_switch_to_a_mode_the_view_does_not_declare() -> None:
     with pytest.raises(LocalProtocolError, match="fullscreen"):
         feed.change(HostContext(display_mode="fullscreen"))
     assert feed.mode == "inline"
+    with pytest.raises(LocalProtocolError, match="not a display mode"):
+        feed.change(HostContext(display_mode="cinema"))  # type: ignore[arg-type]
     feed.snapshot(None)
     feed.change(HostContext(display_mode="fullscreen"))
     assert feed.mode == "fullscreen"

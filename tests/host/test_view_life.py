@@ -167,6 +167,11 @@ def test_ids_begin_at_zero_and_may_be_strings() -> None:
     assert stage.requests("ping", request_id="a")["result"] == {}
 
 
+def test_a_mistake_of_the_program_is_an_internal_error_for_the_view() -> None:
+    stage = Stage(context=HostContext(locale="\ud83d")).to_html()
+    assert stage.initialize()["error"] == {"code": -32603, "message": "Internal error"}
+
+
 # ---------------------------------------------------------------- nothing before `initialized`
 
 
@@ -234,8 +239,10 @@ def test_before_initialize_only_ping_is_answered(method: str) -> None:
     assert stage.requests("ping")["result"] == {}
     assert stage.requests(method, {})["error"]["code"] == -32600
     assert stage.only(Finding).rule == "state"
-    assert stage.notifies(INITIALIZED) == []
-    assert stage.only(Finding).rule == "state"
+    for notification in (INITIALIZED, "ui/notifications/size-changed", "ui/notifications/request-teardown"):
+        assert stage.notifies(notification, {"height": 1}) == []
+        assert stage.only(Finding).rule == "state"
+    assert stage.happened == []
     assert stage.state is State.HTML
 
 
@@ -354,7 +361,9 @@ def test_lists_are_announced_as_promised() -> None:
     stage = Stage().to_live()
     stage.view.list_changed("tools")
     stage.view.list_changed("prompts")  # the server has none
-    assert stage.methods()[-1:] == ["notifications/tools/list_changed"]
+    assert stage.drain() == [{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}]
+    stage.view.context_changed(HostContext(theme="light"))
+    assert [m["method"] for m in stage.drain()] == [CHANGED]
     quiet = structs.replace(SETTINGS.capabilities, server_tools=None, server_resources=None)
     stage = Stage(structs.replace(SETTINGS, capabilities=quiet, has_prompts=True)).to_live()
     for kind in ("tools", "resources", "prompts"):

@@ -92,7 +92,7 @@ def test_visibility_is_that_of_the_newest_list() -> None:
 
 
 def test_what_only_a_client_may_say_does_not_reach_the_server() -> None:
-    """A View must not choose the host's capabilities, identity, progress token or answers to the server's questions."""
+    """APP-H-21: a View does not choose the host's capabilities, identity, token or answers to the server."""
     stage = Stage().to_live()
     meta = {
         "progressToken": "view-token",
@@ -245,6 +245,10 @@ def test_a_views_tool_list_holds_what_it_may_call() -> None:
     ]
     stage.view.answer(stage.only(Forward).ask_id, {"tools": listed, "nextCursor": "c"})
     assert stage.drain()[0]["result"] == {"tools": [listed[0], listed[3]], "nextCursor": "c"}
+    for odd, told in (({"tools": 7}, {"tools": 7}), ([1], [1])):
+        stage.requests("tools/list")
+        stage.view.answer(stage.only(Forward).ask_id, odd)
+        assert stage.drain()[0]["result"] == told
 
 
 def test_prompts_are_listed_if_the_server_has_any() -> None:
