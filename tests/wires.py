@@ -305,25 +305,27 @@ class Pipes:
         self.fd_in, self.client_out = os.pipe()
         self.client_in, self.fd_out = os.pipe()
         os.set_blocking(self.client_in, False)
+        os.set_blocking(self.client_out, False)
         self._buffer = b""
-        self._writes: list[asyncio.Task[None]] = []
+        self._unsent = b""
         self._is_hung_up = False
 
     def write(self, data: bytes) -> None:
-        """Write all of `data`, however full the pipe is; in a thread, so that the server can read meanwhile."""
-        if len(data) <= 4096 and not self._writes:
-            os.write(self.client_out, data)
+        """Write `data`, what the pipe does not take now as soon as it can."""
+        if not self._unsent:
+            self._loop.add_writer(self.client_out, self._writable)
+        self._unsent += data
+        self._writable()
+
+    def _writable(self) -> None:
+        try:
+            self._unsent = self._unsent[os.write(self.client_out, self._unsent) :]
+        except BlockingIOError:
             return
-        last = self._writes[-1] if self._writes else None
-
-        async def write() -> None:
-            if last is not None:
-                await last
-            await asyncio.to_thread(_write_all, self.client_out, data)
-
-        task = self._loop.create_task(write())
-        self._writes.append(task)
-        task.add_done_callback(self._writes.remove)
+        except BrokenPipeError:
+            self._unsent = b""
+        if not self._unsent:
+            self._loop.remove_writer(self.client_out)
 
     def listen(self, wire: Wire) -> None:
         """Cut what the server writes into lines, for `wire`."""
@@ -344,20 +346,15 @@ class Pipes:
         """Close the client's end of the server's input."""
         if not self._is_hung_up:
             self._is_hung_up = True
+            self._loop.remove_writer(self.client_out)
             os.close(self.client_out)
 
     def close(self) -> None:
-        """Close all four ends."""
+        """Close what is still open of the client's ends and of the server's input."""
         self._loop.remove_reader(self.client_in)
         self.hang_up()
         for fd in (self.fd_in, self.client_in):
             os.close(fd)
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
 
 
 @asynccontextmanager
