@@ -50,9 +50,8 @@ def _moved(node: Any) -> Any:
         return node
     changed = {key: value if key in _DATA else _moved(value) for key, value in node.items()}
     reference = node.get("$ref")
-    if reference == "#" or (isinstance(reference, str) and reference.startswith("#/")):
-        if not reference.startswith("#/$defs/"):
-            changed["$ref"] = f"#/properties/result{reference[1:]}"
+    if isinstance(reference, str) and (f"{reference}/").startswith("#/") and not reference.startswith("#/$defs/"):
+        changed["$ref"] = f"#/properties/result{reference[1:]}"
     return changed
 
 
