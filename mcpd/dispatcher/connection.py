@@ -32,7 +32,7 @@ from ..session import Call, Session
 from ..types.rounds import ListenResult, SubscriptionFilter
 from .outgoing import Outgoing
 from .subscriptions import Subscriptions
-from .tasks import Starter
+from .tasks import Rest, Starter
 
 if TYPE_CHECKING:
     from ..context.seal import Sealer
@@ -58,16 +58,30 @@ class Connection:
         self.handlers = handlers
         self.channel = channel
         self.loop = asyncio.get_running_loop()
-        self.subscriptions = Subscriptions(session, channel)
-        self._outgoing = Outgoing(session, channel, self.loop)
         self._get_sealer = get_sealer
         self._is_ending = False
+        # Over HTTP a connection may be for one request, which needs none of these: made when first asked for.
+        self._subscriptions: Subscriptions | None = None
+        self._outgoing: Outgoing | None = None
+        self._ended: asyncio.Future[McpdError | None] | None = None
         self.on_roots_changed: Callable[[], None] | None = None
         """Called when a legacy client says that its roots changed."""
-        self.ended = self.loop.create_future()
-        """Done when the peer will send no more; its result is the error that ended it, or None."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._starter: Starter | None = None
+
+    @property
+    def subscriptions(self) -> Subscriptions:
+        """What this client wants to hear of unasked."""
+        if self._subscriptions is None:
+            self._subscriptions = Subscriptions(self.session, self.channel)
+        return self._subscriptions
+
+    @property
+    def ended(self) -> asyncio.Future[McpdError | None]:
+        """Done when the peer will send no more; its result is the error that ended it, or None."""
+        if self._ended is None:
+            self._ended = self.loop.create_future()
+        return self._ended
 
     # -- what the transport calls ------------------------------------------------------------
 
@@ -91,7 +105,8 @@ class Connection:
 
     def closed(self, error: McpdError | None = None) -> None:
         """The peer will send no more; calls in flight go on until `finish` or `abort`."""
-        self._outgoing.fail_all()
+        if self._outgoing is not None:
+            self._outgoing.fail_all()
         if self._starter is not None:
             self._starter.close()
         if not self.ended.done():
@@ -105,7 +120,8 @@ class Connection:
         Subscriptions end at once, gracefully.
         """
         self._is_ending = True
-        self.subscriptions.end_all()
+        if self._subscriptions is not None:
+            self._subscriptions.end_all()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=grace)
         self.abort()
@@ -142,20 +158,27 @@ class Connection:
         else:
             self._send(call, answer)  # type: ignore[arg-type]
 
-    async def answer(self, call: Call) -> bytes | None:
+    async def answer(self, call: Call, waits: Callable[[], None] | None = None) -> bytes | None:
         """Run an opened call inside the calling task and give its answer; None if the client gave it up meanwhile.
 
-        For transports with a task for each request already: a second one would only cost.
+        For transports with a task for each request already: a second one would only cost. `waits` is called
+        if the work is not done with its first step, as most is.
         """
         answer = self._begin(call, hand_back=True)
         if answer.__class__ is not CoroutineType:
             return answer  # type: ignore[return-value]
+        try:
+            waits_for = answer.send(None)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
         task: asyncio.Task[Any] | None = asyncio.current_task(self.loop)
         assert task is not None
         call.task = task
         self._tasks.add(task)
+        if waits is not None:
+            waits()
         try:
-            return await answer  # type: ignore[no-any-return]
+            return await Rest(answer, waits_for)  # type: ignore[no-any-return]
         finally:
             self._tasks.discard(task)
 
@@ -241,7 +264,7 @@ class Connection:
                     self.cancel(call)
             elif message.method == "notifications/roots/list_changed" and self.on_roots_changed is not None:
                 self.on_roots_changed()
-        elif isinstance(message, (Response, Failure)):
+        elif isinstance(message, (Response, Failure)) and self._outgoing is not None:
             self._outgoing.receive(message)
 
     def _receive_batch(self, batch: Batch) -> None:
@@ -295,6 +318,8 @@ class Connection:
 
         Raises RemoteError if it answers with an error, RequestTimeout, ConnectionLost.
         """
+        if self._outgoing is None:
+            self._outgoing = Outgoing(self.session, self.channel, self.loop)
         return await self._outgoing.request(method, params, about, timeout)
 
     async def listen(self, call: Call, wanted: SubscriptionFilter) -> ListenResult:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, copy_context
 from typing import Any
 
-__all__ = ["Starter"]
+__all__ = ["Rest", "Starter"]
 
 Work = Coroutine[Any, Any, None]
 
@@ -71,6 +71,29 @@ class _Seat:
         self._asyncio_future_blocking = True
         yield self
         self.result()
+
+
+class Rest:
+    """Awaits what is left of a coroutine that took its first step in this very task."""
+
+    __slots__ = ("_waits_for", "_work")
+
+    def __init__(self, work: Coroutine[Any, Any, Any], waits_for: Any) -> None:
+        self._work = work
+        self._waits_for = waits_for
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        work, waits_for = self._work, self._waits_for
+        try:
+            while True:
+                try:
+                    value = yield waits_for
+                except BaseException as error:
+                    waits_for = work.throw(error)
+                else:
+                    waits_for = work.send(value)
+        except StopIteration as done:
+            return done.value
 
 
 class _GoOn:
