@@ -153,8 +153,8 @@ class Version:
                 changes[name] = blank
         for name in nested:
             inner = getattr(value, name)
-            if inner is None:
-                continue
+            if inner is None or (changes is not None and name in changes):
+                continue  # absent, or not known to this version at all
             shaped = self._shape_list(inner) if inner.__class__ is list else self.shape(inner)
             if shaped is not inner:
                 changes = changes or {}
