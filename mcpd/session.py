@@ -89,6 +89,7 @@ class Client:
         return self._info
 
 
+_UNKNOWN = Client()
 _decode_capabilities = Decoder(ClientCapabilities).decode
 _decode_info = Decoder(Implementation).decode
 
@@ -151,7 +152,7 @@ class Session:
         self.subscribed: set[str] = set()
         """The resources that a legacy client watches."""
         self.version: Version | None = None
-        self.client = Client()
+        self.client = _UNKNOWN
         self.log_level: str | None = "info"
         self.is_initialized = False
         self.in_flight: dict[Id, Call] = {}

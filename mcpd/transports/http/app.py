@@ -72,13 +72,13 @@ class HttpApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request, WebSocket, or life of the server. Spec: ASGI 3."""
         if scope["type"] == "http":
-            began = perf_counter()
+            began = perf_counter() if log.isEnabledFor(logging.DEBUG) else 0.0
             visit = Visit(scope, receive, send)
             try:
                 await self._serve(visit)
             except Gone:
                 pass
-            if log.isEnabledFor(logging.DEBUG):
+            if began:
                 took = (perf_counter() - began) * 1000
                 log.debug("%s %s %s %.1f ms", visit.method, visit.path[:200], visit.status or "gone", took)
         elif scope["type"] == "websocket":

@@ -57,8 +57,11 @@ class Answering(Receiver, Protocol):
 
     session: Session
 
-    async def answer(self, call: Call) -> bytes | None:
-        """Run a call in the calling task and give its answer; None if it was given up."""
+    async def answer(self, call: Call, waits: Callable[[], None] | None = None) -> bytes | None:
+        """Run a call in the calling task and give its answer, None if it was given up.
+
+        `waits` is called if it is not done with its first step.
+        """
 
     def cancel(self, call: Call) -> None:
         """The client gave a call up."""

@@ -44,6 +44,13 @@ def check_standard(visit: Visit, version: str, method: str, params: Raw, name: s
     Raises HeaderMismatch.
     """
     fields = visit.fields
+    if (
+        not visit.repeated
+        and fields.get(_VERSION) == version.encode()
+        and fields.get(_METHOD) == method.encode()
+        and (method not in _NAMED or (name is not None and _is_plainly(fields.get(_NAME), name)))
+    ):
+        return
     if visit.repeated:
         for header, spelled in ((_VERSION, "MCP-Protocol-Version"), (_METHOD, "Mcp-Method"), (_NAME, "Mcp-Name")):
             if header in visit.repeated:
@@ -60,8 +67,6 @@ def check_standard(visit: Visit, version: str, method: str, params: Raw, name: s
 def _compare(header: str, raw: bytes | None, value: str | None, *, is_encoded: bool) -> None:
     if raw is None:
         raise HeaderMismatch(f"Header mismatch: {header} is missing; the body says {_show(value)}")
-    if value is not None and raw == value.encode() and value.isascii() and value.isprintable() and raw[:2] != b"=?":
-        return
     try:
         text = decode_value(raw) if is_encoded else _plain(raw)
     except ValueError as error:
@@ -105,6 +110,11 @@ def check_mirrors(visit: Visit, mirrors: Sequence[Mirror], arguments: Raw) -> No
                 f"Header mismatch: {mirror.header} says {_show(text)}, "
                 f"the argument {'.'.join(mirror.path)} something else"
             )
+
+
+def _is_plainly(raw: bytes | None, value: str) -> bool:
+    """Whether a header says the value as it is; False also where it may still say it in Base64."""
+    return raw is not None and raw == value.encode() and value.isascii() and value.isprintable() and raw[:2] != b"=?"
 
 
 def _plain(raw: bytes) -> str:

@@ -162,9 +162,8 @@ class LegacyEndpoint:
             session.replies[call.id] = reply
             if call.version.has_polling:
                 call.release = reply.release
-        reply.start()
         try:
-            answer = await connection.answer(call)
+            answer = await connection.answer(call, reply.attend)
         finally:
             if session is not None:
                 session.replies.pop(call.id, None)
@@ -185,9 +184,10 @@ class LegacyEndpoint:
         for request_id in own:
             assert session is not None
             session.replies[request_id] = reply
-        reply.start()
         try:
             connection.receive_batch(parts, partial(_settle, done))
+            if not done.done():
+                reply.attend()
             answer = await done
         finally:
             for request_id in own:

@@ -38,6 +38,10 @@ __all__ = ["HttpListener", "listen"]
 log = logging.getLogger("mcpd.http")
 
 _BACKLOG = 512
+_TOO_LARGE = (
+    b"431 Request Header Fields Too Large",
+    "The head of the request is too large (setting max_head_bytes).\n",
+)
 _LINGER = 1.0
 _DEFAULT_ACCESS = Access()
 
@@ -84,24 +88,20 @@ def _protocol_class(app: HttpApp) -> type[HttpToolsProtocol]:
         def data_received(self, data: bytes) -> None:
             if self._head_bytes >= 0:
                 self._head_bytes += len(data)
-                if self._head_timer is None:
-                    self._head_timer = self.loop.call_later(patience, self.transport.abort)
             super().data_received(data)
-            if self._head_bytes > most_bytes and not self.transport.is_closing():
-                self._turn_away(
-                    b"431 Request Header Fields Too Large",
-                    f"The head of a request may have {most_bytes} bytes (setting max_head_bytes).\n",
-                )
+            if self._head_bytes > 0:
+                # The rest of this head is still to come.
+                if self._head_bytes > most_bytes and not self.transport.is_closing():
+                    self._turn_away(*_TOO_LARGE)
+                elif self._head_timer is None:
+                    self._head_timer = self.loop.call_later(patience, self.transport.abort)
 
         def on_headers_complete(self) -> None:
             is_too_large = self._head_bytes > most_bytes and len(self.headers) and _size(self.headers) > most_bytes
             self._head_bytes = -1
             self._cancel_head_timer()
             if is_too_large:
-                self._turn_away(
-                    b"431 Request Header Fields Too Large",
-                    f"The head of a request may have {most_bytes} bytes (setting max_head_bytes).\n",
-                )
+                self._turn_away(*_TOO_LARGE)
                 return
             super().on_headers_complete()
 

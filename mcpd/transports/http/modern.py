@@ -61,10 +61,13 @@ class ModernEndpoint:
             status, first = self._first_fault(visit, request, error)
             await visit.fail(status, first, request.id)
             return
-        core.open.add(connection)
-        reply.start(lambda: connection.cancel(call))
+
+        def waits() -> None:
+            core.open.add(connection)
+            reply.attend(lambda: connection.cancel(call))
+
         try:
-            answer = await connection.answer(call)
+            answer = await connection.answer(call, waits)
         finally:
             core.open.discard(connection)
             reply.stop()

@@ -100,13 +100,11 @@ class Reply:
 
     # -- the life of a reply -----------------------------------------------------------------
 
-    def start(self, on_gone: Callable[[], None] | None = None) -> None:
-        """Watch the client if the work takes longer than this turn of the event loop; most does not.
-
-        `on_gone` is called if it leaves before the end.
-        """
+    def attend(self, on_gone: Callable[[], None] | None = None) -> None:
+        """The work takes time: watch the client meanwhile; `on_gone` is called if it leaves before the end."""
         self._on_gone = on_gone
-        asyncio.get_running_loop().call_soon(self._attend)
+        self._beats.add(self)
+        self._watcher = asyncio.get_running_loop().create_task(self._watch())
 
     def begin(self) -> None:
         """Become an event stream, unless all is said by now."""
@@ -165,17 +163,14 @@ class Reply:
     def stop(self) -> None:
         """The work is done: no longer watch the client."""
         self._is_done = True
-        self._beats.discard(self)
         if self._watcher is not None:
+            # Else the request would leave a circle of references for the garbage collector to find.
+            self._on_gone = None
+            self._beats.discard(self)
             self._watcher.cancel()
             self._watcher = None
 
     # -- the client --------------------------------------------------------------------------
-
-    def _attend(self) -> None:
-        if not self._is_done:
-            self._beats.add(self)
-            self._watcher = asyncio.get_running_loop().create_task(self._watch())
 
     async def _watch(self) -> None:
         """Wait until the client leaves."""
@@ -185,7 +180,6 @@ class Reply:
         except Exception:
             # Whatever a server raises when there is nothing more to receive: for us the client is gone.
             pass
-        self._watcher = None
         self._beats.discard(self)
         self._is_gone = True
         own = self._own
