@@ -6,15 +6,28 @@
     context       what a View is told about its surroundings
     theme         a complete set of style variables
     partial_json  unfinished tool arguments, closed so that they can be shown
-    view          the life of one View: a state machine without I/O
+    view          the life of one View: a state machine without I/O; begin here
       messages      every params and result struct between host and View
       capabilities  what each side can do
-      requests      what a View may ask for, one function per method
-      policy        limits, links, downloads, display modes
-      launch        the call that opened the View: input, partials, result
-      pending       requests in flight, both ways
-      app_tools     tools that a View offers
       events        what the machine tells the program
+      policy        settings, limits, links, downloads
+      refusals      how a View is told no
+      requests      what a View may ask for, one function per method
+      incoming      its requests: taken, given to the program, answered
+      outgoing      ours: ping, teardown, calls of its tools
+      pending       ids, places, deadlines of both
+      launch        the call that opened the View: input, partials, result
+      app_tools     tools that a View offers
+      outlet        messages, events and log lines on their way out
+
+A program that runs a View needs little more than this, on any channel of text messages:
+
+    view = View(document, grant(document.csp, document.permissions), settings, tools=listed)
+    view.start(now)
+    view.tool_input(arguments)                          # and tool_result, context_changed, teardown …
+    view.receive(message, now)                          # or view.tick(now), at view.deadline
+    for event in view.events(): ...                     # answer, deny or fail each Ask
+    for message in view.data_to_send(): ...
 
 Nothing in these modules does I/O, starts a task or looks at a clock.
 """
