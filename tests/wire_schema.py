@@ -390,7 +390,8 @@ class Conversation:
         """The client sent this; it may be anything."""
         for one in message if isinstance(message, list) else [message]:
             # An id without a method is a broken request, and is refused under that id.
-            if isinstance(one, dict) and type(one.get("id")) in (int, str) and not one.keys() & {"result", "error"}:
+            is_call = isinstance(one, dict) and ("method" in one or not one.keys() & {"result", "error"})
+            if is_call and type(one.get("id")) in (int, str):
                 self._asked(one)
 
     def _asked(self, request: dict[str, Any]) -> None:

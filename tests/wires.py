@@ -100,7 +100,8 @@ class Wire:
         """Send bytes as they are, or anything else as JSON."""
         if isinstance(message, bytes):
             try:
-                self.talk.client(json.loads(message, parse_constant=_no_constant))
+                # Invalid UTF-8 in a member that it does not read is nothing to the server.
+                self.talk.client(json.loads(message.decode(errors="replace"), parse_constant=_no_constant))
             except (ValueError, RecursionError, SchemaViolation):
                 pass  # the server has to make something of it; nobody else can
         else:
