@@ -4,6 +4,7 @@
 #   make serve    a working server on ws://127.0.0.1:8080 from an empty checkout
 #   make check    format, lint, types, import contract, unit tests: under two minutes
 #   make test     everything, with all that the tests need; what CI runs
+#   make conformance   the official conformance suite, with what it needs
 #   make bench    our figures against the raw floors
 #   make format   let the formatter and the linter mend what they can
 #   make clean    forget what was set up
@@ -25,7 +26,7 @@ ADDR  ?= :8080
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
 
-.PHONY: serve check static test unit bench format clean setup-serve setup-test debian
+.PHONY: serve check static test unit bench conformance format clean setup-serve setup-test debian
 
 # ------------------------------------------------------------------------------- what to run
 
@@ -49,6 +50,9 @@ test: setup-test static
 
 bench: $(VENV)/.test
 	$(PY) tests/bench/run.py $(BENCH_ARGS)
+
+conformance: $(VENV)/.test $(TOOLS)/.node conformance/node_modules/.package-lock.json
+	$(PY) conformance/suite.py $(CONFORMANCE_ARGS)
 
 format: $(VENV)/.test
 	$(PY) -m ruff check --fix-only --quiet .

@@ -1,0 +1,156 @@
+"""The official conformance suite against `everything.py` over HTTP: runs its legs and counts blemishes.
+
+A scenario is clean if it has neither a failure nor a warning; the suite's own exit code ignores warnings, so
+the scores come from the `checks.json` it writes. Run by hand as `make conformance`; `--list` names the legs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+HERE = Path(__file__).resolve().parent
+NEW = "node_modules/@modelcontextprotocol/conformance/dist/index.js"
+LATEST = "node_modules/conformance-latest/dist/index.js"
+
+
+class Leg(NamedTuple):
+    """One run of the suite: which package, its options, how many scenarios it has, and which may be blemished."""
+
+    package: str
+    options: tuple[str, ...]
+    scenarios: int
+    allowed: str = ""
+
+
+# Tasks are an extension that has an issue of its own. The requirements run them too, without scoring them.
+LEGS = {
+    "2025-11-25": Leg(NEW, ("--suite", "all", "--spec-version", "2025-11-25"), 33),
+    "2026-07-28": Leg(NEW, ("--suite", "all", "--spec-version", "2026-07-28"), 40),
+    "requirements-2025-11-25": Leg(NEW, ("--requirements", "2025-11-25"), 33),
+    "requirements-2026-07-28": Leg(NEW, ("--requirements", "2026-07-28"), 50, allowed=r"tasks-"),
+    "latest": Leg(LATEST, ("--suite", "all"), 32),
+    "bare": Leg(NEW, ("--suite", "all"), 65, allowed=r"tasks-"),
+}
+
+
+class Score(NamedTuple):
+    """What a leg gave: its exit code, the scenarios that ran, and a line for each blemish that is not allowed."""
+
+    code: int
+    scenarios: int
+    blemishes: list[str]
+    output: str
+
+
+def find_node(root: Path) -> str | None:
+    """A Node that can run the suite (22 or newer): the one `make` fetched, else the machine's own."""
+    for found in (root / ".tools" / "bin" / "node", shutil.which("node")):
+        if found and Path(found).exists():
+            version = subprocess.run([str(found), "--version"], capture_output=True, text=True, check=False).stdout
+            if version.startswith("v") and int(version[1:].split(".")[0]) >= 22:
+                return str(found)
+    return None
+
+
+@contextmanager
+def everything(python: str = sys.executable, environment: dict[str, str] | None = None) -> Iterator[str]:
+    """The fixture server on a free port of this machine; gives its URL and ends it afterwards."""
+    command = [
+        python,
+        "-m",
+        "mcpd",
+        "serve",
+        "--http",
+        "127.0.0.1:0",
+        "--log-level",
+        "error",
+        str(HERE / "everything.py"),
+    ]
+    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    try:
+        yield _url(server)
+    finally:
+        server.send_signal(signal.SIGTERM)
+        try:
+            server.wait(10)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+        if server.stderr is not None:
+            server.stderr.close()
+
+
+def _url(server: subprocess.Popen[str]) -> str:
+    """The address from the server's own announcement."""
+    said = ""
+    assert server.stderr is not None
+    until = time.monotonic() + 30
+    while time.monotonic() < until and select.select([server.stderr], [], [], 1) and server.poll() is None:
+        said += server.stderr.readline()
+        if found := re.search(r"http://[^\s]+/mcp", said):
+            return found.group()
+    raise RuntimeError(f"the fixture server did not say where it listens: {said}")
+
+
+def run_leg(node: str, leg: Leg, url: str) -> Score:
+    """Run one leg against a server and score it."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [node, str(HERE / leg.package), "server", "--url", url, *leg.options, "-o", folder]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=300, check=False, env={**os.environ, "NO_COLOR": "1"}
+        )
+        scenarios = 0
+        blemishes = []
+        for path in sorted(Path(folder).rglob("checks.json")):
+            scenarios += 1
+            name = re.sub(r"-\d{4}-\d\d-\d\dT.*$", "", path.parent.name).removeprefix("server-")
+            for check in json.loads(path.read_text(encoding="utf-8")):
+                is_blemish = check["status"] in ("FAILURE", "WARNING", "FAIL", "WARN")
+                if is_blemish and not (leg.allowed and re.match(leg.allowed, name)):
+                    blemishes.append(f"{name}: {check['status']} {check['id']}: {check.get('errorMessage') or ''}")
+    return Score(done.returncode, scenarios, blemishes, done.stdout + done.stderr)
+
+
+def main() -> int:
+    """Run the legs named on the command line, or all; exit 1 for any blemish."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("legs", nargs="*", choices=[*LEGS, []], help=", ".join(LEGS))
+    parser.add_argument("--list", action="store_true")
+    options = parser.parse_args()
+    if options.list:
+        print("\n".join(LEGS))
+        return 0
+    node = find_node(HERE.parent)
+    if node is None or not (HERE / NEW).exists():
+        print("the suite needs Node 22 and its npm packages: run `make conformance`, which brings both")
+        return 1
+    failed = False
+    with everything() as url:
+        for name in options.legs or LEGS:
+            score = run_leg(node, LEGS[name], url)
+            is_right = not score.blemishes and score.scenarios == LEGS[name].scenarios
+            failed = failed or not is_right
+            print(
+                f"{name}: {score.scenarios} of {LEGS[name].scenarios} scenarios ran, {len(score.blemishes)} blemishes"
+            )
+            for blemish in score.blemishes:
+                print(f"  {blemish}")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,52 @@
+"""The official conformance suite, every server scenario of both pinned releases, without a failure or a warning."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+LEGS = ("2025-11-25", "2026-07-28", "requirements-2025-11-25", "requirements-2026-07-28", "latest", "bare")
+
+
+@pytest.fixture(scope="module")
+def suite(repository: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("conformance_suite", repository / "conformance" / "suite.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def node(suite: ModuleType, repository: Path) -> str:
+    found = suite.find_node(repository)
+    if found is None or not (repository / "conformance" / suite.NEW).exists():
+        pytest.skip("Node 22 and the conformance packages are not installed (make test installs them)")
+    return str(found)
+
+
+@pytest.fixture(scope="module")
+def url(suite: ModuleType, node: str) -> Iterator[str]:
+    with suite.everything() as found:
+        yield found
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("leg", LEGS)
+def test_the_official_suite_finds_no_blemish(suite: ModuleType, node: str, url: str, leg: str) -> None:
+    score = suite.run_leg(node, suite.LEGS[leg], url)
+    assert score.scenarios == suite.LEGS[leg].scenarios, score.output[-2000:]
+    assert not score.blemishes, "\n".join(score.blemishes)
+    if leg != "bare":
+        assert score.code == 0
+
+
+def test_every_leg_is_run(suite: ModuleType) -> None:
+    assert set(LEGS) == set(suite.LEGS)
