@@ -2,43 +2,68 @@
 
 from __future__ import annotations
 
-import sys
+import logging
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
+
+from .launch import LOG_HELP, LOG_LEVELS
+from .options import choice
 
 if TYPE_CHECKING:
     from ..server import Server
 
 __all__ = ["command"]
 
+_HELP = """Load TARGET, list what it offers, and name every problem that a client would run into.
 
-@click.command("check")
+TARGET is file.py, file.py:object or package.module:object; without one it is the built-in starter. The list goes to
+stdout, problems to stderr. Exit codes: 0 all is well, 1 a problem or nothing to load, 2 wrong use.
+"""
+
+
+@click.command("check", help=_HELP)
 @click.argument("target", required=False)
-def command(target: str | None) -> None:
-    """Load TARGET, list what it offers, name every problem; exit 1 if there is one."""
+@choice("--log-level", "LEVEL", LOG_LEVELS, LOG_HELP, default="error")
+def command(target: str | None, log_level: str) -> int:
     from .target import load
 
+    logging.basicConfig(level=log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
+    heard = _Complaints()
     server = load(target)
     click.echo(f"{server.name} {server.identity.version}")
-    for title, names in _offers(server):
-        click.echo(f"{title} ({len(names)})")
-        for name, text in names:
+    for title, offers in _offers(server):
+        if offers:
+            click.echo(f"{title} ({len(offers)})")
+        for name, text in offers:
             click.echo(f"  {name}{'  ' + text if text else ''}")
-    problems = server.problems()
+    problems = [*heard.texts, *server.problems()]
     for problem in problems:
-        click.echo(f"problem: {problem}", err=True)
-    if problems:
-        sys.exit(1)
+        click.echo(f"mcpd: problem: {problem}", err=True)
+    return 1 if problems else 0
 
 
-def _offers(server: Server) -> list[tuple[str, list[tuple[str, str]]]]:
+class _Complaints(logging.Handler):
+    """What is logged while the target loads, such as an app that cannot be read."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.texts: list[str] = []
+        logger = logging.getLogger("mcpd")
+        logger.addHandler(self)
+        logger.propagate = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
+
+
+def _offers(server: Server) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     catalog = server.catalog
-    return [
-        ("tools", [(entry.key, _first_line(entry.tool.description)) for entry in catalog.tools]),
-        ("resources", [(entry.key, entry.resource.mime_type or "") for entry in catalog.resources]),
-        ("resource templates", [(entry.key, entry.template.mime_type or "") for entry in catalog.templates]),
-    ]
+    yield "tools", [(entry.key, _first_line(entry.tool.description)) for entry in catalog.tools]
+    yield "resources", [(entry.key, entry.resource.mime_type or "") for entry in catalog.resources]
+    yield "resource templates", [(entry.key, entry.template.mime_type or "") for entry in catalog.templates]
+    yield "prompts", [(entry.key, _first_line(entry.prompt.description)) for entry in catalog.prompts]
 
 
 def _first_line(text: str | None) -> str:

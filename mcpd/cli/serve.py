@@ -1,133 +1,60 @@
-"""`mcpd serve`."""
+"""`mcpd serve`: its options."""
 
 from __future__ import annotations
 
-import os
-import sys
-import threading
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
-from ..errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from ..transports.http import HttpSettings
+from .launch import APPS, LOG_HELP, LOG_LEVELS, Options, launch
+from .options import choice, flag, option, seconds
 
 __all__ = ["command"]
 
-LEVELS = ("debug", "info", "warning", "error")
+_DEFAULTS = Options()
+
+_HELP = """Serve TARGET to MCP clients until it is stopped.
+
+TARGET is file.py or package.module:object; without one it is the built-in starter. A file with several servers
+needs the name of one: file.py:object. An object may also be a function that makes the server.
+
+With none of --stdio, --ws and --http it serves on stdio if a program started it, and on --ws :8080 in a terminal.
+
+\b
+  mcpd serve --stdio server.py           what Claude Desktop and other hosts start
+  mcpd serve --ws :8080 server.py        ws://127.0.0.1:8080/mcp, for this machine only
+  MCPD_TOKEN=… mcpd serve --ws 0.0.0.0:8080 server.py      for others, who need the token
+"""
+
+_EPILOG = """\b
+Also from the environment:
+  MCPD_TOKEN              the bearer token itself; --token-file goes before it
+  MCPD_STATE_KEY          a secret of 16 bytes or more that seals what clients carry between the rounds of one
+                          request; the same for all processes that serve the same clients
+  MCP_APPS_ENABLED=false  no MCP Apps, whatever --apps says
+An option that can be repeated takes its values from the environment with spaces between them.
+
+\b
+Log messages and everything for people go to stderr. The first Ctrl-C or SIGTERM lets running calls end within
+--grace; the second does not wait. Exit codes: 0 stopped, 1 cannot serve, 2 wrong use.
+"""
 
 
-@click.command("serve")
+@click.command("serve", help=_HELP, epilog=_EPILOG)
 @click.argument("target", required=False)
-@click.option("--stdio", is_flag=True, help="Serve on stdin and stdout, as Claude Desktop wants it.")
-@click.option("--ws", metavar="ADDR", envvar="MCPD_WS", help="Serve WebSocket on :PORT or HOST:PORT.")
-@click.option("--http", metavar="ADDR", envvar="MCPD_HTTP",
-              help="Serve Streamable HTTP, and WebSocket on the same port, on :PORT, HOST:PORT or unix:/PATH.")
-@click.option("--stateless", is_flag=True, envvar="MCPD_STATELESS",
-              help="HTTP: keep no sessions for clients older than 2026-07-28.")
-@click.option("--session-timeout", type=click.FloatRange(min=0), default=1800.0, envvar="MCPD_SESSION_TIMEOUT",
-              show_default=True, help="HTTP: seconds after which an idle session ends; 0 for never.")
-@click.option(
-    "--apps",
-    type=click.Choice(["auto", "always", "never"]),
-    envvar="MCPD_APPS",
-    help="Who gets MCP Apps: clients that offer it, all, or none.",
+@flag("--stdio", "Serve on stdin and stdout.")
+@option("--ws", "ADDR", "Serve WebSocket on :PORT (this machine only), HOST:PORT or [IPV6]:PORT; 0 is any free port.")
+@option("--http", "ADDR", "Serve Streamable HTTP, and WebSocket on the same port; ADDR as for --ws, or unix:/PATH.")
+@flag("--stateless", "HTTP: keep no sessions for clients older than 2026-07-28.")
+@seconds("--session-timeout", _DEFAULTS.session_timeout, "HTTP: when an idle session ends; 0 for never.")
+@choice("--apps", "WHO", APPS, "Who gets MCP Apps: auto (clients that offer them), always or never.")
+@option("--token-file", "FILE", "Ask for the bearer token in this file; needed beyond this machine.")
+@flag("--insecure", "Serve beyond this machine without a token.")
+@option("--allow-host", "NAME", "Another name that clients may reach this server by; can be repeated.", multiple=True)
+@option(
+    "--allow-origin", "ORIGIN", "A web page that may call, as https://app.example.com; can be repeated.", multiple=True
 )
-@click.option("--token-file", type=click.Path(), envvar="MCPD_TOKEN_FILE", help="File with the bearer token to ask for.")
-@click.option("--insecure", is_flag=True, envvar="MCPD_INSECURE", help="Serve beyond this machine without a token.")
-@click.option("--allow-host", multiple=True, metavar="NAME", envvar="MCPD_ALLOW_HOST",
-              help="Another name that clients may reach this server by, as a proxy's. Can be repeated.")
-@click.option("--allow-origin", multiple=True, metavar="ORIGIN", envvar="MCPD_ALLOW_ORIGIN",
-              help="A web page that may use this server, as https://app.example.com. Can be repeated.")
-@click.option("--grace", type=click.FloatRange(min=0), default=5.0, envvar="MCPD_GRACE", show_default=True,
-              help="Seconds that running calls get when the server is stopped.")
-@click.option("--log-level", type=click.Choice(LEVELS), default="info", envvar="MCPD_LOG_LEVEL", show_default=True)
-def command(
-    target: str | None,
-    stdio: bool,
-    ws: str | None,
-    http: str | None,
-    stateless: bool,
-    session_timeout: float,
-    apps: str | None,
-    token_file: str | None,
-    insecure: bool,
-    allow_host: tuple[str, ...],
-    allow_origin: tuple[str, ...],
-    grace: float,
-    log_level: str,
-) -> None:
-    """Serve TARGET: file.py, file.py:object, package.module:object, or nothing for the built-in starter.
-
-    With none of --stdio, --ws and --http it serves on stdio. Log messages go to stderr.
-    """
-    is_alone = ws is None and http is None
-    stdio = stdio or is_alone
-    if stdio:
-        if is_alone and sys.stdin.isatty():
-            click.echo("mcpd: serving on stdio; an MCP host is expected to talk to it. Ctrl-C ends it.", err=True)
-        # Before any code of the user is loaded: what it prints must not reach the protocol.
-        from ..transports.stdio import claim
-
-        descriptors = claim()
-    else:
-        descriptors = None
-    _log_to_stderr(log_level)
-    from ..server.serving import Settings, run
-    from .target import load
-
-    server = load(target, apps)
-    settings = Settings(
-        stdio=stdio,
-        ws=ws,
-        http=http,
-        http_settings=_http_settings(stateless, session_timeout) if http is not None else None,
-        descriptors=descriptors,
-        grace=grace,
-        token=_token(token_file),
-        insecure=insecure,
-        allowed_hosts=allow_host,
-        allowed_origins=allow_origin,
-        announce=_announce,
-    )
-    run(server, settings)
-    _leave()
-
-
-def _http_settings(stateless: bool, session_timeout: float) -> HttpSettings:
-    from ..transports.http import HttpSettings
-
-    return HttpSettings(stateless=stateless, session_idle_timeout=session_timeout)
-
-
-def _announce(url: str) -> None:
-    click.echo(f"mcpd: listening on {url} (Ctrl-C ends it)", err=True)
-    click.echo("mcpd: for Claude Desktop run it over stdio instead; see the README, or `mcpd serve --help`", err=True)
-
-
-def _token(path: str | None) -> str | None:
-    if path is None:
-        return os.environ.get("MCPD_TOKEN") or None
-    try:
-        with open(path, encoding="utf-8") as file:
-            token = file.read().strip()
-    except OSError as error:
-        raise ConfigurationError(f"--token-file {path}: {error.strerror}") from None
-    if not token:
-        raise ConfigurationError(f"--token-file {path}: the file is empty")
-    return token
-
-
-def _log_to_stderr(level: str) -> None:
-    import logging
-
-    logging.basicConfig(stream=sys.stderr, level=level.upper(), format="%(levelname)s %(name)s: %(message)s")
-
-
-def _leave() -> None:
-    """End the process even if a tool's thread hangs: Python would wait for it forever (decision D11)."""
-    if any(thread is not threading.main_thread() and not thread.daemon for thread in threading.enumerate()):
-        sys.stderr.flush()
-        os._exit(0)
+@seconds("--grace", _DEFAULTS.grace, "What running calls get when the server is stopped.")
+@choice("--log-level", "LEVEL", LOG_LEVELS, LOG_HELP, default=_DEFAULTS.log_level)
+def command(**options: Any) -> None:
+    launch(Options(**options))

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from types import ModuleType
+from typing import Any, NoReturn, TypeVar
 
 from ..errors import ConfigurationError, McpdError
 from ..server import Server
 
-__all__ = ["load"]
+__all__ = ["load", "split"]
+
+T = TypeVar("T")
 
 _FORMS = "give file.py, file.py:object or package.module:object"
 
@@ -28,38 +32,70 @@ def load(target: str | None, apps: str | None = None) -> Server:
     else:
         server = _find(target)
     if apps is not None:
-        server.set_apps(apps)
+        server.set_apps(apps)  # type: ignore[arg-type]  # one of three by the command line
     return server
 
 
-def _find(target: str) -> Server:
-    path, colon, attribute = target.rpartition(":")
+def split(target: str) -> tuple[str, str]:
+    """The file or module that a target names, and the object in it, "" if it names none."""
+    place, colon, attribute = target.rpartition(":")
     if not colon or attribute.endswith(".py") or os.sep in attribute:
-        path, attribute = target, ""
-    if path.endswith(".py") or os.path.isfile(path):
-        module = _from_file(path)
-    elif os.path.isdir(path):
-        raise ConfigurationError(f"{target} is a folder; {_FORMS}")
-    elif attribute and all(part.isidentifier() for part in path.split(".")):
-        module = _from_module(path)
+        return target, ""
+    return place, attribute
+
+
+def _find(target: str) -> Server:
+    place, attribute = split(target)
+    if os.path.isfile(place) and place.endswith(".py"):
+        module = _from_file(place)
+    elif attribute and all(part.isidentifier() for part in place.split(".")):
+        module = _from_module(place)
     else:
-        raise ConfigurationError(f"{target}: no such file, and no module with an object; {_FORMS}")
-    return _pick(module, attribute, path)
+        raise ConfigurationError(_why_not(target, place))
+    return _pick(module, attribute, place)
+
+
+def _why_not(target: str, place: str) -> str:
+    """What is wrong with a target that is neither a Python file nor a module with an object."""
+    if os.path.isdir(place):
+        return f"{place} is a folder; name a file in it, as {os.path.join(place, 'server.py')}"
+    if os.path.exists(place):
+        return f"{place} is no Python file; {_FORMS}"
+    if "://" in target:
+        return f"{target} is the address of a server that runs already; {_FORMS}"
+    if target in ("stdio", "ws", "http"):
+        return f"{target}: no such file; for the transport write --{target}"
+    if place.endswith(".py"):
+        from difflib import get_close_matches  # on the way to an error only
+
+        folder = os.path.dirname(place)
+        near = get_close_matches(os.path.basename(place), _python_files(folder), 1)
+        hint = f"did you mean {os.path.join(folder, near[0])}?" if near else f"this is {os.getcwd()}"
+        return f"{place}: no such file; {hint}"
+    if all(part.isidentifier() for part in place.split(".")):
+        return f"{target}: no such file; for a module name the object too, as {target}:server"
+    return f"{target}: no such file; {_FORMS}"
+
+
+def _python_files(folder: str) -> list[str]:
+    try:
+        return [name for name in os.listdir(folder or ".") if name.endswith(".py")]
+    except OSError:
+        return []
 
 
 def _from_file(path: str) -> ModuleType:
-    if not os.path.isfile(path):
-        raise ConfigurationError(f"{path}: no such file")
     folder, base = os.path.split(os.path.abspath(path))
     name = os.path.splitext(base)[0]
     if folder not in sys.path:
         sys.path.insert(0, folder)
     spec = spec_from_file_location(name if name.isidentifier() and name not in sys.modules else f"mcpd_{name}", path)
     if spec is None or spec.loader is None:
-        raise ConfigurationError(f"{path}: not a Python file")
+        raise ConfigurationError(f"{path} is no Python file; {_FORMS}")
     module = module_from_spec(spec)
     sys.modules[spec.name] = module
-    _run(path, lambda: spec.loader.exec_module(module))  # type: ignore[union-attr]
+    loader = spec.loader
+    _run(path, lambda: loader.exec_module(module))
     return module
 
 
@@ -69,7 +105,11 @@ def _from_module(name: str) -> ModuleType:
     return _run(name, lambda: import_module(name))
 
 
-def _run(name: str, step):  # type: ignore[no-untyped-def]
+def _run(name: str, step: Callable[[], T]) -> T:
+    """Run code of the user; whatever it raises becomes a ConfigurationError that says where."""
+    serve = Server.run
+    # Serving belongs to whoever loads: a file that serves itself when it is imported would never come back.
+    Server.run = _refuse_to_run  # type: ignore[method-assign,assignment]
     try:
         return step()
     except ConfigurationError:
@@ -78,13 +118,33 @@ def _run(name: str, step):  # type: ignore[no-untyped-def]
         raise ConfigurationError(f"{name}: {error}{_line(name, error)}") from error
     except SystemExit as error:
         raise ConfigurationError(f"{name} ended by itself while it was imported (exit {error.code})") from error
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if name == missing or name.startswith(f"{missing}."):
+            raise ConfigurationError(
+                f"no module {missing!r}, neither in {os.getcwd()} nor installed; {_FORMS}"
+            ) from error
+        raise ConfigurationError(
+            f"{name} cannot be imported: no module {missing!r}{_line(name, error)}; "
+            f"install it where mcpd runs: {sys.executable} -m pip install …"
+        ) from error
     except Exception as error:
-        text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        what = error.msg if isinstance(error, SyntaxError) else str(error)
+        text = f"{type(error).__name__}: {what}" if what else type(error).__name__
         raise ConfigurationError(f"{name} cannot be imported: {text}{_line(name, error)}") from error
+    finally:
+        Server.run = serve  # type: ignore[method-assign]
+
+
+def _refuse_to_run(server: Server, **_: Any) -> NoReturn:
+    raise ConfigurationError(
+        f"the file of server {server.name!r} calls run() while it is imported; "
+        'put that call under `if __name__ == "__main__":`'
+    )
 
 
 def _line(name: str, error: BaseException) -> str:
-    """` (file.py, line 12)`: the innermost line of the user's own file."""
+    """` (line 12)`: the innermost line of the user's own file."""
     found = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None
     trace = error.__traceback__
     while trace is not None:
@@ -94,24 +154,32 @@ def _line(name: str, error: BaseException) -> str:
     return f" (line {found})" if found else ""
 
 
-def _pick(module: ModuleType, attribute: str, path: str) -> Server:
+def _pick(module: ModuleType, attribute: str, place: str) -> Server:
     if attribute:
         found = getattr(module, attribute, None)
         if callable(found) and not isinstance(found, Server):
-            found = found()
+            found = _run(place, found)
         if not isinstance(found, Server):
-            raise ConfigurationError(f"{path} has no Server named {attribute}; it has {_servers_text(module)}")
+            what = f"{attribute} is no Server, nor a function that makes one"
+            raise ConfigurationError(f"{place}: {what}; {_have(module)}")
         return found
-    servers = {name: value for name, value in vars(module).items() if isinstance(value, Server)}
+    servers = _servers(module)
     distinct = {id(value): value for value in servers.values()}
     if len(distinct) == 1:
         return next(iter(distinct.values()))
-    preferred = servers.get("server")
-    if preferred is not None:
-        return preferred
-    raise ConfigurationError(f"{path} has {_servers_text(module)}; name one as {path}:object")
+    if "server" in servers:
+        return servers["server"]
+    if not servers:
+        raise ConfigurationError(f"{place}: {_have(module)}")
+    raise ConfigurationError(f"{place}: {_have(module)}; name one, as {place}:{min(servers)}")
 
 
-def _servers_text(module: ModuleType) -> str:
-    names = sorted(name for name, value in vars(module).items() if isinstance(value, Server))
-    return f"these: {', '.join(names)}" if names else 'none (a server is made with: server = mcpd.Server("name"))'
+def _servers(module: ModuleType) -> dict[str, Server]:
+    return {name: value for name, value in vars(module).items() if isinstance(value, Server)}
+
+
+def _have(module: ModuleType) -> str:
+    names = sorted(_servers(module))
+    if names:
+        return f"the servers in it are {', '.join(names)}"
+    return 'there is no server in it; make one with server = mcpd.Server("name")'

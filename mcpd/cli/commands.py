@@ -1,0 +1,117 @@
+"""The group of all commands, by click; each command's module is loaded when it is called.
+
+Mistakes are one line that says what to do.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from importlib import import_module
+
+import click
+
+from .. import __version__
+
+__all__ = ["cli", "run"]
+
+_COMMANDS = {
+    "check": "Load a server, list what it offers, name every problem.",
+    "serve": "Serve over stdio, WebSocket or HTTP.",
+}
+
+_TRANSPORTS = ("--stdio", "--ws", "--http")
+
+# What people type who know other servers, and how it is said here.
+_FOREIGN = {
+    "--host": "--ws HOST:PORT",
+    "--port": "--ws :PORT",
+    "-p": "--ws :PORT",
+    "--transport": "--stdio, --ws ADDR or --http ADDR",
+}
+
+_EPILOG = """\b
+  mcpd serve --stdio           a server to try a host with
+  mcpd check server.py         what is in your own, and what is wrong with it
+  mcpd COMMAND --help          options, environment variables, exit codes
+"""
+
+
+class _Group(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = import_module(f".{cmd_name}", __package__).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(_COMMANDS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name in _COMMANDS or name.startswith("-"):
+            return super().resolve_command(ctx, args)
+        if name.endswith(".py") or ":" in name:
+            raise click.UsageError(f"{name} is no command; to serve it: mcpd serve --stdio {name}", ctx)
+        hint = _nearest(name, _COMMANDS) or f"there are {', '.join(sorted(_COMMANDS))}"
+        raise click.UsageError(f"no command {name!r}; {hint}", ctx)
+
+
+@click.group(
+    cls=_Group,
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    invoke_without_command=True,
+)
+@click.version_option(__version__, "-V", "--version", message="mcpd %(version)s")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Give tools, resources, prompts and apps to any MCP host."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def run(words: Sequence[str]) -> int:
+    """Do what a command line says, and give the exit code. Raises ConfigurationError."""
+    try:
+        code = cli.main(args=list(words), prog_name="mcpd", standalone_mode=False)
+    except click.exceptions.Abort:
+        return 130
+    except click.UsageError as error:
+        name = words[0] if words and words[0] in _COMMANDS else ""
+        print(f"mcpd: {_explain(error, name)}", file=sys.stderr)
+        return error.exit_code
+    return code if isinstance(code, int) else 0
+
+
+def _explain(error: click.UsageError, command: str) -> str:
+    """One line: what is wrong, and what to do. `command` is the one that was named, or ""."""
+    see = f"see mcpd {command} --help" if command else "see mcpd --help"
+    text = error.format_message().rstrip(".")
+    if isinstance(error, click.NoSuchOption):
+        name = error.option_name
+        text = f"no option {name}"
+        if name in _FOREIGN:
+            see = f"write mcpd serve {_FOREIGN[name]}"
+        elif not command and name in _TRANSPORTS:
+            see = f"it comes after the command: mcpd serve {name}"
+        else:
+            parameters = error.ctx.command.params if error.ctx is not None else []
+            see = _nearest(name, [word for parameter in parameters for word in parameter.opts]) or see
+    elif isinstance(error, click.BadOptionUsage) and error.option_name in _TRANSPORTS:
+        see = f"for example {error.option_name} :8080"
+    elif ";" in text:
+        return text
+    return f"{text}; {see}"
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    near = get_close_matches(name, known, 1)
+    return f"did you mean {near[0]}?" if near else ""

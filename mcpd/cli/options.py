@@ -1,0 +1,37 @@
+"""How an option is declared: every one can be set in the environment too, as MCPD_ and its name, and says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+__all__ = ["choice", "flag", "option", "seconds"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def option(name: str, metavar: str, help: str, **how: Any) -> Callable[[F], F]:
+    """`--name METAVAR`. `how` is click's, such as `default`, which is shown, and `multiple`."""
+    shown = "default" in how
+    return click.option(name, metavar=metavar, help=help, show_default=shown, **_in_environment(name), **how)
+
+
+def flag(name: str, help: str) -> Callable[[F], F]:
+    """`--name`, which is either there or not."""
+    return click.option(name, is_flag=True, help=help, **_in_environment(name))
+
+
+def choice(name: str, metavar: str, choices: Sequence[str], help: str, **how: Any) -> Callable[[F], F]:
+    """`--name METAVAR` with one of some words."""
+    return option(name, metavar, help, type=click.Choice(choices), **how)
+
+
+def seconds(name: str, default: float, help: str) -> Callable[[F], F]:
+    """`--name SECONDS`, 0 or more."""
+    return option(name, "SECONDS", help, type=click.FloatRange(min=0), default=default)
+
+
+def _in_environment(name: str) -> dict[str, Any]:
+    return {"envvar": f"MCPD_{name.lstrip('-').replace('-', '_').upper()}", "show_envvar": True}
