@@ -46,9 +46,10 @@ def split(target: str) -> tuple[str, str]:
 
 def _find(target: str) -> Server:
     place, attribute = split(target)
-    if os.path.isfile(place) and place.endswith(".py"):
+    is_file = os.path.isfile(place)
+    if is_file and place.endswith(".py"):
         module = _from_file(place)
-    elif attribute and all(part.isidentifier() for part in place.split(".")):
+    elif attribute and not is_file and all(part.isidentifier() for part in place.split(".")):
         module = _from_module(place)
     else:
         raise ConfigurationError(_why_not(target, place))

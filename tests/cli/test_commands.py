@@ -1,0 +1,255 @@
+"""The `mcpd` command as people use it, rightly and wrongly: what it prints, where, and its exit code."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import Child
+
+import mcpd
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+HELLO = (
+    '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},'
+    '"clientInfo":{"name":"t","version":"1"}}}\n'
+)
+
+
+@pytest.fixture
+def run(child: Child, tmp_path: Path) -> Run:
+    """run("check", "server.py"): the finished process, started in an empty folder."""
+
+    def start(*arguments: str, input: str = "", env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            child.mcpd(*arguments), input=input, env={**child.env, **(env or {})}, cwd=tmp_path,
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+
+    return start
+
+
+# ------------------------------------------------------------------------------------------ help
+
+
+def test_without_a_command_it_helps(run: Run) -> None:
+    done = run()
+    assert done.returncode == 0
+    assert "check" in done.stdout
+    assert "serve" in done.stdout
+    assert done.stdout == run("--help").stdout
+
+
+def test_version(run: Run) -> None:
+    assert run("--version").stdout == f"mcpd {mcpd.__version__}\n"
+
+
+def test_help_of_serve_is_complete(run: Run) -> None:
+    text = run("serve", "--help").stdout
+    for word in ("MCPD_TOKEN ", "MCPD_STATE_KEY", "MCP_APPS_ENABLED=false", "MCPD_LOG_LEVEL", "Exit codes"):
+        assert word in text
+    assert max(map(len, text.splitlines())) <= 120
+    assert "\b" not in text
+
+
+def test_help_of_check_names_the_exit_codes(run: Run) -> None:
+    assert "Exit codes" in run("check", "--help").stdout.replace("\n  ", " ")
+
+
+# --------------------------------------------------------------------------------- wrong uses
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["serv"], "no command 'serv'; did you mean serve?"),
+        (["install"], "no command 'install'; there are check, serve"),
+        (["server.py"], "server.py is no command; to serve it: mcpd serve --stdio server.py"),
+        (["--stdio"], "no option --stdio; it comes after the command: mcpd serve --stdio"),
+        (["--verbose"], "no option --verbose; did you mean --version?"),
+        (["serve", "--stido"], "no option --stido; did you mean --stdio?"),
+        (["serve", "--port", "8080"], "no option --port; write mcpd serve --ws :PORT"),
+        (["serve", "--transport", "stdio"], "write mcpd serve --stdio, --ws ADDR or --http ADDR"),
+        (["serve", "--ws"], "for example --ws :8080"),
+        (["serve", "a.py", "b.py"], "(b.py); see mcpd serve --help"),
+        (["serve", "--stdio", "--log-level", "loud"], "see mcpd serve --help"),
+        (["serve", "--grace", "soon"], "see mcpd serve --help"),
+        (["check", "--json"], "no option --json; see mcpd check --help"),
+    ],
+)  # fmt: skip
+def test_wrong_use_is_one_line_and_2(run: Run, words: list[str], said: str) -> None:
+    done = run(*words)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("mcpd: ")
+    assert line.endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["serve", "--stdio", "nosuch.py"], "nosuch.py: no such file"),
+        (["serve", "--ws", "8080"], "Address '8080'"),
+        (["serve", "--ws", "0.0.0.0:0"], "can be reached from other machines"),
+        (["serve", "--ws", ":0", "--token-file", "nosuch"], "--token-file nosuch: No such file or directory"),
+        (["serve", "--ws", ":0", "--token-file", "/dev/null"], "--token-file /dev/null: the file is empty"),
+        (["check", "nosuch.py"], "nosuch.py: no such file"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_done_is_one_line_and_1(run: Run, words: list[str], said: str) -> None:
+    done = run(*words)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("mcpd: ")
+    assert said in line
+
+
+def test_debug_shows_where_a_target_failed(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "fails.py").write_text("def inner():\n    1 / 0\n\n\ninner()\n")
+    for words in (["check"], ["serve", "--stdio"]):
+        assert "Traceback" not in run(*words, "fails.py").stderr
+        assert "Traceback" in run(*words, "fails.py", "--log-level", "debug").stderr
+
+
+# ---------------------------------------------------------------------------------------- check
+
+
+def test_check_lists_what_there_is(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "garden.py").write_text(
+        'from mcpd import Server\n'
+        'server = Server("garden", version="2")\n'
+        "@server.tool\ndef water(bed: str) -> str:\n    'Water a bed.'\n"
+        "@server.resource('bed://{name}')\ndef bed(name: str) -> str: ...\n"
+        "@server.prompt\ndef plan(season: str) -> str:\n    'Plan a season.'\n"
+    )  # fmt: skip
+    done = run("check", "garden.py")
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert done.stdout == (
+        "garden 2\n"
+        "tools (1)\n  water  Water a bed.\n"
+        "resource templates (1)\n  bed://{name}\n"
+        "prompts (1)\n  plan  Plan a season.\n"
+    )  # fmt: skip
+
+
+def test_check_names_every_problem(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "apps").mkdir()
+    (tmp_path / "apps" / "dash.html").write_bytes(b"\xff\xfe")
+    (tmp_path / "bad.py").write_text(
+        'from mcpd import Server\n'
+        'server = Server("bad")\n'
+        'server.add_apps("apps")\n'
+        '@server.tool(ui="ui://bad/nowhere")\ndef show() -> str: ...\n'
+    )  # fmt: skip
+    done = run("check", "bad.py")
+    assert done.returncode == 1
+    problems = done.stderr.splitlines()
+    assert all(line.startswith("mcpd: problem: ") for line in problems)
+    assert any("dash.html" in line for line in problems)
+    assert any("ui://bad/nowhere" in line for line in problems)
+
+
+def test_a_reader_that_has_seen_enough(child: Child) -> None:
+    """`mcpd check | true`: no traceback."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            child.mcpd("check"), stdout=writer, stderr=subprocess.PIPE, env=child.env, timeout=60, check=False
+        )
+    finally:
+        os.close(writer)
+    assert done.stderr == b""
+    assert done.returncode == 1
+
+
+# ---------------------------------------------------------------------------------------- serve
+
+
+@pytest.mark.parametrize("words", [["serve", "--stdio"], ["serve"], ["serve", "--grace", "1", "--stdio"]])
+def test_a_program_that_starts_it_gets_stdio(run: Run, words: list[str]) -> None:
+    """Without click, with it, and with no transport named: the same answer, and nothing for people."""
+    done = run(*words, input=HELLO)
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert '"serverInfo"' in done.stdout
+
+
+def test_in_the_background_it_says_that_nobody_can_talk_to_it(child: Child) -> None:
+    done = subprocess.run(
+        child.mcpd("serve"), stdin=subprocess.DEVNULL, env=child.env, capture_output=True, timeout=60, check=False
+    )
+    assert done.returncode == 1
+    assert b"say where to listen, for example --ws :8080" in done.stderr
+
+
+def on_a_terminal(child: Child, *arguments: str, until: bytes, then: Callable[[int, int], object]) -> tuple[str, int]:
+    """What is printed on a terminal, and the exit code. `then` ends the process (its id, the terminal) at a text."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        child.mcpd(*arguments), stdin=theirs, stdout=theirs, stderr=theirs,
+        env=child.env, start_new_session=True,
+    )  # fmt: skip
+    os.close(theirs)
+    seen = b""
+    try:
+        while True:
+            try:
+                chunk = os.read(ours, 4096)
+            except OSError:  # the other end is closed
+                break
+            if not chunk:
+                break
+            seen += chunk
+            if until in seen and process.poll() is None:
+                then(process.pid, ours)
+                until = b"\0"
+        return seen.decode(), process.wait(timeout=30)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
+def test_in_a_terminal_it_listens(child: Child) -> None:
+    """A newcomer's `mcpd serve` is not left waiting for JSON on the keyboard. The port may be taken: also an answer."""
+    seen, code = on_a_terminal(child, "serve", until=b"mcpServers", then=lambda pid, _: os.kill(pid, signal.SIGINT))
+    assert ("listening on ws://127.0.0.1:8080/mcp" in seen and code == 0) or (":8080 is in use" in seen and code == 1)
+
+
+def test_stdio_in_a_terminal_says_so(child: Child) -> None:
+    seen, code = on_a_terminal(
+        child, "serve", "--stdio", until=b"Ctrl-C", then=lambda _, terminal: os.write(terminal, b"\x04")
+    )
+    assert "mcpd: serving on stdio" in seen
+    assert code == 0
+
+
+def test_listening_says_where_and_how_to_point_claude_desktop_at_it(child: Child, tmp_path: Path) -> None:
+    (tmp_path / "garden.py").write_text('from mcpd import Server\nserver = Server("garden")\n')
+    process = subprocess.Popen(
+        child.mcpd("serve", "--ws", ":0", "garden.py"),
+        stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, env=child.env, cwd=tmp_path,
+    )  # fmt: skip
+    assert process.stderr is not None
+    try:
+        said = [process.stderr.readline().decode() for _ in range(4)]
+        process.terminate()
+        rest = process.stderr.read().decode()
+        assert process.wait(timeout=30) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+    assert re.fullmatch(r"mcpd: listening on ws://127\.0\.0\.1:\d+/mcp \(Ctrl-C ends it\)\n", said[0])
+    assert f'"{tmp_path / "garden.py"}"' in said[3]
+    assert rest == ""

@@ -1,0 +1,180 @@
+"""TARGET: what can be served, and one line that says what to do for all else."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mcpd import Server
+from mcpd.cli.target import load, split
+from mcpd.errors import ConfigurationError
+
+ONE = 'from mcpd import Server\nserver = Server("one")\n'
+TWO = 'from mcpd import Server\na = Server("a")\nb = Server("b")\n'
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty working folder; what is loaded from it is forgotten afterwards."""
+    monkeypatch.chdir(tmp_path)
+    before, path = set(sys.modules), list(sys.path)
+    yield tmp_path
+    sys.path[:] = path
+    for name in set(sys.modules) - before:
+        if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+
+
+def write(name: str, text: str) -> str:
+    path = Path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return name
+
+
+@pytest.mark.parametrize(
+    ("target", "found"),
+    [
+        ("server.py", ("server.py", "")),
+        ("server.py:make", ("server.py", "make")),
+        ("a/b.py", ("a/b.py", "")),
+        ("C:/a.py", ("C:/a.py", "")),
+        ("package.module:server", ("package.module", "server")),
+        ("package", ("package", "")),
+    ],
+)
+def test_split(target: str, found: tuple[str, str]) -> None:
+    assert split(target) == found
+
+
+# --------------------------------------------------------------------------------- what is served
+
+
+def test_nothing_is_the_starter() -> None:
+    assert load(None).name == "mcpd"
+
+
+def test_the_only_server_of_a_file() -> None:
+    assert load(write("one.py", ONE)).name == "one"
+
+
+def test_one_of_several() -> None:
+    write("two.py", TWO)
+    assert load("two.py:b").name == "b"
+
+
+def test_the_one_called_server_is_preferred() -> None:
+    assert load(write("three.py", TWO + 'server = Server("main")\n')).name == "main"
+
+
+def test_one_server_under_two_names_is_one() -> None:
+    assert load(write("alias.py", ONE + "app = server\n")).name == "one"
+
+
+def test_a_function_that_makes_one() -> None:
+    write("factory.py", 'from mcpd import Server\ndef make():\n    return Server("made")\n')
+    assert load("factory.py:make").name == "made"
+
+
+def test_a_module_of_the_current_folder() -> None:
+    write("garden/__init__.py", "")
+    write("garden/tools.py", ONE)
+    assert load("garden.tools:server").name == "one"
+
+
+def test_a_file_finds_its_neighbours() -> None:
+    write("shed/spade.py", "NAME = 'spade'\n")
+    assert (
+        load(write("shed/main.py", "from mcpd import Server\nimport spade\nserver = Server(spade.NAME)\n")).name
+        == "spade"
+    )
+
+
+def test_a_file_named_like_a_module_that_is_loaded() -> None:
+    """json.py of the user does not stand in for Python's own."""
+    import json
+
+    assert load(write("json.py", ONE)).name == "one"
+    assert sys.modules["json"] is json
+
+
+def test_a_guarded_run_is_not_called() -> None:
+    assert load(write("guarded.py", ONE + 'if __name__ == "__main__":\n    server.run()\n')).name == "one"
+
+
+def test_apps_of_the_command_line_win() -> None:
+    assert (
+        load(write("apps.py", 'from mcpd import Server\nserver = Server("x", apps="never")\n'), "always").ui.mode
+        == "always"
+    )
+
+
+# --------------------------------------------------------------------------------- what is not
+
+
+@pytest.mark.parametrize(
+    ("target", "text", "said"),
+    [
+        ("nosuch.py", None, "nosuch.py: no such file; this is "),
+        ("nosuch", None, "nosuch: no such file; for a module name the object too, as nosuch:server"),
+        ("no such", None, "no such: no such file; give file.py, file.py:object or package.module:object"),
+        ("stdio", None, "stdio: no such file; for the transport write --stdio"),
+        ("ws://host:1/mcp", None, "ws://host:1/mcp is the address of a server that runs already; give file.py"),
+        ("notes.txt", "hello", "notes.txt is no Python file; give file.py"),
+        ("notes.txt:server", "hello", "notes.txt is no Python file; give file.py"),
+        ("empty.py", "", 'empty.py: there is no server in it; make one with server = mcpd.Server("name")'),
+        ("two.py", TWO, "two.py: the servers in it are a, b; name one, as two.py:a"),
+        ("two.py:c", TWO, "two.py: c is no Server, nor a function that makes one; the servers in it are a, b"),
+        ("one.py:Server", ONE, "one.py cannot be imported: TypeError"),
+        ("syntax.py", "def broken(:\n", "syntax.py cannot be imported: SyntaxError: invalid syntax (line 1)"),
+        ("fails.py", "x = 1\ny = {}['key']\n", "fails.py cannot be imported: KeyError: 'key' (line 2)"),
+        ("silent.py", "raise ValueError\n", "silent.py cannot be imported: ValueError (line 1)"),
+        ("needs.py", "import nosuch.at_all\n", "needs.py cannot be imported: no module 'nosuch' (line 1); install it"),
+        ("leaves.py", "raise SystemExit(3)\n", "leaves.py ended by itself while it was imported (exit 3)"),
+        ("bad.py", ONE + "@server.tool\ndef f(*names): ...\n", "bad.py: "),
+        ("runs.py", ONE + "server.run()\n", "the file of server 'one' calls run() while it is imported; put that call"),
+        ("nosuch.module:server", None, "no module 'nosuch', neither in "),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_served_is_said_in_one_line(target: str, text: str | None, said: str) -> None:
+    if text is not None:
+        write(split(target)[0], text)
+    with pytest.raises(ConfigurationError) as caught:
+        load(target)
+    assert str(caught.value).startswith(said)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_is_no_target_yet(here: Path) -> None:
+    (here / "folder").mkdir()
+    with pytest.raises(ConfigurationError, match=f"folder is a folder; name a file in it, as folder{os.sep}server.py"):
+        load("folder")
+
+
+def test_the_nearest_file_is_suggested() -> None:
+    write("weather_server.py", ONE)
+    with pytest.raises(ConfigurationError, match=r"wether_server\.py: no such file; did you mean weather_server\.py\?"):
+        load("wether_server.py")
+
+
+def test_a_module_with_a_broken_import_is_not_missing_itself() -> None:
+    write("broken/__init__.py", "")
+    write("broken/tools.py", "import no_such_thing\n")
+    with pytest.raises(ConfigurationError, match=r"broken\.tools cannot be imported: no module 'no_such_thing'"):
+        load("broken.tools:server")
+
+
+def test_what_went_wrong_is_kept_as_the_cause() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load(write("fails.py", "1 / 0\n"))
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_run_works_again_after_loading() -> None:
+    before = Server.run
+    load(write("one.py", ONE))
+    assert Server.run is before
