@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .client import Callbacks as Callbacks
+    from .client import Client as Client
     from .context import Context as Context
     from .context.asking import elicit_form as elicit_form
     from .context.asking import elicit_url as elicit_url
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Callbacks",
+    "Client",
     "ContentBlock",
     "Context",
     "McpdError",
@@ -46,6 +50,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Callbacks": "client",
+    "Client": "client",
     "ContentBlock": "types.content",
     "Context": "context",
     "McpdError": "errors",

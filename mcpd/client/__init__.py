@@ -1,0 +1,17 @@
+"""The client's end: asking any MCP server, in every protocol version.
+
+    session    the state of one connection without I/O: ids, pending requests, both eras
+    callbacks  what a program does when the server asks or tells something
+    connection the asyncio side: who waits for which answer, time limits, questions of the server
+    target     from what the user named to a channel
+    client     `Client`: one method for each thing a server can be asked
+
+Strangers to `mcpd.server`: an in-process server is a target like any other.
+"""
+
+from __future__ import annotations
+
+from .callbacks import Callbacks
+from .client import Client
+
+__all__ = ["Callbacks", "Client"]

@@ -1,0 +1,335 @@
+"""`Client`: one method for each thing that a server can be asked, in every protocol version.
+
+Composition only: the rules are in `session`, waiting in `connection`, the server's questions in `callbacks`.
+Spec: 2026-07-28 server/*, basic/patterns/{mrtr,subscriptions}; 2025-11-25 for the legacy handshake.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar
+
+from msgspec import Raw, Struct
+from msgspec.json import Decoder, decode
+
+from .. import __version__
+from ..errors import ConfigurationError, LocalProtocolError, ProtocolError, RemoteError, RequestTimeout
+from ..jsonrpc import MALFORMED, explain
+from ..types.base import CacheableResult
+from ..types.completion import (
+    CompleteParams,
+    CompleteResult,
+    CompletionArgument,
+    CompletionContext,
+    PromptReference,
+    ResourceTemplateReference,
+)
+from ..types.content import BlobResourceContents, TextResourceContents
+from ..types.lifecycle import Implementation, ServerCapabilities
+from ..types.notifications import LogLevel
+from ..types.prompts import GetPromptResult, Prompt
+from ..types.resources import ReadResourceResult, Resource, ResourceTemplate
+from ..types.tools import CallToolResult, Tool
+from ..versions import table
+from .callbacks import Callbacks, capabilities
+from .connection import Connection, OnProgress
+from .rounds import run_rounds
+from .session import Session
+from .subscription import Subscription
+from .target import Target, connect
+
+__all__ = ["Client"]
+
+log = logging.getLogger("mcpd.client")
+
+T = TypeVar("T")
+MAX_PAGES = 1000
+_NO_CALLBACKS = Callbacks()
+
+
+class Client:
+    """A connection to one server: `async with Client(target) as client:`.
+
+    `target` is a `Server` of this process, the command of a child process as a list, or an open channel.
+    `extensions` are the ones this client has, by id; `version` fixes the protocol version, None agrees on the
+    newest in common. `timeout` is how many seconds a request waits without a sign of life, None for ever.
+    """
+
+    probe_seconds = 5.0
+    """How long a server may think about which era it is of, before it is taken for a legacy one."""
+
+    def __init__(
+        self,
+        target: Target,
+        callbacks: Callbacks = _NO_CALLBACKS,
+        *,
+        info: Implementation | None = None,
+        extensions: Mapping[str, Any] | None = None,
+        version: str | None = None,
+        timeout: float | None = 60.0,
+    ) -> None:
+        if version is not None and version not in table.SUPPORTED:
+            raise ConfigurationError(f"protocol version {version!r}: there are {', '.join(table.SUPPORTED)}")
+        self.timeout = timeout
+        self._target = target
+        self._callbacks = callbacks
+        self._wanted = version
+        self._session = Session(info or _OURSELVES, capabilities(callbacks, extensions))
+        self._open: Connection | None = None
+        self._subscription: Subscription | None = None
+
+    # ------------------------------------------------------------------------------------- opening
+
+    async def __aenter__(self) -> Client:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def open(self) -> None:
+        """Connect and agree on a version. Raises TransportError, RemoteError, RequestTimeout, UnsupportedVersion."""
+        if self._open is not None:
+            raise LocalProtocolError("a Client is opened once; make another one")
+        channel = await connect(self._target)
+        connection = self._open = Connection(self._session, channel, self._callbacks)
+        channel.start(connection)
+        try:
+            await self._agree(connection)
+            self._subscription = Subscription(connection, self._callbacks)
+            await self._subscription.begin()
+        except BaseException:
+            await self.aclose()
+            raise
+
+    async def _agree(self, connection: Connection) -> None:
+        session, name = self._session, self._wanted
+        if name is None or table.get(name).is_modern:
+            name = await self._probe(connection)
+            if self._wanted is not None and name != self._wanted:
+                raise ConfigurationError(f"the server does not speak {self._wanted}; the newest in common is {name}")
+        if not table.get(name).is_modern:
+            request_id = session.initialize(name)
+            session.accept_initialize(await connection.answer(request_id, "initialize", self.timeout))
+            connection.flush()
+
+    async def _probe(self, connection: Connection) -> str:
+        session = self._session
+        try:
+            answer: Raw | RemoteError = await connection.answer(session.probe(), "server/discover", self.probe_seconds)
+        except RemoteError as error:
+            answer = error
+        except RequestTimeout:
+            return table.NEWEST_LEGACY
+        return session.accept_probe(answer)
+
+    async def aclose(self) -> None:
+        """Close the connection; what still waits ends with ConnectionLost. Safe to call twice."""
+        if self._subscription is not None:
+            await self._subscription.end()
+        if self._open is not None:
+            await self._open.aclose()
+
+    # ----------------------------------------------------------------------------- what is known of it
+
+    @property
+    def version(self) -> str:
+        """The protocol version in force."""
+        if self._session.version is None:
+            raise LocalProtocolError("the client is not open")
+        return self._session.version.name
+
+    @property
+    def is_modern(self) -> bool:
+        """Whether the version in force is one without a handshake."""
+        return self._session.version is not None and self._session.version.is_modern
+
+    @property
+    def server_info(self) -> Implementation | None:
+        """Who the server says it is, if it does."""
+        return self._session.server_info
+
+    @property
+    def server_capabilities(self) -> ServerCapabilities:
+        """What the server offers."""
+        return self._session.server_capabilities
+
+    @property
+    def instructions(self) -> str | None:
+        """How the server wants to be used: a text for the model."""
+        return self._session.instructions
+
+    # ------------------------------------------------------------------------------------------ tools
+
+    async def list_tools(self) -> list[Tool]:
+        """All tools, from all pages; none if the server has none to offer."""
+        return await self._list("tools/list", "tools", Tool) if self.server_capabilities.tools is not None else []
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | Raw | None = None,
+        *,
+        on_progress: OnProgress | None = None,
+        timeout: float | None | Literal["default"] = "default",
+    ) -> CallToolResult:
+        """Call a tool. A tool that failed gives a result with `is_error`; RemoteError is for calls that were none."""
+        params = {"name": name, "arguments": {} if arguments is None else arguments}
+        raw = await self.request("tools/call", params, on_progress=on_progress, timeout=timeout)
+        return _read("tools/call", CallToolResult, raw)
+
+    # -------------------------------------------------------------------------------------- resources
+
+    async def list_resources(self) -> list[Resource]:
+        """All resources, from all pages."""
+        return await self._list("resources/list", "resources", Resource) if self._has_resources else []
+
+    async def list_resource_templates(self) -> list[ResourceTemplate]:
+        """All resource templates, from all pages."""
+        if not self._has_resources:
+            return []
+        return await self._list("resources/templates/list", "resourceTemplates", ResourceTemplate)
+
+    async def read_resource(self, uri: str) -> ReadResourceResult:
+        """What a resource holds."""
+        found = _read("resources/read", _ReadResult, await self.request("resources/read", {"uri": uri}))
+        return ReadResourceResult(
+            result_type=found.result_type,
+            meta=found.meta,
+            ttl_ms=found.ttl_ms,
+            cache_scope=found.cache_scope,
+            contents=[_contents(entry) for entry in found.contents],
+        )
+
+    async def subscribe(self, uri: str) -> None:
+        """Hear of changes of a resource, through `Callbacks.resource_updated`."""
+        await self._subscribed().watch(uri)
+
+    async def unsubscribe(self, uri: str) -> None:
+        """Hear of them no longer."""
+        await self._subscribed().unwatch(uri)
+
+    # ---------------------------------------------------------------------------- prompts, completion
+
+    async def list_prompts(self) -> list[Prompt]:
+        """All prompts, from all pages."""
+        return await self._list("prompts/list", "prompts", Prompt) if self.server_capabilities.prompts else []
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> GetPromptResult:
+        """A prompt, filled in."""
+        params = {"name": name, **({"arguments": dict(arguments)} if arguments else {})}
+        return _read("prompts/get", GetPromptResult, await self.request("prompts/get", params))
+
+    async def complete(
+        self,
+        ref: PromptReference | ResourceTemplateReference,
+        argument: str,
+        value: str,
+        known: Mapping[str, str] | None = None,
+    ) -> CompleteResult:
+        """Suggestions for an argument of which `value` is typed so far; `known` are the others."""
+        params = CompleteParams(
+            ref=ref,
+            argument=CompletionArgument(name=argument, value=value),
+            context=CompletionContext(arguments=dict(known)) if known else None,
+        )
+        return _read("completion/complete", CompleteResult, await self.request("completion/complete", params))
+
+    # ------------------------------------------------------------------------------------------- rest
+
+    async def ping(self) -> None:
+        """Ask whether the server is there; modern versions have no ping, so that it is asked what it is."""
+        await self.request("server/discover" if self.is_modern else "ping")
+
+    async def set_log_level(self, level: LogLevel) -> None:
+        """Hear of log messages of this level and above, through `Callbacks.log`."""
+        if self.is_modern:
+            self._session.log_level = level
+        else:
+            await self.request("logging/setLevel", {"level": level})
+
+    def roots_changed(self) -> None:
+        """Tell the server that `Callbacks.roots` gives others now; modern servers ask when they need them."""
+        if not self.is_modern:
+            connection = self._connection()
+            connection.session.notify("notifications/roots/list_changed")
+            connection.flush()
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any] | Struct | Raw | None = None,
+        *,
+        on_progress: OnProgress | None = None,
+        timeout: float | None | Literal["default"] = "default",
+    ) -> Raw:
+        """Any request; the raw result. What the server asks in between is answered through the callbacks.
+
+        Raises RemoteError if the server answers with an error, RequestTimeout, ConnectionLost.
+        """
+        connection = self._connection()
+        seconds = self.timeout if timeout == "default" else timeout
+
+        async def ask(params: Any) -> Raw:
+            return await connection.request(method, params, timeout=seconds, on_progress=on_progress)
+
+        result = await ask(params)
+        return await run_rounds(ask, params, result, self._callbacks) if self.is_modern else result
+
+    async def _list(self, method: str, member: str, kind: type[T]) -> list[T]:
+        """Every page of a list. An entry that cannot be read is left out and logged: it spoils no list."""
+        decode_entry = Decoder(kind).decode
+        found: list[T] = []
+        cursor: str | None = None
+        for _ in range(MAX_PAGES):
+            raw = await self.request(method, None if cursor is None else {"cursor": cursor})
+            page = _read(method, dict[str, Raw], raw)
+            for entry in _read(method, list[Raw], page.get(member, Raw(b"null"))):
+                try:
+                    found.append(decode_entry(entry))
+                except MALFORMED as error:
+                    log.warning("%s: an entry that cannot be read is left out: %s", method, explain(error))
+            following = decode(page.get("nextCursor", b"null"))
+            if not isinstance(following, str):
+                return found
+            cursor = following
+        raise ProtocolError(f"{method}: more than {MAX_PAGES} pages")
+
+    @property
+    def _has_resources(self) -> bool:
+        return self.server_capabilities.resources is not None
+
+    def _connection(self) -> Connection:
+        if self._open is None or self._session.version is None:
+            raise LocalProtocolError("the client is not open: use it inside `async with`")
+        return self._open
+
+    def _subscribed(self) -> Subscription:
+        self._connection()
+        assert self._subscription is not None
+        return self._subscription
+
+
+_OURSELVES = Implementation(name="mcpd", version=__version__)
+
+
+class _ReadResult(CacheableResult, kw_only=True):
+    """A `resources/read` result whose contents, text or blob without a tag, are told apart later."""
+
+    contents: list[Raw]
+
+
+def _contents(entry: Raw) -> TextResourceContents | BlobResourceContents:
+    is_blob = "blob" in _read("resources/read", dict[str, Raw], entry)
+    kind: type[Any] = BlobResourceContents if is_blob else TextResourceContents
+    contents: TextResourceContents | BlobResourceContents = _read("resources/read", kind, entry)
+    return contents
+
+
+def _read(method: str, kind: type[T], raw: Raw) -> T:
+    """A result as what it should be. Raises ProtocolError, naming the member that is wrong."""
+    try:
+        return decode(raw, type=kind)
+    except MALFORMED as error:
+        raise ProtocolError(f"The server's answer to {method} cannot be read: {explain(error)}") from None

@@ -1,0 +1,81 @@
+"""Multi round-trip requests: a result that asks for input is answered, and the request sent again with it.
+
+Spec: 2026-07-28 basic/patterns/mrtr, client requirements: the state is echoed exactly, and answers belong to the
+retry of this one request only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from msgspec import Raw, Struct
+from msgspec.json import Decoder
+
+from ..errors import ProtocolError
+from ..jsonrpc import MALFORMED, encode, explain
+from ..types.base import Wire
+from .callbacks import Callbacks, answer_to
+
+__all__ = ["MAX_ROUNDS", "run_rounds"]
+
+MAX_ROUNDS = 32
+"""A server that still asks after so many answers would ask for ever."""
+
+_LONGEST_PAUSE = 2.0
+
+
+class _Question(Struct):
+    method: str
+    params: Raw = Raw(b"{}")
+
+
+class _Needed(Wire, kw_only=True):
+    """What of a result says that it is none yet."""
+
+    result_type: str = "complete"
+    input_requests: dict[str, _Question] | None = None
+    request_state: str | None = None
+
+
+_read_needed = Decoder(_Needed).decode
+_members = Decoder(dict[str, Raw]).decode
+
+
+async def run_rounds(ask: Callable[[Any], Awaitable[Raw]], params: Any, result: Raw, callbacks: Callbacks) -> Raw:
+    """The complete result, after as many rounds as it takes. `result` is that of the first, for `params`.
+
+    Raises ProtocolError for a server that asks what was not offered, or without end.
+    """
+    for number in range(MAX_ROUNDS):
+        needed = _needed(result)
+        if needed is None:
+            return result
+        retry: dict[str, Any] = dict(_members(b"{}" if params is None else encode(params)))
+        if needed.input_requests:
+            retry["inputResponses"] = {
+                key: await _answer(question, callbacks) for key, question in needed.input_requests.items()
+            }
+        else:
+            # Nothing to answer: the server only wants to be asked again, and not at once for ever.
+            await asyncio.sleep(min(0.05 * 2**number, _LONGEST_PAUSE))
+        if needed.request_state is not None:
+            retry["requestState"] = needed.request_state
+        result = await ask(retry)
+    raise ProtocolError(f"The server asked for input {MAX_ROUNDS} times over")
+
+
+def _needed(result: Raw) -> _Needed | None:
+    try:
+        needed = _read_needed(result)
+    except MALFORMED as error:
+        raise ProtocolError(f"The server's result cannot be read: {explain(error)}") from None
+    return needed if needed.result_type == "input_required" else None
+
+
+async def _answer(question: _Question, callbacks: Callbacks) -> Any:
+    try:
+        return await answer_to(callbacks, question.method, question.params)
+    except ProtocolError as error:
+        raise ProtocolError(f"The server asked for {question.method[:100]}: {error.message}", error.data) from error
