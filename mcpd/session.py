@@ -327,10 +327,11 @@ class Session:
             raise LocalProtocolError(
                 f"{method} cannot be asked of this client: its protocol version has no such request"
             )
-        self._next_id += 1
-        request_id = self._next_id
+        request_id = self._next_id + 1
+        frame = call(method, version.shape(params), request_id)
+        self._next_id = request_id
         self._asked[request_id] = method
-        return request_id, call(method, version.shape(params), request_id)
+        return request_id, frame
 
     def receive_answer(self, message: Response | Failure) -> Id | None:
         """The id of our request that this answers; None if we did not ask, or no longer wait."""

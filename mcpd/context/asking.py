@@ -121,13 +121,19 @@ def sample(messages: str | list[SamplingMessage], *, max_tokens: int = 1000, **o
         messages = [SamplingMessage("user", TextContent(messages))]
     params = CreateMessageParams(messages=messages, max_tokens=max_tokens, **options)
     _check_conversation(params)
-    needs: dict[str, Any] = {"sampling": {"tools": {}} if params.tools or params.tool_choice else {}}
+    uses_tools = params.tools or params.tool_choice or any(map(_has_tool_content, messages))
+    needs: dict[str, Any] = {"sampling": {"tools": {}} if uses_tools else {}}
     return Question("sampling/createMessage", params, CreateMessageResult, needs)
 
 
 def list_roots() -> Question:
     """The folders the client lets the server work on."""
     return Question("roots/list", ListRootsParams(), ListRootsResult, {"roots": {}})
+
+
+def _has_tool_content(message: SamplingMessage) -> bool:
+    blocks = message.content if isinstance(message.content, list) else [message.content]
+    return any(isinstance(block, (ToolUseContent, ToolResultContent)) for block in blocks)
 
 
 def _check_conversation(params: CreateMessageParams) -> None:
@@ -258,12 +264,12 @@ class Rounds:
         except MALFORMED as error:
             raise ToolError(f"The client's answer to {question.method} cannot be read: {error}") from None
 
-    def required(self, needed: InputNeeded) -> InputRequiredResult:
+    def required(self, questions: Mapping[str, Question]) -> InputRequiredResult:
         """The result that asks the client for another round."""
         shape = self._call.version.shape
         requests = {
             key: InputRequest(method=question.method, params=shape(question.params))
-            for key, question in needed.questions.items()
+            for key, question in questions.items()
         }
         state = self._sealer.seal(self._binding(), self._answers, self.kept)
         return InputRequiredResult(result_type="input_required", input_requests=requests, request_state=state)

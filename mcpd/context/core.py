@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Coroutine, Mapping
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 from msgspec import UNSET, Raw
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from .asking import Answer, Question, Rounds
     from .seal import Sealer
 
-__all__ = ["Context", "InputNeeded", "Peer"]
+__all__ = ["Context", "InputNeeded", "Peer", "needed_by"]
 
 T = TypeVar("T")
 
@@ -36,6 +37,18 @@ class InputNeeded(BaseException):
     def __init__(self, questions: dict[str, Question]) -> None:
         self.questions = questions
         super().__init__("the handler waits for the client")
+
+
+def needed_by(error: BaseException) -> dict[str, Question]:
+    """The questions that ended a handler: of one, or of all in a task group. Raises an error that is not about that."""
+    if isinstance(error, InputNeeded):
+        return error.questions
+    if not isinstance(error, BaseExceptionGroup):
+        raise error
+    questions: dict[str, Question] = {}
+    for one in error.exceptions:
+        questions.update(needed_by(one))
+    return questions
 
 
 class Peer(Protocol):
@@ -64,12 +77,13 @@ class Context:
     calls do their work at once and give nothing to wait for: `ctx.progress(0.5)`.
     """
 
-    __slots__ = ("_call", "_peer", "_rounds")
+    __slots__ = ("_call", "_peer", "_pending", "_rounds")
 
     def __init__(self, call: Call, peer: Peer) -> None:
         self._call = call
         self._peer = peer
         self._rounds: Rounds | None = None
+        self._pending: set[Future[Any]] | None = None
 
     @property
     def request_id(self) -> Id:
@@ -288,11 +302,16 @@ class Context:
         self.rounds.require(asking.elicit_url(message, url, elicitation_id), key)
 
     def elicitation_complete(self, elicitation_id: str) -> Awaitable[None]:
-        """Tell the client that what was asked by URL has happened; only 2025-11-25 has that notification."""
+        """Tell the client that what was asked by URL has happened; only 2025-11-25 has that notification.
+
+        May be called after the request has ended, as long as the client is there.
+        """
         from ..types.elicitation import ElicitationCompleteParams
 
         params = ElicitationCompleteParams(elicitation_id=elicitation_id)
-        return self._do(self._peer.notify("notifications/elicitation/complete", params, self._call))
+        # The user may be done long after the request that sent them there was answered.
+        about = self._call if self._call.is_open else None
+        return self._do(self._peer.notify("notifications/elicitation/complete", params, about))
 
     # -- what a legacy session remembers -----------------------------------------------------
 
@@ -300,9 +319,11 @@ class Context:
         """The least severe level that the session's client wants to see."""
         self._call.session.log_level = level
 
-    def watch(self, uri: str) -> None:
-        """The session's client wants to hear when a resource changes."""
-        self._call.session.subscribed.add(uri)
+    def watch(self, uri: str) -> int:
+        """The session's client wants to hear when a resource changes; gives how many it watches."""
+        watched = self._call.session.subscribed
+        watched.add(uri)
+        return len(watched)
 
     def unwatch(self, uri: str) -> None:
         """It no longer does."""
@@ -320,7 +341,19 @@ class Context:
             running = None
         if running is self._peer.loop:
             return work
-        return _Done(asyncio.run_coroutine_threadsafe(work, self._peer.loop).result())
+        pending = asyncio.run_coroutine_threadsafe(work, self._peer.loop)
+        if self._pending is None:
+            self._pending = set()
+        self._pending.add(pending)
+        try:
+            return _Done(pending.result())
+        finally:
+            self._pending.discard(pending)
+
+    def end(self) -> None:
+        """The request is over: give up what a thread still waits for, such as the answer to a question."""
+        for pending in list(self._pending or ()):
+            pending.cancel()
 
 
 class _Done(Awaitable[T]):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import Raw
 
 from ..channel import Channel
-from ..context.core import Context, InputNeeded
+from ..context.core import Context, InputNeeded, needed_by
 from ..errors import (
     InternalError,
     InvalidRequest,
@@ -64,8 +64,8 @@ class Connection:
         self._subscriptions: Subscriptions | None = None
         self._outgoing: Outgoing | None = None
         self._ended: asyncio.Future[McpdError | None] | None = None
-        self.on_roots_changed: Callable[[], None] | None = None
-        """Called when a legacy client says that its roots changed."""
+        self.on_roots_changed: Callable[[Context], Coroutine[Any, Any, None]] | None = None
+        """Run when a legacy client says that its roots changed, with a context that belongs to no request."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._starter: Starter | None = None
 
@@ -152,11 +152,14 @@ class Connection:
         call.batch = batch
         answer = self._begin(call)
         if answer.__class__ is CoroutineType:
-            if self._starter is None:
-                self._starter = Starter(self.loop, self._tasks)
-            call.task = self._starter.start(answer)
+            call.task = self._run(answer)
         else:
             self._send(call, answer)  # type: ignore[arg-type]
+
+    def _run(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any] | None:
+        if self._starter is None:
+            self._starter = Starter(self.loop, self._tasks)
+        return self._starter.start(work)
 
     async def answer(self, call: Call, waits: Callable[[], None] | None = None) -> bytes | None:
         """Run an opened call inside the calling task and give its answer; None if the client gave it up meanwhile.
@@ -230,12 +233,26 @@ class Connection:
                     raise
                 call.task.uncancel()
         except InputNeeded as needed:
-            answer = session.respond(call, context.rounds.required(needed))
+            answer = self._ask_again(call, context, needed)
         except (Exception, SystemExit) as error:  # code that calls sys.exit() ends its call, not the server
             answer = self._fail(call, error)
+        except BaseExceptionGroup as group:  # of a task group in which several things were asked
+            answer = self._ask_again(call, context, group)
+        finally:
+            context.end()
         if not hand_back:
             self._send(call, answer)
         return answer
+
+    def _ask_again(
+        self, call: Call, context: Context, needed: InputNeeded | BaseExceptionGroup[BaseException]
+    ) -> bytes | None:
+        """The answer to a call that has to come back with what it asks for."""
+        try:
+            questions = needed_by(needed)
+            return self.session.respond(call, context.rounds.required(questions))
+        except Exception as error:
+            return self._fail(call, error)
 
     def _fail(self, call: Call, error: Exception | SystemExit) -> bytes | None:
         try:
@@ -262,8 +279,13 @@ class Connection:
                 call = self.session.in_flight.get(params.request_id)
                 if call is not None:
                     self.cancel(call)
-            elif message.method == "notifications/roots/list_changed" and self.on_roots_changed is not None:
-                self.on_roots_changed()
+            elif message.method == "notifications/roots/list_changed":
+                version = self.session.version
+                if version is not None and self.on_roots_changed is not None:
+                    nobody: Any = None  # what it asks is no part of any request
+                    request = Request("2.0", nobody, message.method, message.params)
+                    call = Call(self.session, request, version, params, None)
+                    self._run(self.on_roots_changed(Context(call, self)))
         elif isinstance(message, (Response, Failure)) and self._outgoing is not None:
             self._outgoing.receive(message)
 

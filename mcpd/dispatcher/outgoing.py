@@ -1,4 +1,7 @@
-"""Our own requests to a legacy client: who waits for which answer, and giving up. Spec: 2025-11-25 basic/utilities/cancellation."""
+"""Our own requests to a legacy client: who waits for which answer, and giving up.
+
+Spec: 2025-11-25 basic/utilities/cancellation.
+"""
 
 from __future__ import annotations
 

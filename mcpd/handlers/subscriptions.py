@@ -40,7 +40,9 @@ def subscribe(catalog: Catalog, ctx: Context, params: SubscribeParams) -> EmptyR
     """Watch a resource for this session. Raises ResourceNotFound."""
     if not catalog.has_resource(params.uri, catalog.audience(ctx)):
         raise ResourceNotFound(params.uri)
-    ctx.watch(params.uri)
+    if ctx.watch(params.uri) > MAX_WATCHED:
+        ctx.unwatch(params.uri)
+        raise InvalidParams(f"uri: at most {MAX_WATCHED} resources are watched for one client")
     return EmptyResult()
 
 

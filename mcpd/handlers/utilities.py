@@ -1,4 +1,7 @@
-"""`completion/complete`, `logging/setLevel`. Spec: 2026-07-28 server/utilities/completion; 2025-11-25 server/utilities/logging."""
+"""`completion/complete`, `logging/setLevel`.
+
+Spec: 2026-07-28 server/utilities/completion; 2025-11-25 server/utilities/logging.
+"""
 
 from __future__ import annotations
 

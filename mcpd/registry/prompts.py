@@ -1,4 +1,7 @@
-"""Prompts: a description to list, and a function that turns string arguments into messages. Spec: 2026-07-28 server/prompts."""
+"""Prompts: a description to list, and a function that turns string arguments into messages.
+
+Spec: 2026-07-28 server/prompts.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Any
 from msgspec import structs
 
 from ..context import Context
-from ..errors import InternalError, InvalidParams, McpdError
+from ..errors import InternalError, McpdError
 from ..types.content import TextContent
 from ..types.prompts import GetPromptResult, Prompt, PromptArgument, PromptMessage
 from .content import BLOCKS
@@ -58,7 +61,7 @@ class PromptEntry:
     def _result(self, value: Any) -> GetPromptResult:
         if isinstance(value, GetPromptResult):
             return value
-        values = value if isinstance(value, (list, tuple)) else [value]
+        values = value if isinstance(value, list) else [value]
         messages = [_message(item) for item in values]
         return GetPromptResult(messages=messages, description=self.prompt.description)
 
@@ -74,4 +77,6 @@ def _message(value: Any) -> PromptMessage:
         content = TextContent(value[1]) if isinstance(value[1], str) else value[1]
         if isinstance(content, BLOCKS):
             return PromptMessage(value[0], content)
-    raise InvalidParams(f"a prompt gives text, content blocks or PromptMessage, not {type(value).__name__}")
+    raise TypeError(
+        f"a prompt gives text, content blocks, (role, content) or PromptMessage, not {type(value).__name__}"
+    )
