@@ -6,8 +6,10 @@ are opened in `serving`.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from msgspec import Raw, convert
@@ -25,6 +27,7 @@ from ..registry.content import encode_data, is_content
 from ..registry.prompts import PromptEntry
 from ..registry.resources import ResourceEntry, TemplateEntry
 from ..registry.signature import bind
+from ..registry.threads import run_in_thread
 from ..registry.tools import ToolEntry
 from ..registry.uri_template import UriTemplate
 from ..session import Session
@@ -44,6 +47,8 @@ if TYPE_CHECKING:
     from ..transports.http.core import Identify
 
 __all__ = ["Server"]
+
+log = logging.getLogger("mcpd")
 
 F = TypeVar("F", bound=Callable[..., Any])
 Visibility = Sequence[Literal["model", "app"]]
@@ -91,6 +96,7 @@ class Server:
         self._connections: set[Connection] = set()
         self._state_key = state_key.encode() if isinstance(state_key, str) else state_key
         self._sealer: Sealer | None = None
+        self._roots_watchers: list[Callable[..., Any]] = []
         self.catalog.on_change = self._announce_change
         self._identity_meta = Raw(encode({f"{META}serverInfo": self.identity}))
 
@@ -326,6 +332,27 @@ class Server:
 
         return register
 
+    # -- the client's roots ------------------------------------------------------------------
+
+    def roots_changed(self, function: F) -> F:
+        """Register what runs when a client says that its roots changed: `@server.roots_changed`.
+
+        The function takes a Context that belongs to no request; it can ask for the roots with it. Clients of
+        2026-07-28 never say so. Spec: 2025-11-25 client/roots.
+        """
+        self._roots_watchers.append(function)
+        return function
+
+    async def _tell_roots_changed(self, ctx: Context) -> None:
+        for function in self._roots_watchers:
+            try:
+                if iscoroutinefunction(function):
+                    await function(ctx)
+                else:
+                    await run_in_thread(function, ctx)
+            except (Exception, SystemExit) as error:
+                log.error("%r failed, which runs when roots change", function, exc_info=error)
+
     # -- apps --------------------------------------------------------------------------------
 
     def add_apps(self, folder: str, namespace: str | None = None) -> list[str]:
@@ -402,6 +429,7 @@ class Server:
         """
         session = Session(self._identity_meta, max_in_flight=self.max_in_flight)
         connection = Connection(session, self.handlers, channel, self._get_sealer)
+        connection.on_roots_changed = self._tell_roots_changed
         if hears_changes:
             self._connections.add(connection)
             connection.ended.add_done_callback(lambda _: self._connections.discard(connection))
@@ -452,8 +480,10 @@ class Server:
     def _announce(self, say: Callable[[Subscriptions], None]) -> None:
         """Say something to every connection, each on its own event loop's thread."""
         for connection in list(self._connections):
-            if not connection.loop.is_closed():
+            try:
                 connection.loop.call_soon_threadsafe(say, connection.subscriptions)
+            except RuntimeError:
+                pass  # its loop is closed, and so is the connection
 
     def _get_sealer(self) -> Sealer:
         if self._sealer is None:
