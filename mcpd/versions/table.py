@@ -19,6 +19,7 @@ from msgspec.structs import FieldInfo, fields, replace
 from ..errors import ProtocolError
 from ..jsonrpc import encode
 from ..types.base import CacheableResult, Result
+from ..types.completion import CompleteParams, PromptReference
 from ..types.content import (
     Annotations,
     AudioContent,
@@ -83,6 +84,7 @@ _NESTED: dict[type, dict[str, tuple[type, ...]]] = {
     AudioContent: {"annotations": (Annotations,)},
     EmbeddedResource: {"resource": _CONTENTS, "annotations": (Annotations,)},
     ResourceLink: {"annotations": (Annotations,)},
+    CompleteParams: {"ref": (PromptReference,)},
     CreateMessageParams: {"messages": (SamplingMessage,), "tools": (Tool,)},
     SamplingMessage: {"content": _BLOCKS},
 }

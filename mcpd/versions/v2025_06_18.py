@@ -3,7 +3,7 @@
 Spec: spec/mcp-2025-06-18/changelog.
 """
 
-from ..types.completion import CompleteParams
+from ..types.completion import CompleteParams, PromptReference
 from ..types.content import (
     Annotations,
     AudioContent,
@@ -51,6 +51,7 @@ REVISION = Revision(
         TextResourceContents: ("meta",),
         BlobResourceContents: ("meta",),
         CompleteParams: ("context",),
+        PromptReference: ("title",),
     },
     back={ResourceLink: _link_as_text},
 )

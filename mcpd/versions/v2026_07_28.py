@@ -10,6 +10,7 @@ from msgspec import UNSET, Raw, structs
 from ..errors import ResourceNotFound, UrlElicitationRequired
 from ..types.base import Params
 from ..types.elicitation import ElicitUrlParams
+from ..types.lifecycle import ClientCapabilities
 from ..types.prompts import GetPromptParams, ListPromptsResult
 from ..types.resources import ListResourcesResult, ListResourceTemplatesResult, ReadResourceParams, ReadResourceResult
 from ..types.rounds import ListenParams
@@ -98,7 +99,12 @@ REVISION = Revision(
         ListResourceTemplatesResult: _HINT,
         ReadResourceResult: _HINT,
     },
-    fields_gone={Tool: ("execution",), CallToolParams: ("task",), ElicitUrlParams: ("elicitation_id",)},
+    fields_gone={
+        Tool: ("execution",),
+        CallToolParams: ("task",),
+        ElicitUrlParams: ("elicitation_id",),
+        ClientCapabilities: ("tasks",),
+    },
     back={Tool: _object_schema, CallToolResult: _object_content},
     error_codes={ResourceNotFound: -32002},
 )
