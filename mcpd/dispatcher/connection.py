@@ -204,6 +204,8 @@ class Connection:
             if handler is None:
                 raise MethodNotFound(f"Method not found: {call.method}")
             context = Context(call, self)
+            if getattr(call.params, "request_state", None) is not None:
+                context.rounds  # noqa: B018  # a state that was tampered with is refused before anything runs (S26-086)
             result = handler(context, call.params)
             if result.__class__ is CoroutineType:
                 return self._finish(call, context, result, hand_back)

@@ -41,14 +41,19 @@ class _Listener:
 
 
 class Subscriptions:
-    """The listeners of one connection. What a slow reader has not taken yet is said once, not many times."""
+    """The listeners of one connection.
+
+    What happens several times in one turn of the event loop, or while a slow reader has not taken what is queued
+    for it, is said once.
+    """
 
     def __init__(self, session: Session, channel: Channel) -> None:
         self._session = session
         self._channel = channel
         self._listeners: dict[Id, _Listener] = {}
-        self._late: dict[tuple[str, str | None], None] = {}
-        self._draining: asyncio.Task[None] | None = None
+        self._due: dict[tuple[str, str | None], None] = {}
+        self._is_scheduled = False
+        self._draining: asyncio.Future[None] | None = None
 
     async def listen(self, call: Call, wanted: SubscriptionFilter) -> ListenResult:
         """Acknowledge, then deliver until the call is cancelled (silence) or `end_all` (a result)."""
@@ -82,30 +87,42 @@ class Subscriptions:
 
     def changed(self, kind: Kind) -> None:
         """A list of that kind is another one now."""
-        self._announce(f"notifications/{kind}/list_changed", kind, None)
+        if self._session.is_initialized or any(kind in listener.lists for listener in self._listeners.values()):
+            self._note(f"notifications/{kind}/list_changed", None)
 
     def updated(self, uri: str) -> None:
         """A resource holds something else now."""
-        self._announce("notifications/resources/updated", "", uri)
+        if self._is_watched(uri) or any(uri in listener.uris for listener in self._listeners.values()):
+            self._note("notifications/resources/updated", uri)
 
-    def _announce(self, method: str, kind: str, uri: str | None) -> None:
+    def _is_watched(self, uri: str) -> bool:
+        return self._session.is_initialized and uri in self._session.subscribed
+
+    def _note(self, method: str, uri: str | None) -> None:
+        """Say it in the next turn of the loop, once, however often it happens till then."""
+        self._due[method, uri] = None
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._say_due)
+
+    def _say_due(self) -> None:
         if self._channel.is_congested:
-            self._late[method, uri] = None
-            if self._draining is None:
-                self._draining = asyncio.ensure_future(self._catch_up())
+            # One task at most; it is held until the peer has taken enough or is gone.
+            self._draining = asyncio.ensure_future(self._drain())
             return
-        for listener in list(self._listeners.values()):
-            if uri in listener.uris if uri is not None else kind in listener.lists:
-                self._send(method, _params(uri, {_SUBSCRIPTION: listener.call.id}), listener.call)
-        session = self._session
-        if session.is_initialized and (uri is None or uri in session.subscribed):
-            self._send(method, _params(uri, None), None)
+        self._is_scheduled = False
+        due, self._due = self._due, {}
+        for method, uri in due:
+            kind = method.split("/")[1]
+            for listener in list(self._listeners.values()):
+                if uri in listener.uris if uri is not None else kind in listener.lists:
+                    self._send(method, _params(uri, {_SUBSCRIPTION: listener.call.id}), listener.call)
+            if self._session.is_initialized if uri is None else self._is_watched(uri):
+                self._send(method, _params(uri, None), None)
 
-    async def _catch_up(self) -> None:
+    async def _drain(self) -> None:
         await self._channel.drain()
-        late, self._late, self._draining = self._late, {}, None
-        for method, uri in late:
-            self._announce(method, method.split("/")[1] if uri is None else "", uri)
+        self._say_due()
 
     def _send(self, method: str, params: Any, call: Call | None) -> None:
         frame = self._session.notify(method, params, call)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from binascii import Error as Base64Error
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Iterator
+from threading import Lock
 from typing import Any, Generic, Protocol, TypeVar
 
 from ..errors import InvalidParams, RegistrationError
@@ -35,7 +36,8 @@ E = TypeVar("E", bound=Entry)
 class Listing(Generic[E]):
     """Entries by key, in order of registration. `make_page(items, next_cursor)` builds a list result.
 
-    The same page is the same object until something changes, so that its bytes can be kept.
+    Entries may come and go from any thread; pages are asked for in the event loop's. The same page is the
+    same object until something changes, so that its bytes can be kept.
     """
 
     def __init__(self, what: str, make_page: Callable[[list[Any], str | None], Any], page_size: int) -> None:
@@ -44,13 +46,15 @@ class Listing(Generic[E]):
         self._make_page = make_page
         self._entries: dict[str, E] = {}
         self._pages: dict[tuple[Audience, str | None], Any] = {}
+        self._generation = 0
+        self._lock = Lock()
         self.on_change: Callable[[], None] | None = None
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def __iter__(self) -> Iterator[E]:
-        return iter(self._entries.values())
+        return iter(list(self._entries.values()))
 
     def __contains__(self, key: str) -> bool:
         return key in self._entries
@@ -82,7 +86,9 @@ class Listing(Generic[E]):
 
     def changed(self) -> None:
         """Forget the pages made so far, and tell whoever announces changes."""
-        self._pages.clear()
+        with self._lock:
+            self._generation += 1
+            self._pages.clear()
         if self.on_change is not None:
             self.on_change()
 
@@ -90,13 +96,17 @@ class Listing(Generic[E]):
         """One page. Raises InvalidParams for a cursor that is not ours; `""` is none of ours either."""
         page = self._pages.get((audience, cursor))
         if page is None:
+            generation = self._generation
             page = self._build(audience, cursor)
-            if len(self._pages) < 1024:  # a client that invents cursors fills no memory
-                self._pages[audience, cursor] = page
+            with self._lock:
+                # Not if an entry came or went meanwhile, from another thread; nor without end for a client that
+                # invents cursors.
+                if generation == self._generation and len(self._pages) < 1024:
+                    self._pages[audience, cursor] = page
         return page
 
     def _build(self, audience: Audience, cursor: str | None) -> Any:
-        entries = [e for e in self._entries.values() if e.requires is None or e.requires in audience]
+        entries = [e for e in self if e.requires is None or e.requires in audience]
         start = 0 if cursor is None else _resume(entries, cursor)
         shown = entries[start : start + self.page_size]
         following = None
