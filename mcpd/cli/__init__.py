@@ -9,8 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from ..errors import ConfigurationError
-from . import quick
-from .launch import launch
+from . import launch, quick
 
 __all__ = ["main"]
 
@@ -29,7 +28,7 @@ def _run(words: Sequence[str]) -> int:
     try:
         options = quick.read(words, os.environ)
         if options is not None:
-            launch(options)
+            launch.launch(options)
             return 0
         from .commands import run
 
