@@ -171,12 +171,18 @@ class StdioChannel:
                 self._keep(memoryview(frame))
                 self._keep(memoryview(b"\n"))
             return
-        if sum(map(len, out)) < _JOIN_BYTES:
-            out.append(b"")
-            parts = [b"\n".join(out)]
-        else:
-            parts = [part for frame in out for part in (frame, b"\n")]
-        self._write(deque([memoryview(part) for part in parts]))
+        if sum(map(len, out)) > _JOIN_BYTES:
+            # Large frames are not copied to put a newline behind them.
+            self._write(deque([memoryview(part) for frame in out for part in (frame, b"\n")]))
+            return
+        out.append(b"")
+        data = b"\n".join(out)
+        try:
+            written = os.write(self._fd_out, data)
+        except OSError:
+            written = 0  # full, or broken: the long way finds out which
+        if written < len(data):
+            self._write(deque([memoryview(data)[written:]]))
 
     def _write(self, parts: deque[memoryview]) -> None:
         """Give the kernel what it takes; the rest waits for it to be writable."""

@@ -90,7 +90,7 @@ _NESTED: dict[type, dict[str, tuple[type, ...]]] = {
 }
 
 # Lists the registry hands out again and again: their bytes are kept, per version.
-_KEPT = (ListToolsResult, ListResourcesResult, ListResourceTemplatesResult, ListPromptsResult)
+_KEPT = frozenset((ListToolsResult, ListResourcesResult, ListResourceTemplatesResult, ListPromptsResult))
 
 Reader = Callable[[bytes | Raw], Any]
 _Plan = tuple[tuple[tuple[str, Any], ...], tuple[str, ...], tuple[Back, ...]]
@@ -182,7 +182,7 @@ class Version:
 
         Spec: 2026-07-28 basic/index (resultType, serverInfo in `_meta`), server/utilities/caching.
         """
-        kept = isinstance(result, _KEPT)
+        kept = result.__class__ in _KEPT
         if kept:
             raw = self._kept.get(result)
             if raw is not None:

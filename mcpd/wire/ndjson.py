@@ -22,6 +22,9 @@ class Splitter:
 
     def feed(self, chunk: bytes) -> list[bytes | None]:
         """The lines that `chunk` completes, without their newlines, blank ones left out; None for one too large."""
+        if not self._tail and not self._is_skipping and chunk.find(b"\n") == len(chunk) - 1 <= self.max_frame_bytes:
+            # One whole line, as from a client that waits for each answer.
+            return [] if chunk.isspace() else [chunk[:-1]]
         lines: list[bytes | None] = chunk.split(b"\n")  # type: ignore[assignment]
         last: bytes = lines.pop()  # type: ignore[assignment]
         limit = self.max_frame_bytes
