@@ -1,7 +1,7 @@
 """Ordered collections that are listed in pages, with opaque cursors.
 
-Spec: 2026-07-28 server/utilities/pagination. A cursor names the last entry of its page, so that pages
-neither repeat nor skip when entries come and go; should that entry itself be gone, its place counts.
+Spec: 2026-07-28 server/utilities/pagination. Entries are numbered as they come, and a cursor is the number of
+the last entry of its page: what comes and goes, that entry itself included, makes no page repeat or skip another.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..errors import InvalidParams, RegistrationError
 __all__ = ["Audience", "Entry", "Listing"]
 
 Audience = frozenset[str]
-"""The ids of the extensions in force for one request."""
+"""The ids of the extensions in force for one request, and in lists the keys of the conditions that hold."""
 
 
 class Entry(Protocol):
@@ -45,10 +45,14 @@ class Listing(Generic[E]):
         self.page_size = page_size
         self._make_page = make_page
         self._entries: dict[str, E] = {}
+        self._numbers: dict[str, int] = {}
+        self._next_number = 1
         self._pages: dict[tuple[Audience, str | None], Any] = {}
         self._generation = 0
         self._lock = Lock()
         self.on_change: Callable[[], None] | None = None
+        self.hides: Callable[[E], bool] | None = None
+        """Says of an entry that it can be used but is never listed; set it before the first page is asked for."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -74,6 +78,9 @@ class Listing(Generic[E]):
         """Add an entry. Raises RegistrationError if its key is taken and `replace` is false."""
         if not replace and entry.key in self._entries:
             raise RegistrationError(f"There is a {self.what} {entry.key!r} already; names are unique per server")
+        if entry.key not in self._entries:
+            self._numbers[entry.key] = self._next_number
+            self._next_number += 1
         self._entries[entry.key] = entry
         self.changed()
 
@@ -81,6 +88,7 @@ class Listing(Generic[E]):
         """Remove an entry; False if there was none."""
         if self._entries.pop(key, None) is None:
             return False
+        del self._numbers[key]
         self.changed()
         return True
 
@@ -107,27 +115,24 @@ class Listing(Generic[E]):
 
     def _build(self, audience: Audience, cursor: str | None) -> Any:
         entries = [e for e in self if e.requires is None or e.requires in audience]
-        start = 0 if cursor is None else _resume(entries, cursor)
-        shown = entries[start : start + self.page_size]
-        following = None
-        if start + self.page_size < len(entries):
-            following = _cursor(start + self.page_size, shown[-1].key)
+        if self.hides is not None:
+            entries = [entry for entry in entries if not self.hides(entry)]
+        if cursor is not None:
+            last = self._number_in(cursor)
+            entries = [entry for entry in entries if self._numbers.get(entry.key, 0) > last]
+        shown = entries[: self.page_size]
+        following = _cursor(self._numbers.get(shown[-1].key, 0)) if len(entries) > len(shown) else None
         return self._make_page([entry.listed(audience) for entry in shown], following)
 
+    def _number_in(self, cursor: str) -> int:
+        try:
+            number = int(a2b_base64(cursor, strict_mode=True).decode())
+        except (ValueError, Base64Error):
+            number = 0
+        if not 0 < number < self._next_number or _cursor(number) != cursor:
+            raise InvalidParams("cursor: not a cursor of this server; start again without one")
+        return number
 
-def _cursor(position: int, key: str) -> str:
-    return b2a_base64(f"{position}:{key}".encode(), newline=False).decode()
 
-
-def _resume(entries: list[Any], cursor: str) -> int:
-    try:
-        position, colon, key = a2b_base64(cursor, strict_mode=True).decode().partition(":")
-        start = int(position)
-    except (ValueError, Base64Error):
-        raise InvalidParams("cursor: not a cursor of this server; start again without one") from None
-    if not colon or start < 1:
-        raise InvalidParams("cursor: not a cursor of this server; start again without one")
-    for index, entry in enumerate(entries):
-        if entry.key == key:
-            return index + 1
-    return min(start, len(entries))
+def _cursor(number: int) -> str:
+    return b2a_base64(str(number).encode(), newline=False).decode()
