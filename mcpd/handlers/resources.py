@@ -31,9 +31,9 @@ def read_resource(catalog: Catalog, ctx: Context, params: ReadResourceParams) ->
     Raises ResourceNotFound, never an empty result (S26-117).
     """
     audience = catalog.audience(ctx)
-    entry = catalog.resources.get(params.uri, audience)
+    entry = catalog.find_resource(params.uri, audience)
     if entry is not None:
-        return entry.read(ctx)
+        return entry.read(params.uri, ctx)
     for template in catalog.templates:
         if template.requires is None or template.requires in audience:
             variables = template.uri_template.match(params.uri)

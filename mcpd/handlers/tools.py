@@ -8,21 +8,37 @@ from typing import Any
 from ..context import Context
 from ..errors import InvalidParams
 from ..registry.catalog import Catalog
+from ..registry.pages import Audience
 from ..types.base import PageParams
 from ..types.tools import CallToolParams, CallToolResult, ListToolsResult
 
 __all__ = ["call_tool", "list_tools"]
 
 
-def list_tools(catalog: Catalog, ctx: Context, params: PageParams) -> ListToolsResult:
+def list_tools(
+    catalog: Catalog, ctx: Context, params: PageParams
+) -> ListToolsResult | Coroutine[Any, Any, ListToolsResult]:
     """One page of the tools that this client gets to see."""
-    page: ListToolsResult = catalog.tools.page(catalog.audience(ctx), params.cursor)
+    audience = catalog.audience(ctx)
+    if audience and catalog.conditions:
+        return _list_under_conditions(catalog, ctx, params, audience)
+    page: ListToolsResult = catalog.tools.page(audience, params.cursor)
+    return page
+
+
+async def _list_under_conditions(
+    catalog: Catalog, ctx: Context, params: PageParams, audience: Audience
+) -> ListToolsResult:
+    page: ListToolsResult = catalog.tools.page(await catalog.list_audience(ctx, audience), params.cursor)
     return page
 
 
 def call_tool(catalog: Catalog, ctx: Context, params: CallToolParams) -> Coroutine[Any, Any, CallToolResult]:
     """Run a tool. Raises InvalidParams for one that this client cannot see."""
-    entry = catalog.tools.get(params.name, catalog.audience(ctx))
+    entry = catalog.tools.get(params.name)
+    if entry is None:
+        # Only a tool that needs an extension makes us look at what the client offers.
+        entry = catalog.tools.get(params.name, catalog.audience(ctx))
     if entry is None:
         raise InvalidParams(f"Unknown tool: {params.name}")
     return entry.run(params.arguments, ctx)

@@ -12,6 +12,7 @@ from ..types.prompts import ListPromptsResult
 from ..types.resources import ListResourcesResult, ListResourceTemplatesResult
 from ..types.tools import ListToolsResult
 from .completion import Completer
+from .conditions import Condition, with_conditions
 from .pages import Audience, Listing
 from .prompts import PromptEntry
 from .resources import ResourceEntry, TemplateEntry
@@ -57,6 +58,9 @@ class Catalog:
         self.gates: dict[str, Callable[[Client], bool]] = {}
         self.extensions: dict[str, dict[str, Any]] = {}
         """Extension id -> the settings this server announces for it."""
+        self.registered_uri: Callable[[str], str | None] | None = None
+        """For a URI under which nothing is registered: the one that is meant, if it is another form of that."""
+        self._conditions: list[Condition] | None = None
 
     def audience(self, ctx: Context) -> Audience:
         """The extensions in force for this request."""
@@ -65,9 +69,30 @@ class Catalog:
         client = ctx.client
         return frozenset([name for name, admits in self.gates.items() if admits(client)])
 
+    async def list_audience(self, ctx: Context, audience: Audience) -> Audience:
+        """`audience` with the conditions that hold now, on which the list of tools depends."""
+        return await with_conditions(self.conditions, audience, ctx)
+
+    @property
+    def conditions(self) -> list[Condition]:
+        """The conditions that the list of tools depends on."""
+        if self._conditions is None:
+            extras = [extra for entry in self.tools for extra in entry.extras.values()]
+            self._conditions = [extra.condition for extra in extras if extra.condition is not None]
+        return self._conditions
+
+    def find_resource(self, uri: str, audience: Audience) -> ResourceEntry | None:
+        """The resource with that URI, None if there is none for this audience."""
+        entry = self.resources.get(uri, audience)
+        if entry is None and self.registered_uri is not None:
+            registered = self.registered_uri(uri)
+            if registered is not None:
+                entry = self.resources.get(registered, audience)
+        return entry
+
     def has_resource(self, uri: str, audience: Audience) -> bool:
         """Whether a resource can be read under that URI."""
-        if self.resources.get(uri, audience) is not None:
+        if self.find_resource(uri, audience) is not None:
             return True
         return any(
             template.uri_template.match(uri) is not None
@@ -76,6 +101,7 @@ class Catalog:
         )
 
     def _changed(self, kind: Kind) -> None:
+        self._conditions = None
         self.offer(kind)
         if kind == "prompts" or len(self.templates):
             self.offer("completions")

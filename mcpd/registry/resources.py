@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 from msgspec import structs
 
@@ -17,9 +17,12 @@ from .signature import Callee
 from .threads import run_in_thread
 from .uri_template import UriTemplate
 
-__all__ = ["ResourceEntry", "TemplateEntry"]
+__all__ = ["Finisher", "ResourceEntry", "TemplateEntry"]
 
 log = logging.getLogger("mcpd")
+
+Finisher: TypeAlias = Callable[[Any], Any]
+"""One part of a content -> that part as it is sent."""
 
 
 class ResourceEntry:
@@ -32,48 +35,50 @@ class ResourceEntry:
         *,
         content: str | bytes = "",
         requires: str | None = None,
-        content_meta: Mapping[str, Any] | None = None,
+        finish: Finisher | None = None,
     ) -> None:
         self.key = resource.uri
         self.resource = resource
         self.callee = callee
         self.content = content
         self.requires = requires
-        self.content_meta = dict(content_meta) if content_meta else None
+        self.finish = finish
 
     def listed(self, audience: Audience) -> Resource:
         """The resource as `resources/list` shows it."""
         return self.resource
 
-    def read(self, ctx: Context) -> Any:
-        """The result of `resources/read`, or a coroutine of it."""
+    def read(self, uri: str, ctx: Context) -> Any:
+        """The result of `resources/read`, or a coroutine of it; `uri` is what the client asked for."""
         if self.callee is None:
-            return self._result(self.content)
-        return self._read(self.callee, ctx)
+            return self._result(uri, self.content)
+        return self._read(self.callee, uri, ctx)
 
-    async def _read(self, callee: Callee, ctx: Context) -> ReadResourceResult:
-        return self._result(await _call(callee, {}, ctx, self.key))
+    async def _read(self, callee: Callee, uri: str, ctx: Context) -> ReadResourceResult:
+        return self._result(uri, await _call(callee, {}, ctx, uri))
 
-    def _result(self, value: Any) -> ReadResourceResult:
-        if isinstance(value, ReadResourceResult):
-            return value
-        contents = resource_contents(value, self.key, self.resource.mime_type)
-        if self.content_meta is not None:
-            contents = [structs.replace(item, meta={**self.content_meta, **(item.meta or {})}) for item in contents]
-        return ReadResourceResult(contents=contents)
+    def _result(self, uri: str, value: Any) -> ReadResourceResult:
+        return _read_result(value, uri, self.resource.mime_type, self.finish)
 
 
 class TemplateEntry:
     """A family of resources: the variables of the template are the arguments of the function."""
 
     def __init__(
-        self, template: ResourceTemplate, uri_template: UriTemplate, callee: Callee, requires: str | None = None
+        self,
+        template: ResourceTemplate,
+        uri_template: UriTemplate,
+        callee: Callee,
+        *,
+        requires: str | None = None,
+        finish: Finisher | None = None,
     ) -> None:
         self.key = template.uri_template
         self.template = template
         self.uri_template = uri_template
         self.callee = callee
         self.requires = requires
+        self.finish = finish
 
     def listed(self, audience: Audience) -> ResourceTemplate:
         """The template as `resources/templates/list` shows it."""
@@ -82,9 +87,14 @@ class TemplateEntry:
     async def read(self, uri: str, variables: dict[str, str], ctx: Context) -> ReadResourceResult:
         """The result of `resources/read` for a URI that matches. Raises ResourceNotFound as the function does."""
         value = await _call(self.callee, variables, ctx, uri)
-        if isinstance(value, ReadResourceResult):
-            return value
-        return ReadResourceResult(contents=resource_contents(value, uri, self.template.mime_type))
+        return _read_result(value, uri, self.template.mime_type, self.finish)
+
+
+def _read_result(value: Any, uri: str, mime_type: str | None, finish: Finisher | None) -> ReadResourceResult:
+    if isinstance(value, ReadResourceResult):
+        return value if finish is None else structs.replace(value, contents=list(map(finish, value.contents)))
+    contents = resource_contents(value, uri, mime_type)
+    return ReadResourceResult(contents=contents if finish is None else list(map(finish, contents)))
 
 
 async def _call(callee: Callee, variables: dict[str, str], ctx: Context, uri: str) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from msgspec import UNSET, Raw, structs
 from msgspec.json import Decoder
@@ -27,27 +27,44 @@ from .signature import Callee
 from .threads import run_in_thread
 
 if TYPE_CHECKING:
+    from .conditions import Condition
     from .json_schema import SchemaCallee
 
-__all__ = ["OutputError", "ToolEntry", "failed", "typed_check"]
+__all__ = ["Extra", "Finisher", "OutputError", "ToolEntry", "failed", "typed_check"]
 
 log = logging.getLogger("mcpd")
 
 _NO_ARGUMENTS = Raw(b"{}")
 
 
+class Extra(Protocol):
+    """What one extension adds to a tool."""
+
+    condition: Condition | None
+    """What `meta` depends on, beside the extension; its key is in the audience if it holds."""
+
+    def meta(self, audience: Audience) -> Mapping[str, Any]:
+        """The `_meta` that only clients with this extension see."""
+
+
+Finisher: TypeAlias = Callable[[CallToolResult, Context, bool], CallToolResult]
+"""(result, context, whether the tool has an output schema) -> the result as this client gets it."""
+
+
 class ToolEntry:
-    """One tool. `extras` maps an extension's id to the `_meta` that only clients with this extension see;
-    `requires` names an extension without which the tool does not exist."""
+    """One tool. `extras` maps an extension's id to what it adds; `requires` names an extension without which
+    the tool does not exist. `finish` sees the results of a tool with extras, and from any tool those of a
+    class of their own, made from CallToolResult."""
 
     def __init__(
         self,
         tool: Tool,
         callee: Callee | SchemaCallee,
         *,
-        extras: Mapping[str, Mapping[str, Any]] | None = None,
+        extras: Mapping[str, Extra] | None = None,
         requires: str | None = None,
         check_output: Callable[[Any], list[str]] | None = None,
+        finish: Finisher | None = None,
     ) -> None:
         self.key = tool.name
         self.tool = tool
@@ -59,6 +76,7 @@ class ToolEntry:
         self._has_schema: bool | None = None
         self._has_any_root = False
         self._check_output = check_output
+        self._finish = finish
         self._mirrors: tuple[Mirror, ...] | None = None
 
     def listed(self, audience: Audience) -> Tool:
@@ -69,9 +87,9 @@ class ToolEntry:
         if tool.output_schema is None:
             tool.output_schema = self.callee.output_schema
         added: dict[str, Any] = {}
-        for extension, meta in self.extras.items():
+        for extension, extra in self.extras.items():
             if extension in audience:
-                added.update(meta)
+                added.update(extra.meta(audience))
         return structs.replace(tool, meta={**(tool.meta or {}), **added}) if added else tool
 
     @property
@@ -93,7 +111,7 @@ class ToolEntry:
             tool.input_schema = without_mirrors(tool.input_schema)
             self._mirrors = ()
 
-    def _result(self, value: Any) -> CallToolResult:
+    def _result(self, value: Any, ctx: Context) -> CallToolResult:
         """What the tool returned, as its result. Raises OutputError if that breaks the output schema (S25-057)."""
         if self._has_schema is None:
             schema = self.tool.output_schema or self.callee.output_schema
@@ -109,6 +127,8 @@ class ToolEntry:
                 problems = self._check_output(result.structured_content)
                 if problems:
                     raise OutputError("; ".join(problems))
+        if self._finish is not None and (self.extras or result.__class__ is not CallToolResult):
+            result = self._finish(result, ctx, self._has_schema)
         if self._has_any_root and not result.is_error:
             return structs.replace(result, structured_content=AnyValue(result.structured_content))
         return result
@@ -121,13 +141,13 @@ class ToolEntry:
 
     async def _run(self, arguments: Raw, ctx: Context) -> CallToolResult:
         try:
-            return self._result(await self._call(arguments, ctx))
+            return self._result(await self._call(arguments, ctx), ctx)
         except (Exception, SystemExit) as error:  # sys.exit() in a tool ends its call, not the server
             return self._failed(error, ctx)
 
     async def _run_plain(self, arguments: Raw, ctx: Context) -> CallToolResult:
         try:
-            return self._result(await run_in_thread(self._call, arguments, ctx))
+            return self._result(await run_in_thread(self._call, arguments, ctx), ctx)
         except (Exception, SystemExit) as error:
             return self._failed(error, ctx)
 

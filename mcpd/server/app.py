@@ -10,54 +10,49 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
-from msgspec import Raw, convert
-from msgspec.json import decode, encode
+from msgspec import Raw
+from msgspec.json import encode
 
 from ..context import Context
 from ..dispatcher import Connection
 from ..dispatcher.subscriptions import Subscriptions
-from ..errors import McpdError, RegistrationError
-from ..extensions.ui.gate import MIME_TYPE, UI, AppsMode, UiExtension
+from ..errors import RegistrationError
+from ..extensions.ui.gate import UI, AppsMode, UiExtension
 from ..handlers.table import bind as bind_handlers
 from ..registry.catalog import Catalog, Kind
 from ..registry.completion import Completer
-from ..registry.content import encode_data, is_content
-from ..registry.prompts import PromptEntry
-from ..registry.resources import ResourceEntry, TemplateEntry
-from ..registry.signature import bind
+from ..registry.resources import TemplateEntry
 from ..registry.threads import run_in_thread
-from ..registry.tools import ToolEntry
-from ..registry.uri_template import UriTemplate
 from ..session import Session
 from ..transports.memory import MemoryChannel
 from ..types.base import META, Icon
-from ..types.content import Annotations
 from ..types.lifecycle import Implementation
-from ..types.prompts import Prompt
-from ..types.resources import Resource, ResourceTemplate
-from ..types.tools import Tool, ToolAnnotations
-from ..wire.mirrors import Mirror, mirrors
+from ..wire.mirrors import Mirror
+from .entries import icons_of, prompt_entry, resource_entry, text_entry, tool_entry
 
 if TYPE_CHECKING:
     from ..context.seal import Sealer
+    from ..extensions.ui.apps import AppEntry, AppOptions, Apps
+    from ..registry.problems import Problem
     from ..transports.guards import Access
     from ..transports.http import HttpApp, HttpSettings
     from ..transports.http.core import Identify
+    from .entries import Described, ResourceOptions, ToolOptions
 
 __all__ = ["Server"]
 
 log = logging.getLogger("mcpd")
 
 F = TypeVar("F", bound=Callable[..., Any])
-Visibility = Sequence[Literal["model", "app"]]
 
 
 class Server:
     """An MCP server: register tools and resources with its decorators, then serve it.
 
-    `apps` says who gets MCP Apps: clients that offer it (`auto`), all (`always`), none (`never`).
+    `apps` says who gets MCP Apps: clients that offer it (`auto`), all (`always`), none (`never`); with
+    `strict_model_list` tools that are for Views only are in no list, though clients with Apps can call them.
     `page_size` is the length of one page of a list; `max_in_flight` how many requests of one connection
     are worked on at once, more are refused. `state_key` (16 bytes or more; MCPD_STATE_KEY in the environment)
     seals what clients carry between the rounds of one request; processes that serve the same clients share it,
@@ -75,6 +70,7 @@ class Server:
         website_url: str | None = None,
         icons: Iterable[Icon | Mapping[str, Any]] = (),
         apps: AppsMode = "auto",
+        strict_model_list: bool = False,
         page_size: int = 1000,
         max_in_flight: int = 1024,
         state_key: bytes | str | None = None,
@@ -87,10 +83,12 @@ class Server:
             title=title,
             description=description,
             website_url=website_url,
-            icons=_icons(icons),
+            icons=icons_of(icons),
         )
         self.max_in_flight = max_in_flight
         self.ui = UiExtension(apps)
+        self._strict_model_list = strict_model_list
+        self._apps: Apps | None = None
         self.catalog = Catalog(self.identity, instructions, page_size)
         self.handlers = bind_handlers(self.catalog)
         self._connections: set[Connection] = set()
@@ -111,31 +109,22 @@ class Server:
     def tool(self, function: F, /) -> F: ...
 
     @overload
-    def tool(
-        self,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        annotations: ToolAnnotations | Mapping[str, Any] | None = None,
-        icons: Iterable[Icon | Mapping[str, Any]] = (),
-        meta: Mapping[str, Any] | None = None,
-        input_schema: Mapping[str, Any] | None = None,
-        output_schema: Mapping[str, Any] | None = None,
-        ui: str | None = None,
-        visibility: Visibility | None = None,
-    ) -> Callable[[F], F]: ...
+    def tool(self, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
 
     def tool(self, function: Any = None, **options: Any) -> Any:
         """Register a function as a tool, as `@server.tool` or `@server.tool(name=…, …)`.
 
         The signature gives the input schema, the return annotation the output schema, the docstring the
-        description. `annotations` are hints like {"readOnlyHint": True}; `ui` is the `ui://` URI of the View that
-        shows the result; `visibility=["app"]` keeps the tool from the model. Plain functions run in a thread.
+        description; `name`, `title`, `description`, `icons` and `meta` say it otherwise. `annotations` are hints
+        like {"readOnlyHint": True}. Plain functions run in a thread.
         With `input_schema`, a JSON Schema, the function takes one dict of arguments that fit it; `output_schema` is
         one for what it returns. Both need the extra mcpd[schema].
+
+        For clients with MCP Apps: `ui` is the View that shows the result, by its `ui://` URI or the name that
+        `app` was given; `ui_when`, a function of a Context or of nothing, says for each request whether the tool
+        has it now, and works as text otherwise; `visibility=["app"]` keeps the tool from the model.
         Raises RegistrationError for a signature that cannot be served, or a name that is taken.
-        Spec: 2026-07-28 server/tools.
+        Spec: 2026-07-28 server/tools; MCP Apps 2026-01-26, resource discovery.
         """
         if function is not None:
             self.add_tool(function, **options)
@@ -147,108 +136,46 @@ class Server:
 
         return register
 
-    def add_tool(
-        self,
-        function: Callable[..., Any],
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        annotations: ToolAnnotations | Mapping[str, Any] | None = None,
-        icons: Iterable[Icon | Mapping[str, Any]] = (),
-        meta: Mapping[str, Any] | None = None,
-        input_schema: Mapping[str, Any] | None = None,
-        output_schema: Mapping[str, Any] | None = None,
-        ui: str | None = None,
-        visibility: Visibility | None = None,
-    ) -> None:
+    def add_tool(self, function: Callable[..., Any], **options: Unpack[ToolOptions]) -> None:
         """`tool` without the decorator."""
-        callee: Any = bind(function, context_type=Context, is_content=is_content)
-        check_output = None
-        if input_schema is not None or output_schema is not None:
-            from ..registry.json_schema import JsonSchema, SchemaCallee  # needs an extra
-
-            what = f"tool {name or callee.name!r}"
-            if input_schema is not None:
-                callee = SchemaCallee(function, input_schema, callee, f"{what}, input schema")
-            if output_schema is not None:
-                schema = JsonSchema(output_schema, f"{what}, output schema")
-                check_output = lambda content: schema.problems(_as_json(content))  # noqa: E731
-        tool = Tool(
-            name=_checked_name(name or callee.name),
-            title=title,
-            description=description if description is not None else callee.description or None,
-            annotations=convert(annotations, ToolAnnotations) if isinstance(annotations, Mapping) else annotations,
-            icons=_icons(icons),
-            input_schema={},
-            output_schema=dict(output_schema) if output_schema is not None else None,
-            meta=_checked_meta(meta),
-        )
-        extras: dict[str, Mapping[str, Any]] = {}
-        requires = None
-        if ui is not None or visibility is not None:
-            from ..extensions.ui.meta import tool_meta  # only servers with apps need it
-
-            extras[UI] = tool_meta(ui, visibility)
-            requires = UI if visibility is not None and "model" not in visibility else None
-            self._use_apps()
-        self.catalog.tools.add(ToolEntry(tool, callee, extras=extras, requires=requires, check_output=check_output))
+        self.catalog.tools.add(tool_entry(self.catalog, self._use_apps, function, **options))
 
     def remove_tool(self, name: str) -> bool:
         """Take a tool away; False if there is none of that name."""
         return self.catalog.tools.remove(name)
 
+    def tools_changed(self) -> None:
+        """Tell clients that the list of tools is another one now, as when what `ui_when` looks at has changed."""
+        self.catalog.tools.changed()
+
     # -- resources ---------------------------------------------------------------------------
 
-    def resource(
-        self,
-        uri: str,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        mime_type: str | None = None,
-        size: int | None = None,
-        annotations: Annotations | Mapping[str, Any] | None = None,
-        icons: Iterable[Icon | Mapping[str, Any]] = (),
-        meta: Mapping[str, Any] | None = None,
-    ) -> Callable[[F], F]:
+    def resource(self, uri: str, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
         """Register a function as a resource, or with `{variables}` in the URI as a template of resources.
 
         The function returns str, bytes, or data that become JSON; the variables of a template are its
-        arguments. FileNotFoundError, or `errors.ResourceNotFound`, says that there is none.
+        arguments. FileNotFoundError, or `errors.ResourceNotFound`, says that there is none. Options are `name`,
+        `title`, `description`, `mime_type`, `size`, `annotations`, `icons` and `meta`.
+        Under `ui://` it is a View whose HTML the function makes, and only for clients with MCP Apps.
         Raises RegistrationError for a URI or signature that cannot be served.
         Spec: 2026-07-28 server/resources; RFC 6570 levels 1 to 3.
         """
-        shared: dict[str, Any] = {
-            "title": title,
-            "mime_type": mime_type,
-            "annotations": convert(annotations, Annotations) if isinstance(annotations, Mapping) else annotations,
-            "icons": _icons(icons),
-            "meta": _checked_meta(meta),
-        }
 
         def register(function: F) -> F:
-            callee = bind(function, context_type=Context)
-            shared["name"] = name or callee.name
-            shared["description"] = description if description is not None else callee.description
-            template = UriTemplate(uri)
-            if template.variables:
-                _check_variables(uri, template.variables, callee.arguments.__struct_fields__)
-                entry = TemplateEntry(ResourceTemplate(uri_template=uri, **shared), template, callee)
+            entry = resource_entry(self._use_apps, uri, function, **options)
+            if isinstance(entry, TemplateEntry):
                 self.catalog.templates.add(entry)
             else:
-                _check_variables(uri, (), callee.arguments.__struct_fields__)
-                self.catalog.resources.add(ResourceEntry(Resource(uri=_checked_uri(uri), size=size, **shared), callee))
+                self.catalog.resources.add(entry)
             return function
 
         return register
 
     def add_text(self, uri: str, text: str | bytes, *, name: str, mime_type: str | None = None) -> None:
         """Register a resource whose content is known already, text or bytes."""
-        data = text.encode() if isinstance(text, str) else text
-        resource = Resource(uri=_checked_uri(uri), name=name, mime_type=mime_type, size=len(data))
-        self.catalog.resources.add(ResourceEntry(resource, content=text))
+        if uri.startswith("ui://"):
+            raise RegistrationError(f"{uri!r}: the HTML of a View is registered with server.app()")
+        self.catalog.resources.add(text_entry(uri, text, name, mime_type))
 
     def resource_updated(self, uri: str) -> None:
         """Tell the clients that watch a resource that it holds something else now. Safe from any thread."""
@@ -256,7 +183,10 @@ class Server:
 
     def remove_resource(self, uri: str) -> bool:
         """Take a resource or template away, by its URI or URI template; False if there is none."""
-        return self.catalog.resources.remove(uri) or self.catalog.templates.remove(uri)
+        removed = self.catalog.resources.remove(uri) or self.catalog.templates.remove(uri)
+        if removed and self._apps is not None:
+            self._apps.links_changed(uri)
+        return removed
 
     # -- prompts -----------------------------------------------------------------------------
 
@@ -264,21 +194,14 @@ class Server:
     def prompt(self, function: F, /) -> F: ...
 
     @overload
-    def prompt(
-        self,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        icons: Iterable[Icon | Mapping[str, Any]] = (),
-        meta: Mapping[str, Any] | None = None,
-    ) -> Callable[[F], F]: ...
+    def prompt(self, **options: Unpack[Described]) -> Callable[[F], F]: ...
 
     def prompt(self, function: Any = None, **options: Any) -> Any:
         """Register a function as a prompt, as `@server.prompt` or `@server.prompt(name=…, …)`.
 
         Its parameters are the arguments (values come as strings and are converted); it returns text, a content
-        block, a ("user" or "assistant", content) pair, a PromptMessage, or a list of these.
+        block, a ("user" or "assistant", content) pair, a PromptMessage, or a list of these. Options are `name`,
+        `title`, `description`, `icons` and `meta`.
         Raises RegistrationError. Spec: 2026-07-28 server/prompts.
         """
         if function is not None:
@@ -291,26 +214,9 @@ class Server:
 
         return register
 
-    def add_prompt(
-        self,
-        function: Callable[..., Any],
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        icons: Iterable[Icon | Mapping[str, Any]] = (),
-        meta: Mapping[str, Any] | None = None,
-    ) -> None:
+    def add_prompt(self, function: Callable[..., Any], **options: Unpack[Described]) -> None:
         """`prompt` without the decorator."""
-        callee = bind(function, context_type=Context)
-        prompt = Prompt(
-            name=name or callee.name,
-            title=title,
-            description=(description if description is not None else callee.description) or None,
-            icons=_icons(icons),
-            meta=_checked_meta(meta),
-        )
-        self.catalog.prompts.add(PromptEntry(prompt, callee))
+        self.catalog.prompts.add(prompt_entry(function, **options))
 
     def remove_prompt(self, name: str) -> bool:
         """Take a prompt away; False if there is none of that name."""
@@ -355,70 +261,65 @@ class Server:
 
     # -- apps --------------------------------------------------------------------------------
 
-    def add_apps(self, folder: str, namespace: str | None = None) -> list[str]:
-        """Register every `x.html` of a folder (with `x.json` as its metadata) as `ui://<namespace>/x`.
+    def app(self, app: str, html: str | bytes, **options: Unpack[AppOptions]) -> str:
+        """Register the HTML of a View, and give its URI, for the `ui=` of tools.
 
-        Gives the URIs. Only clients with MCP Apps see them.
+        `app` is a `ui://` URI, or a name: "chart" is `ui://<name of the server>/chart`. `csp` are the origins
+        it needs, as {"connectDomains": ["https://api.example.com"]}; `permissions` any of camera, microphone,
+        geolocation and clipboardWrite; `prefers_border` whether the host is to draw one; `domain` an origin of its
+        own, in the format of one host. `name`, `title`, `description`, `icons` and `meta` are those of any resource.
+        `replace` allows for a View with that URI, whose place this one takes.
+
+        Clients get the URI with a hash of the content, so that none shows an older one; all forms are answered.
+        Raises RegistrationError for what no host could show. Spec: MCP Apps 2026-01-26, UI resource format.
         """
-        from ..extensions.ui.assets import load_folder
+        apps = self._use_apps()
+        uri, replaced = apps.add_html(app, html, **options)
+        self._apps_replaced([replaced])
+        return uri
 
-        apps = load_folder(folder, namespace or self.name)
-        for app in apps:
-            self.app(app.uri, app.html, name=app.name, title=app.title, description=app.description, meta=app.meta)
-        return [app.uri for app in apps]
+    def add_apps(self, folder: str, namespace: str | None = None, *, replace: bool = False) -> list[str]:
+        """Register every `x.html` of a folder as `ui://<namespace>/x`, with `x.json` as its metadata; gives the URIs.
 
-    def app(
-        self,
-        uri: str,
-        html: str,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        meta: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Register the HTML of a View under a `ui://` URI. `meta` is {"ui": {csp, permissions, prefersBorder, …}}.
-
-        Listing and content carry the same `_meta` (APP-S-10).
+        `x.json` is like {"title": …, "ui": {"csp": …, "permissions": …, "prefersBorder": …}}. What cannot be used
+        is logged and left out, and `mcpd check` names it; nothing is raised.
         """
-        if not uri.startswith("ui://"):
-            raise RegistrationError(f"{uri!r}: the URI of a View begins with ui://")
-        checked = _checked_meta(meta)
-        resource = Resource(
-            uri=_checked_uri(uri),
-            name=name or uri.removeprefix("ui://"),
-            title=title,
-            description=description,
-            mime_type=MIME_TYPE,
-            size=len(html.encode()),
-            meta=checked,
-        )
-        self.catalog.resources.add(ResourceEntry(resource, content=html, requires=UI, content_meta=checked))
-        self._use_apps()
+        uris, replaced = self._use_apps().add_folder(folder, namespace, replace=replace)
+        self._apps_replaced(replaced)
+        return uris
 
-    def set_apps(self, mode: AppsMode) -> None:
-        """Change who gets MCP Apps; before serving."""
+    def set_apps(self, mode: AppsMode, *, strict_model_list: bool | None = None) -> None:
+        """Change who gets MCP Apps, and whether app-only tools are listed; before serving."""
         self.ui = UiExtension(mode)
-        if UI in self.catalog.gates:
-            self._use_apps()
+        if strict_model_list is not None:
+            self._strict_model_list = strict_model_list
+        if self._apps is not None:
+            self._apps.use(self.ui, strict_list=self._strict_model_list)
 
-    def _use_apps(self) -> None:
-        self.catalog.gates[UI] = self.ui.admits
-        self.catalog.extensions[UI] = self.ui.settings()
+    def has_apps(self, ctx: Context) -> bool:
+        """Whether the client of this request gets MCP Apps, for tools that do more for a View."""
+        return UI in self.catalog.audience(ctx)
 
-    def problems(self) -> list[str]:
-        """What would not work for clients, a line each; [] if all is well. Builds every schema on the way."""
-        found = []
-        for entry in self.catalog.tools:
-            try:
-                mirrors(entry.tool.input_schema or entry.callee.input_schema)
-                entry.listed(frozenset((UI,)))
-            except McpdError as error:
-                found.append(f"tool {entry.key}: {error}")
-            uri = entry.extras.get(UI, {}).get("ui/resourceUri")
-            if uri is not None and uri not in self.catalog.resources:
-                found.append(f"tool {entry.key}: its View {uri} is not registered")
-        return found
+    def problems(self) -> list[Problem]:
+        """What would not work for clients, errors first; [] if all is well. Builds every schema on the way."""
+        from .checks import find_problems
+
+        return find_problems(self.catalog, self._apps)
+
+    def _use_apps(self) -> Apps:
+        """What is known about Apps; servers without any never load it."""
+        if self._apps is None:
+            from ..extensions.ui.apps import Apps
+
+            self._apps = Apps(self.catalog, self.name)
+            self._apps.use(self.ui, strict_list=self._strict_model_list)
+        return self._apps
+
+    def _apps_replaced(self, replaced: Iterable[AppEntry | None]) -> None:
+        for entry in replaced:
+            if entry is not None:
+                self.resource_updated(entry.key)
+                self.resource_updated(entry.versioned_uri)
 
     # -- serving -----------------------------------------------------------------------------
 
@@ -509,38 +410,3 @@ class Server:
         from .serving import Settings, run
 
         run(self, Settings(stdio=stdio or (ws is None and http is None), ws=ws, http=http, **settings))
-
-
-def _as_json(content: Any) -> Any:
-    """Structured content as plain JSON values, for a validator."""
-    return decode(content if isinstance(content, Raw) else encode_data(content))
-
-
-def _icons(icons: Iterable[Icon | Mapping[str, Any]]) -> list[Icon] | None:
-    return [convert(icon, Icon) if isinstance(icon, Mapping) else icon for icon in icons] or None
-
-
-def _checked_name(name: str) -> str:
-    """Spec: 2025-11-25 server/tools, tool names: 1 to 128 of A-Z a-z 0-9 _ - . and nothing else."""
-    if not 1 <= len(name) <= 128 or not all(c.isascii() and (c.isalnum() or c in "_-.") for c in name):
-        raise RegistrationError(f"tool name {name!r}: use 1 to 128 letters, digits, '_', '-' and '.'")
-    return name
-
-
-def _checked_uri(uri: str) -> str:
-    """Spec: RFC 3986: a scheme, a colon, and no white space."""
-    scheme, colon, rest = uri.partition(":")
-    valid = scheme[:1].isalpha() and all(c.isascii() and (c.isalnum() or c in "+-.") for c in scheme)
-    if not colon or not rest or not valid or any(c.isspace() or ord(c) < 33 for c in uri):
-        raise RegistrationError(f"resource URI {uri!r}: expected scheme:rest, such as notes://today")
-    return uri
-
-
-def _checked_meta(meta: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    return None if meta is None else dict(meta)
-
-
-def _check_variables(uri: str, variables: Sequence[str], parameters: Sequence[str]) -> None:
-    unknown = [name for name in variables if name not in parameters]
-    if unknown:
-        raise RegistrationError(f"resource {uri!r}: the function has no parameter for {', '.join(unknown)}")

@@ -1,12 +1,11 @@
-"""Views from a folder: `x.html` is the HTML, `x.json` beside it the metadata, `ui://<namespace>/x` the URI.
+"""Apps from a folder: `x.html` is the HTML, `x.json` beside it the metadata, `ui://<namespace>/x` the URI.
 
-Read once, when asked. What is missing or broken is logged and left out; a server never fails to
+Read once, when asked. What is missing or broken becomes a problem and is left out; a server never fails to
 start for it (APP-S-18).
 """
 
 from __future__ import annotations
 
-import logging
 import os
 from typing import Any
 
@@ -14,23 +13,23 @@ from msgspec import Struct
 from msgspec.json import decode
 
 from ...jsonrpc import MALFORMED
+from ...registry.problems import Problem
+from .html import MAX_HTML_BYTES
+from .meta import ViewMeta, read_view_meta
 
-__all__ = ["App", "bundled_folder", "load_app", "load_folder"]
-
-log = logging.getLogger("mcpd")
-
-MAX_HTML_BYTES = 16 * 1024 * 1024
+__all__ = ["AppFile", "bundled_folder", "load_app", "load_folder"]
 
 
-class App(Struct, kw_only=True):
-    """One View: its URI, its HTML, and `_meta` for its resource (`{"ui": {…}}`, or None)."""
+class AppFile(Struct, kw_only=True):
+    """What one HTML file and its metadata say. `problems` are those of the metadata."""
 
+    path: str
     name: str
-    uri: str
     html: str
     title: str | None = None
     description: str | None = None
-    meta: dict[str, Any] | None = None
+    meta: ViewMeta
+    problems: tuple[Problem, ...] = ()
 
 
 def bundled_folder() -> str:
@@ -40,51 +39,64 @@ def bundled_folder() -> str:
     return installed if os.path.isdir(installed) else os.path.join(os.path.dirname(package), "assets", "apps")
 
 
-def load_folder(folder: str, namespace: str) -> list[App]:
-    """Every `*.html` of a folder, in order of name."""
+def load_folder(folder: str) -> tuple[list[AppFile], list[Problem]]:
+    """Every `*.html` of a folder, in order of name, and why others are missing."""
     try:
-        names = sorted(entry for entry in os.listdir(folder) if entry.endswith(".html"))
+        names = sorted(name for name in os.listdir(folder) if name.endswith(".html") and name[0] != ".")
     except OSError as error:
-        log.error("apps folder %s cannot be read (%s); going on without its apps", folder, error.strerror)
-        return []
-    apps = [load_app(os.path.join(folder, name), namespace) for name in names]
-    return [app for app in apps if app is not None]
+        return [], [Problem(f"apps folder {folder}", f"cannot be read ({error.strerror}); going on without its apps")]
+    loaded = [load_app(os.path.join(folder, name)) for name in names]
+    return [app for app in loaded if isinstance(app, AppFile)], [one for one in loaded if isinstance(one, Problem)]
 
 
-def load_app(path: str, namespace: str) -> App | None:
-    """One View from its HTML file, or None if that cannot be used."""
-    name = os.path.splitext(os.path.basename(path))[0]
+def load_app(path: str) -> AppFile | Problem:
+    """One app from its HTML file, or why that cannot be used."""
+    where = f"app {path}"
     try:
-        with open(path, encoding="utf-8") as file:
-            html = file.read(MAX_HTML_BYTES + 1)
-    except (OSError, UnicodeDecodeError) as error:
-        log.error("app %s cannot be read (%s); going on without it", path, error)
-        return None
-    if len(html) > MAX_HTML_BYTES:
-        log.error("app %s is larger than %d bytes, which no host takes; going on without it", path, MAX_HTML_BYTES)
-        return None
-    data = _metadata(os.path.splitext(path)[0] + ".json")
-    ui = data.get("ui")
-    return App(
-        name=name,
-        uri=f"ui://{namespace}/{name}",
+        with open(path, "rb") as file:
+            data = file.read(MAX_HTML_BYTES + 1)
+        html = data.decode("utf-8-sig")
+    except OSError as error:
+        return Problem(where, f"cannot be read ({error.strerror}); going on without it")
+    except UnicodeDecodeError as error:
+        return Problem(where, f"is not UTF-8 (byte {error.start}); save it as UTF-8. Going on without it")
+    if len(data) > MAX_HTML_BYTES:
+        return Problem(where, f"is larger than {MAX_HTML_BYTES} bytes, which hosts refuse; going on without it")
+    problems: list[Problem] = []
+    members = _metadata(os.path.splitext(path)[0] + ".json", problems)
+    meta = read_view_meta(where, members.get("ui"))
+    return AppFile(
+        path=path,
+        name=os.path.splitext(os.path.basename(path))[0],
         html=html,
-        title=data.get("title") if isinstance(data.get("title"), str) else None,
-        description=data.get("description") if isinstance(data.get("description"), str) else None,
-        meta={"ui": ui} if isinstance(ui, dict) else None,
+        title=_text(members, "title", where, problems),
+        description=_text(members, "description", where, problems),
+        meta=meta,
+        problems=(*problems, *meta.problems),
     )
 
 
-def _metadata(path: str) -> dict[str, Any]:
+def _metadata(path: str, problems: list[Problem]) -> dict[str, Any]:
+    where = f"app metadata {path}"
     try:
         with open(path, "rb") as file:
-            data = decode(file.read())
+            members = decode(file.read())
     except FileNotFoundError:
         return {}
     except (OSError, *MALFORMED) as error:
-        log.error("app metadata %s cannot be used (%s); going on without it", path, error)
+        problems.append(Problem(where, f"cannot be used ({error}); the app goes without it"))
         return {}
-    if not isinstance(data, dict):
-        log.error("app metadata %s is no JSON object; going on without it", path)
+    if not isinstance(members, dict):
+        problems.append(Problem(where, "is no JSON object; the app goes without it"))
         return {}
-    return data
+    for name in sorted(members.keys() - {"ui", "title", "description"}):
+        problems.append(Problem(where, f"has no use for {name!r}: only ui, title and description", is_error=False))
+    return members
+
+
+def _text(members: dict[str, Any], name: str, where: str, problems: list[Problem]) -> str | None:
+    value = members.get(name)
+    if value is None or isinstance(value, str):
+        return value
+    problems.append(Problem(where, f"{name} must be a string; it is left out"))
+    return None

@@ -6,17 +6,21 @@ Spec: apps-2026-01-26, "Client<>Server Capability Negotiation".
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from ...session import Client
 
-__all__ = ["MIME_TYPE", "UI", "AppsMode", "UiExtension", "is_app_type"]
+__all__ = ["FLAT_URI", "MIME_TYPE", "UI", "AppsMode", "UiExtension", "has_ui", "is_app_type"]
 
 UI = "io.modelcontextprotocol/ui"
 """The extension's id."""
 
 MIME_TYPE = "text/html;profile=mcp-app"
 """The type of a View's HTML, written exactly so."""
+
+FLAT_URI = "ui/resourceUri"
+"""The older key of a tool's `_meta` beside `ui`; a big host once read only this one, so both are written (APP-S-11)."""
 
 AppsMode = Literal["auto", "always", "never"]
 
@@ -30,6 +34,11 @@ def is_app_type(mime_type: object) -> bool:
         return False
     pairs = [parameter.partition("=") for parameter in parameters]
     return any(name.strip().lower() == "profile" and value.strip(' "') == "mcp-app" for name, _, value in pairs)
+
+
+def has_ui(meta: Mapping[str, Any] | None) -> bool:
+    """Whether `_meta`, as an author wrote it, speaks of MCP Apps."""
+    return meta is not None and ("ui" in meta or FLAT_URI in meta)
 
 
 class UiExtension:

@@ -1,0 +1,65 @@
+"""What has to be true of a View's HTML before any host sees it: size, doctype, character encoding.
+
+Looks at the text only, and never changes it. Spec: MCP Apps 2026-01-26, "Content Requirements" (APP-S-04);
+the limits are those of the hosts we know.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from ...registry.problems import Problem
+
+__all__ = ["MAX_HTML_BYTES", "WARN_HTML_BYTES", "html_problems"]
+
+WARN_HTML_BYTES: Final = 1024 * 1024
+MAX_HTML_BYTES: Final = 16 * 1024 * 1024
+
+# HTML: the declaration has to lie within the first 1024 bytes of the document.
+_DECLARED_WITHIN: Final = 1024
+_CHARSET = re.compile(rb"<meta\s[^>]*charset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
+_DOCTYPE = re.compile(r"<!doctype\s+html\s*(?:system\s+[\"']about:legacy-compat[\"']\s*)?>", re.IGNORECASE)
+
+
+def html_problems(where: str, html: str) -> list[Problem]:
+    """Everything that is wrong with a document, errors first."""
+    try:
+        data = html.encode()
+    except UnicodeEncodeError as error:
+        return [Problem(where, f"character {error.start} cannot be written as UTF-8 (it is half of a surrogate pair)")]
+    problems = []
+    if len(data) > MAX_HTML_BYTES:
+        problems.append(Problem(where, f"{len(data)} bytes of HTML; hosts refuse more than {MAX_HTML_BYTES}"))
+    start = _skip_comments(html)
+    if start == len(html):
+        problems.append(Problem(where, "the HTML is empty"))
+    elif _DOCTYPE.match(html, start) is None:
+        has_old = html[start : start + 9].lower() == "<!doctype"
+        found = "an older doctype" if has_old else "no doctype"
+        problems.append(Problem(where, f"no complete HTML5 document: {found}; begin it with <!doctype html>"))
+    if WARN_HTML_BYTES < len(data) <= MAX_HTML_BYTES:
+        text = f"{len(data)} bytes of HTML: apps over {WARN_HTML_BYTES} start slowly"
+        problems.append(Problem(where, text, is_error=False))
+    declared = _CHARSET.search(data, 0, _DECLARED_WITHIN)
+    if declared is None:
+        text = f'no <meta charset="utf-8"> within the first {_DECLARED_WITHIN} bytes: some hosts guess another encoding'
+        problems.append(Problem(where, text, is_error=False))
+    elif declared[1].lower() not in (b"utf-8", b"utf8"):
+        text = f"declares charset {declared[1].decode()}, but apps are sent as UTF-8; declare utf-8"
+        problems.append(Problem(where, text, is_error=False))
+    return problems
+
+
+def _skip_comments(html: str) -> int:
+    """Where the document begins, after white space and comments; its length if there is nothing else."""
+    position = 0
+    while True:
+        while position < len(html) and (html[position].isspace() or html[position] == "\ufeff"):
+            position += 1
+        if not html.startswith("<!--", position):
+            return position
+        end = html.find("-->", position + 4)
+        if end < 0:
+            return len(html)
+        position = end + 3

@@ -1,0 +1,74 @@
+"""Conditions: functions that say for one request whether something holds, such as that a backend can be reached.
+
+What depends on one is listed as if the condition did not hold when its function fails or takes too long:
+a list is never late or broken for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ..context import Context
+from ..errors import RegistrationError
+from .pages import Audience
+from .signature import bind
+from .threads import run_in_thread
+
+__all__ = ["PATIENCE", "Condition", "with_conditions"]
+
+log = logging.getLogger("mcpd")
+
+PATIENCE = 5.0
+"""Seconds that a condition gets. The client waits for its list meanwhile."""
+
+
+class Condition:
+    """One condition. `key` names it in an audience, `requires` is the extension without which nobody asks for it."""
+
+    def __init__(self, key: str, function: Callable[..., Any], requires: str, what: str) -> None:
+        """`what` is for messages. Raises RegistrationError unless the function takes a Context or nothing."""
+        callee = bind(function, context_type=Context)
+        if callee.arguments.__struct_fields__:
+            names = ", ".join(callee.arguments.__struct_fields__)
+            raise RegistrationError(f"{what} takes nothing or a Context, and this one wants {names}")
+        self.key = key
+        self.requires = requires
+        self.what = what
+        self._callee = callee
+        self._running: set[object] = set()
+        self._overdue: set[object] = set()
+
+    async def holds(self, ctx: Context) -> bool:
+        """Whether it holds now. Never raises."""
+        self._overdue &= self._running
+        if self._overdue:
+            return False  # a thread that was given up is still at it; a second one would only join it
+        token = object()
+        try:
+            async with asyncio.timeout(PATIENCE):
+                if self._callee.is_async:
+                    return bool(await self._callee.call_strings({}, ctx))
+                return bool(await run_in_thread(self._call, ctx, token))
+        except TimeoutError:
+            self._overdue.add(token)
+            log.warning("%s takes longer than %g seconds, which counts as no", self.what, PATIENCE)
+        except (Exception, SystemExit) as error:
+            log.warning("%s failed, which counts as no", self.what, exc_info=error)
+        return False
+
+    def _call(self, ctx: Context, token: object) -> Any:
+        self._running.add(token)
+        try:
+            return self._callee.call_strings({}, ctx)
+        finally:
+            self._running.discard(token)
+
+
+async def with_conditions(conditions: Iterable[Condition], audience: Audience, ctx: Context) -> Audience:
+    """The audience, and the keys of those conditions that hold for this request; all are asked at once."""
+    asked = [condition for condition in conditions if condition.requires in audience]
+    answers = await asyncio.gather(*(condition.holds(ctx) for condition in asked))
+    return audience.union(condition.key for condition, holds in zip(asked, answers, strict=True) if holds)

@@ -1,0 +1,19 @@
+"""What is wrong with something that is registered, in words for its author; `mcpd check` prints these."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+__all__ = ["Problem"]
+
+
+class Problem(Struct, frozen=True):
+    """One problem. An error will fail some client; a warning is better mended."""
+
+    where: str
+    """What it is about, e.g. `tool forecast`."""
+    text: str
+    is_error: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.text}"

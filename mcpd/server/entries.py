@@ -1,0 +1,251 @@
+"""From functions and descriptions to entries of the catalog: what `@server.tool` and its like make.
+
+Checks what the author wrote, and names what is wrong with it. Never touches a server: it gets what it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
+
+from msgspec import Raw, convert
+from msgspec.json import decode
+
+from ..context import Context
+from ..errors import RegistrationError
+from ..extensions.ui.gate import UI, has_ui, is_app_type
+from ..registry.catalog import Catalog
+from ..registry.content import encode_data, is_content
+from ..registry.prompts import PromptEntry
+from ..registry.resources import Finisher, ResourceEntry, TemplateEntry
+from ..registry.signature import bind
+from ..registry.tools import Extra, ToolEntry
+from ..registry.uri_template import UriTemplate
+from ..types.base import Icon
+from ..types.content import Annotations
+from ..types.prompts import Prompt
+from ..types.resources import Resource, ResourceTemplate
+from ..types.tools import CallToolResult, Tool, ToolAnnotations
+
+if TYPE_CHECKING:
+    from ..extensions.ui.apps import Apps
+    from ..extensions.ui.tools import Visibility
+
+__all__ = [
+    "Described",
+    "ResourceOptions",
+    "ToolOptions",
+    "checked_uri",
+    "icons_of",
+    "prompt_entry",
+    "resource_entry",
+    "text_entry",
+    "tool_entry",
+]
+
+Icons: TypeAlias = Iterable[Icon | Mapping[str, Any]]
+
+
+class Described(TypedDict, total=False):
+    """What everything that is listed may say of itself. By default `name` and `description` are the function's."""
+
+    name: str | None
+    title: str | None
+    description: str | None
+    icons: Icons
+    meta: Mapping[str, Any] | None
+
+
+class ToolOptions(Described, total=False):
+    """What a tool may say beside its function."""
+
+    annotations: ToolAnnotations | Mapping[str, Any] | None
+    input_schema: Mapping[str, Any] | None
+    output_schema: Mapping[str, Any] | None
+    ui: str | None
+    ui_when: Callable[..., Any] | None
+    visibility: Visibility | None
+
+
+class ResourceOptions(Described, total=False):
+    """What a resource may say beside its function."""
+
+    mime_type: str | None
+    size: int | None
+    annotations: Annotations | Mapping[str, Any] | None
+
+
+# -- tools -------------------------------------------------------------------------------------
+
+
+def tool_entry(
+    catalog: Catalog,
+    get_apps: Callable[[], Apps],
+    function: Callable[..., Any],
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    icons: Icons = (),
+    meta: Mapping[str, Any] | None = None,
+    annotations: ToolAnnotations | Mapping[str, Any] | None = None,
+    input_schema: Mapping[str, Any] | None = None,
+    output_schema: Mapping[str, Any] | None = None,
+    ui: str | None = None,
+    ui_when: Callable[..., Any] | None = None,
+    visibility: Visibility | None = None,
+) -> ToolEntry:
+    """A tool. `get_apps` is asked only if the tool has to do with MCP Apps."""
+    callee: Any = bind(function, context_type=Context, is_content=is_content)
+    name = _checked_name(name or callee.name)
+    check_output = None
+    if input_schema is not None or output_schema is not None:
+        from ..registry.json_schema import JsonSchema, SchemaCallee  # needs an extra
+
+        if input_schema is not None:
+            callee = SchemaCallee(function, input_schema, callee, f"tool {name!r}, input schema")
+        if output_schema is not None:
+            schema = JsonSchema(output_schema, f"tool {name!r}, output schema")
+            check_output = lambda content: schema.problems(_as_json(content))  # noqa: E731
+    own_meta = _own_meta(meta)
+    extras: dict[str, Extra] = {}
+    requires = None
+    if ui is not None or visibility is not None or ui_when is not None or has_ui(own_meta):
+        found = get_apps().tool_ui(name, (ui, visibility, ui_when), own_meta)
+        extras[UI] = found
+        requires = UI if found.is_app_only else None
+    tool = Tool(
+        name=name,
+        title=title,
+        description=description if description is not None else callee.description or None,
+        annotations=convert(annotations, ToolAnnotations) if isinstance(annotations, Mapping) else annotations,
+        icons=icons_of(icons),
+        input_schema={},
+        output_schema=dict(output_schema) if output_schema is not None else None,
+        meta=own_meta or None,
+    )
+
+    def finish(result: CallToolResult, ctx: Context, has_schema: bool) -> CallToolResult:
+        from ..extensions.ui.results import finished  # few tools have anything for a View
+
+        return finished(result, has_apps=UI in catalog.audience(ctx), has_schema=has_schema, name=name)
+
+    return ToolEntry(tool, callee, extras=extras, requires=requires, check_output=check_output, finish=finish)
+
+
+def _as_json(content: Any) -> Any:
+    """Structured content as plain JSON values, for a validator."""
+    return decode(content if isinstance(content, Raw) else encode_data(content))
+
+
+def _checked_name(name: str) -> str:
+    """Spec: 2025-11-25 server/tools, tool names: 1 to 128 of A-Z a-z 0-9 _ - . and nothing else."""
+    if not 1 <= len(name) <= 128 or not all(c.isascii() and (c.isalnum() or c in "_-.") for c in name):
+        raise RegistrationError(f"tool name {name!r}: use 1 to 128 letters, digits, '_', '-' and '.'")
+    return name
+
+
+# -- resources ---------------------------------------------------------------------------------
+
+
+def resource_entry(
+    get_apps: Callable[[], Apps],
+    uri: str,
+    function: Callable[..., Any],
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    icons: Icons = (),
+    meta: Mapping[str, Any] | None = None,
+    mime_type: str | None = None,
+    size: int | None = None,
+    annotations: Annotations | Mapping[str, Any] | None = None,
+) -> ResourceEntry | TemplateEntry:
+    """A resource, or with `{variables}` in its URI a template; under `ui://` a View, for clients with Apps only."""
+    callee = bind(function, context_type=Context)
+    template = UriTemplate(uri)
+    _check_variables(uri, template.variables, callee.arguments.__struct_fields__)
+    own_meta = _own_meta(meta)
+    requires: str | None = None
+    finish: Finisher | None = None
+    if uri.startswith("ui://"):
+        requires = UI
+        mime_type, own_meta, finish = get_apps().dynamic(uri, mime_type, own_meta)
+    else:
+        _refuse_app_type(uri, mime_type)
+    shared: dict[str, Any] = {
+        "name": name or callee.name,
+        "title": title,
+        "description": description if description is not None else callee.description,
+        "icons": icons_of(icons),
+        "meta": own_meta,
+        "mime_type": mime_type,
+        "annotations": convert(annotations, Annotations) if isinstance(annotations, Mapping) else annotations,
+    }
+    if template.variables:
+        described = ResourceTemplate(uri_template=uri, **shared)
+        return TemplateEntry(described, template, callee, requires=requires, finish=finish)
+    resource = Resource(uri=checked_uri(uri), size=size, **shared)
+    return ResourceEntry(resource, callee, requires=requires, finish=finish)
+
+
+def text_entry(uri: str, text: str | bytes, name: str, mime_type: str | None) -> ResourceEntry:
+    """A resource whose content is known already."""
+    _refuse_app_type(uri, mime_type)
+    data = text.encode() if isinstance(text, str) else text
+    resource = Resource(uri=checked_uri(uri), name=name, mime_type=mime_type, size=len(data))
+    return ResourceEntry(resource, content=text)
+
+
+def checked_uri(uri: str) -> str:
+    """Spec: RFC 3986: a scheme, a colon, and no white space."""
+    scheme, colon, rest = uri.partition(":")
+    valid = scheme[:1].isalpha() and all(c.isascii() and (c.isalnum() or c in "+-.") for c in scheme)
+    if not colon or not rest or not valid or any(c.isspace() or ord(c) < 33 for c in uri):
+        raise RegistrationError(f"resource URI {uri!r}: expected scheme:rest, such as notes://today")
+    return uri
+
+
+def _refuse_app_type(uri: str, mime_type: str | None) -> None:
+    if is_app_type(mime_type):
+        raise RegistrationError(f"resource {uri!r} is {mime_type}: the URI of such a View begins with ui:// (APP-S-01)")
+
+
+def _check_variables(uri: str, variables: Sequence[str], parameters: Sequence[str]) -> None:
+    unknown = [name for name in variables if name not in parameters]
+    if unknown:
+        raise RegistrationError(f"resource {uri!r}: the function has no parameter for {', '.join(unknown)}")
+
+
+# -- prompts -----------------------------------------------------------------------------------
+
+
+def prompt_entry(
+    function: Callable[..., Any],
+    *,
+    name: str | None = None,
+    title: str | None = None,
+    description: str | None = None,
+    icons: Icons = (),
+    meta: Mapping[str, Any] | None = None,
+) -> PromptEntry:
+    """A prompt; its parameters are the arguments."""
+    callee = bind(function, context_type=Context)
+    prompt = Prompt(
+        name=name or callee.name,
+        title=title,
+        description=(description if description is not None else callee.description) or None,
+        icons=icons_of(icons),
+        meta=_own_meta(meta),
+    )
+    return PromptEntry(prompt, callee)
+
+
+def icons_of(icons: Icons) -> list[Icon] | None:
+    """Icons as structs, None for none."""
+    return [convert(icon, Icon) if isinstance(icon, Mapping) else icon for icon in icons] or None
+
+
+def _own_meta(meta: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return None if meta is None else dict(meta)
