@@ -121,7 +121,7 @@ class Callee:
         members = self.input_schema.get("properties", {})
         required = self.input_schema.get("required", ())
         return tuple(
-            Argument(name, member.get("title"), member.get("description"), name in required)
+            Argument(name, _said(member, "title"), _said(member, "description"), name in required)
             for name, member in members.items()
         )
 
@@ -263,6 +263,15 @@ def _field(slot: Slot, hint: Any, where: str) -> tuple[Any, ...]:
         # Python would share one list between all calls; what one call does to it is not for the next.
         return (slot.name, hint, msgspec.field(default_factory=lambda: copy.deepcopy(default)))
     return (slot.name, hint, msgspec.field(default_factory=lambda: default))
+
+
+def _said(member: dict[str, Any], key: str) -> str | None:
+    """What a schema says of itself, or the branch of it that is not null."""
+    for node in (member, *member.get("anyOf", ())):
+        if "$ref" not in node and key in node:
+            text: str = node[key]
+            return text
+    return None
 
 
 def _is_unbound_method(function: Any, first: Slot) -> bool:
