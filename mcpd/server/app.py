@@ -34,12 +34,12 @@ from .entries import icons_of, prompt_entry, resource_entry, text_entry, tool_en
 
 if TYPE_CHECKING:
     from ..context.seal import Sealer
-    from ..extensions.ui.apps import AppEntry, AppOptions, Apps
+    from ..extensions.ui.apps import AppEntry, Apps
     from ..registry.problems import Problem
     from ..transports.guards import Access
     from ..transports.http import HttpApp, HttpSettings
     from ..transports.http.core import Identify
-    from .entries import Described, ResourceOptions, ToolOptions
+    from .options import AppOptions, Described, ResourceOptions, ToolOptions
 
 __all__ = ["Server"]
 

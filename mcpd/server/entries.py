@@ -6,7 +6,7 @@ Checks what the author wrote, and names what is wrong with it. Never touches a s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw, convert
 from msgspec.json import decode
@@ -30,11 +30,9 @@ from ..types.tools import CallToolResult, Tool, ToolAnnotations
 if TYPE_CHECKING:
     from ..extensions.ui.apps import Apps
     from ..extensions.ui.tools import Visibility
+    from .options import Icons
 
 __all__ = [
-    "Described",
-    "ResourceOptions",
-    "ToolOptions",
     "checked_uri",
     "icons_of",
     "prompt_entry",
@@ -42,38 +40,6 @@ __all__ = [
     "text_entry",
     "tool_entry",
 ]
-
-Icons: TypeAlias = Iterable[Icon | Mapping[str, Any]]
-
-
-class Described(TypedDict, total=False):
-    """What everything that is listed may say of itself. By default `name` and `description` are the function's."""
-
-    name: str | None
-    title: str | None
-    description: str | None
-    icons: Icons
-    meta: Mapping[str, Any] | None
-
-
-class ToolOptions(Described, total=False):
-    """What a tool may say beside its function."""
-
-    annotations: ToolAnnotations | Mapping[str, Any] | None
-    input_schema: Mapping[str, Any] | None
-    output_schema: Mapping[str, Any] | None
-    ui: str | None
-    ui_when: Callable[..., Any] | None
-    visibility: Visibility | None
-
-
-class ResourceOptions(Described, total=False):
-    """What a resource may say beside its function."""
-
-    mime_type: str | None
-    size: int | None
-    annotations: Annotations | Mapping[str, Any] | None
-
 
 # -- tools -------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, TypedDict
+from typing import Any, Final
 
 from msgspec import convert, structs
 
@@ -30,27 +30,12 @@ from .meta import Csp, Permissions, ViewMeta, read_view_meta, view_meta
 from .tools import ToolUi, Visibility, tool_ui
 from .uris import SCHEME, app_uri, checked_uri, unversioned, versioned
 
-__all__ = ["AppEntry", "AppOptions", "Apps"]
+__all__ = ["AppEntry", "Apps"]
 
 log = logging.getLogger("mcpd.apps")
 
 FRESH_MS: Final = 24 * 60 * 60 * 1000
 """How long a client may keep what it read under a URI with the hash of just that: a day, though it never changes."""
-
-
-class AppOptions(TypedDict, total=False):
-    """What a View may say beside its HTML."""
-
-    name: str | None
-    title: str | None
-    description: str | None
-    icons: Iterable[Icon | Mapping[str, Any]]
-    meta: Mapping[str, Any] | None
-    csp: Csp | None
-    permissions: Permissions | None
-    domain: str | None
-    prefers_border: bool | None
-    replace: bool
 
 
 class AppEntry(ResourceEntry):

@@ -88,15 +88,16 @@ _PERMISSIONS: Final[dict[str, str]] = {
     "clipboardWrite": "clipboard_write",
 }
 
-_SOURCE = re.compile(
-    r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<wild>\*\.)?(?P<host>[^/:?#@*\[\]]*)(?::(?P<port>[^/?#@]*))?(?P<rest>[/?#].*)?",
+# Compiled when the first source is checked, and kept by `re`: compiling costs start-up, and few servers declare any.
+_SOURCE: Final = (
+    r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<wild>\*\.)?(?P<host>[^/:?#@*\[\]]*)(?::(?P<port>[^/?#@]*))?(?P<rest>[/?#].*)?"
 )
-_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
-_IPV4 = re.compile(r"(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)")
+_LABEL: Final = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_IPV4: Final = r"(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)"
 _SCHEMES: Final = ("http", "https", "ws", "wss")
 _LOCAL_SCHEMES: Final = ("data:", "blob:")
 _COMPAT: Final = ("*", "http:", "https:", "ws:", "wss:")
-_KEYWORD = re.compile(r"(?:self|none|unsafe-\w+|strict-dynamic|report-sample|(?:nonce|sha256|sha384|sha512)-.*)", re.I)
+_KEYWORD: Final = r"(?:self|none|unsafe-\w+|strict-dynamic|report-sample|(?:nonce|sha256|sha384|sha512)-.*)"
 
 # Each of these ends or opens something in a header: a source, a directive, a policy or an attribute.
 _FORBIDDEN: Final[tuple[tuple[str, str], ...]] = (
@@ -190,7 +191,7 @@ def _normalise(entry: str, kind: SourceKind, compat: bool) -> tuple[str | None, 
         return None, f"{source} can only be declared in connectDomains and resourceDomains"
     if source in _COMPAT:
         return (source, "") if compat else (None, "matches every host; declare the origins that are needed")
-    match = _SOURCE.fullmatch(source)
+    match = re.fullmatch(_SOURCE, source)
     if match is None:
         return None, _why_no_match(source)
     scheme, host, port = match["scheme"], match["host"], match["port"]
@@ -218,7 +219,7 @@ def _unsafe(entry: str) -> str:
 
 
 def _why_no_match(source: str) -> str:
-    if _KEYWORD.fullmatch(source):
+    if re.fullmatch(_KEYWORD, source):
         return "keywords cannot be declared"
     authority = source.partition("://")[2].partition("/")[0]
     if "@" in authority:
@@ -234,8 +235,8 @@ def _bad_host(host: str, *, wild: bool) -> str:
     if labels[-1].isdigit():
         if wild:
             return "an IPv4 address has no subdomains"
-        return "" if _IPV4.fullmatch(host) else "is not a valid IPv4 address"
-    if all(map(_LABEL.fullmatch, labels)):
+        return "" if re.fullmatch(_IPV4, host) else "is not a valid IPv4 address"
+    if all(re.fullmatch(_LABEL, label) for label in labels):
         return ""
     return f"{host!r} is not a host name" if host else "has no host"
 

@@ -6,7 +6,6 @@ the limits are those of the hosts we know.
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from ...registry.problems import Problem
@@ -18,8 +17,7 @@ MAX_HTML_BYTES: Final = 16 * 1024 * 1024
 
 # HTML: the declaration has to lie within the first 1024 bytes of the document.
 _DECLARED_WITHIN: Final = 1024
-_CHARSET = re.compile(rb"<meta\s[^>]*charset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
-_DOCTYPE = re.compile(r"<!doctype\s+html\s*(?:system\s+[\"']about:legacy-compat[\"']\s*)?>", re.IGNORECASE)
+_LEGACY_STRINGS: Final = ("", 'system "about:legacy-compat"', "system 'about:legacy-compat'")
 
 
 def html_problems(where: str, html: str) -> list[Problem]:
@@ -34,21 +32,37 @@ def html_problems(where: str, html: str) -> list[Problem]:
     start = _skip_comments(html)
     if start == len(html):
         problems.append(Problem(where, "the HTML is empty"))
-    elif _DOCTYPE.match(html, start) is None:
-        has_old = html[start : start + 9].lower() == "<!doctype"
-        found = "an older doctype" if has_old else "no doctype"
+    elif found := _wrong_doctype(html[start : start + 200].lower()):
         problems.append(Problem(where, f"no complete HTML5 document: {found}; begin it with <!doctype html>"))
     if WARN_HTML_BYTES < len(data) <= MAX_HTML_BYTES:
         text = f"{len(data)} bytes of HTML: apps over {WARN_HTML_BYTES} start slowly"
         problems.append(Problem(where, text, is_error=False))
-    declared = _CHARSET.search(data, 0, _DECLARED_WITHIN)
-    if declared is None:
+    declared = _charset(data[:_DECLARED_WITHIN].lower())
+    if not declared:
         text = f'no <meta charset="utf-8"> within the first {_DECLARED_WITHIN} bytes: some hosts guess another encoding'
         problems.append(Problem(where, text, is_error=False))
-    elif declared[1].lower() not in (b"utf-8", b"utf8"):
-        text = f"declares charset {declared[1].decode()}, but apps are sent as UTF-8; declare utf-8"
+    elif declared not in (b"utf-8", b"utf8"):
+        text = f"declares charset {declared.decode('ascii', 'replace')}, but apps are sent as UTF-8; declare utf-8"
         problems.append(Problem(where, text, is_error=False))
     return problems
+
+
+def _wrong_doctype(begin: str) -> str:
+    """What a document begins with instead of the doctype of HTML5; "" if it is right."""
+    if not begin.startswith("<!doctype"):
+        return "no doctype"
+    name, _, rest = begin[len("<!doctype") :].partition(">")[0].strip().partition(" ")
+    return "" if name == "html" and " ".join(rest.split()) in _LEGACY_STRINGS else "an older doctype"
+
+
+def _charset(begin: bytes) -> bytes:
+    """The encoding that the first bytes of a document declare, b"" if none."""
+    for tag in begin.split(b"<meta")[1:]:
+        _, found, value = tag.partition(b">")[0].partition(b"charset")
+        if found and value.lstrip()[:1] == b"=":
+            words = value.lstrip()[1:].strip(b" \t\r\n\f\"'/").replace(b'"', b" ").replace(b"'", b" ").split()
+            return words[0] if words else b""
+    return b""
 
 
 def _skip_comments(html: str) -> int:

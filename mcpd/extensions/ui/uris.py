@@ -9,7 +9,6 @@ Spec: MCP Apps 2026-01-26, "Resource Discovery": "Host MAY prefetch and cache UI
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
 from msgspec.json import encode
@@ -20,20 +19,19 @@ __all__ = ["SCHEME", "app_uri", "checked_uri", "unversioned", "versioned"]
 
 SCHEME: Final = "ui://"
 
-_NAME = re.compile(r"[A-Za-z0-9._~-]+")
-_VERSION = re.compile(r"[?&]v=[^&#]*$")
-_OTHER = re.compile(r"[^A-Za-z0-9._~-]+")
+_PLAIN: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._~-")
 
 
 def app_uri(namespace: str, name: str) -> str:
     """The URI of an app by its name; what a URI cannot hold is written as hyphens in the one, escaped in the other."""
-    escaped = "".join(c if _NAME.fullmatch(c) else "".join(f"%{byte:02X}" for byte in c.encode()) for c in name)
-    return f"{SCHEME}{_OTHER.sub('-', namespace).strip('-.') or 'app'}/{escaped}"
+    escaped = "".join(c if c in _PLAIN else "".join(f"%{byte:02X}" for byte in c.encode()) for c in name)
+    plain = "".join(c if c in _PLAIN else " " for c in namespace)
+    return f"{SCHEME}{'-'.join(plain.split()).strip('-.') or 'app'}/{escaped}"
 
 
 def checked_uri(what: str, given: object, namespace: str) -> str:
     """The URI that a program gave, or the one of the name that it gave. Raises RegistrationError."""
-    if isinstance(given, str) and _NAME.fullmatch(given):
+    if isinstance(given, str) and given and _PLAIN.issuperset(given):
         return app_uri(namespace, given)
     if not isinstance(given, str) or not given.startswith(SCHEME) or len(given) == len(SCHEME):
         raise RegistrationError(f"{what}={given!r}: give a URI that begins with ui://, or a plain name")
@@ -54,5 +52,7 @@ def versioned(uri: str, content: str, meta: dict[str, Any] | None) -> str:
 
 def unversioned(uri: str) -> str | None:
     """The URI without the hash of some content, whichever; None if it has none, or is no View's."""
-    match = _VERSION.search(uri)
-    return uri[: match.start()] if match is not None and uri.startswith(SCHEME) else None
+    plain, mark, version = uri.rpartition("v=")
+    if not mark or plain[-1:] not in ("?", "&") or "&" in version or "#" in version or not uri.startswith(SCHEME):
+        return None
+    return plain[:-1]
