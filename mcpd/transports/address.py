@@ -146,7 +146,8 @@ def _listen(address: Address, found: list[str]) -> list[socket.socket] | None:
 
 def _open(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    # With the protocol named, for asyncio sends small answers at once (TCP_NODELAY) only on what says that it is TCP.
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if os.name == "posix":
             # Elsewhere it would let two programs have the same port.
