@@ -13,7 +13,7 @@ from time import perf_counter
 
 from msgspec import Raw
 
-from ...errors import ConfigurationError, InvalidRequest, ProtocolError
+from ...errors import ConfigurationError, InvalidRequest, ParseError, ProtocolError
 from ...jsonrpc import ABSENT, Batch, Message, Notification, Request, decode, decode_batch
 from ...session import has_envelope
 from ...versions import table
@@ -170,6 +170,8 @@ class HttpApp:
             return
         try:
             body = await visit.read(self.settings.max_body_bytes, self.settings.body_timeout)
+            if not body.isascii():
+                _check_utf8(body)
             message = decode(body)
         except BadBody as bad:
             await visit.fail_plainly(bad.status, bad.text)
@@ -246,6 +248,14 @@ class HttpApp:
             await channel.aclose("the server is shutting down")
         self.core.beats.stop()
         await self.core.settle()
+
+
+def _check_utf8(body: bytes) -> None:
+    """Raise ParseError for what is no UTF-8 (S25-026, S26-043): parts that are passed on undecoded would hide it."""
+    try:
+        str(body, "utf-8")
+    except UnicodeDecodeError as error:
+        raise ParseError(f"Parse error: not UTF-8: {error.reason} at byte {error.start}") from None
 
 
 def _has_envelope(part: Message | ProtocolError) -> bool:
