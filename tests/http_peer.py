@@ -94,7 +94,7 @@ def modern(
     id: Any = 1,
     meta: dict[str, Any] | None = None,
 ) -> bytes:
-    """A request of 2026-07-28 as a conforming client sends it; `headers` and `meta` change or drop (None) what it has."""
+    """A request of 2026-07-28 as a conforming client sends it; `headers` change or drop (None) what it has."""
     whole = {**(params or {}), "_meta": envelope() if meta is None else meta}
     usual: Headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": method}
     if method in _NAMES and _NAMES[method] in whole:

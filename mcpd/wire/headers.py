@@ -27,8 +27,10 @@ def decode_value(raw: bytes) -> str:
     value = raw.strip(b" \t")
     if not _is_visible(value):
         raise ValueError("contains invalid characters")
-    if not (value.startswith(_PREFIX) and value.endswith(_SUFFIX) and len(value) >= len(_PREFIX) + len(_SUFFIX)):
+    if not (value.startswith(_PREFIX) and value.endswith(_SUFFIX)):
         return value.decode("ascii")
+    if len(value) < len(_PREFIX) + len(_SUFFIX):
+        raise ValueError("is not valid Base64")  # the two markers share a character
     inner = value[len(_PREFIX) : -len(_SUFFIX)]
     try:
         data = a2b_base64(inner, strict_mode=True)

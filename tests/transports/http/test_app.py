@@ -1,4 +1,4 @@
-"""What stands before the endpoint and beside it: Host and Origin, token, CORS, sizes and kinds of bodies, health, paths."""
+"""What stands before the endpoint and beside it: Host and Origin, token, CORS, kinds of bodies, health, paths."""
 
 from __future__ import annotations
 

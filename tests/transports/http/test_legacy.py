@@ -1,4 +1,4 @@
-"""POST, GET and DELETE of 2025-03-26 to 2025-11-25 over real sockets: sessions, streams, batches, and what stands alone."""
+"""POST, GET and DELETE up to 2025-11-25 over real sockets: sessions, streams, batches, and what stands alone."""
 
 from __future__ import annotations
 

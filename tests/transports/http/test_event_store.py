@@ -1,0 +1,308 @@
+"""Streams that outlive their connections: ids, replay, polling, and what is forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from http_peer import Peer, Port, Session, call, serving
+from http_stage import Stage
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpd.transports.http import HttpSettings
+from mcpd.transports.http.event_store import EventStore, Track
+
+
+def count(steps: int, door: str, id: Any = 1) -> dict[str, Any]:
+    params = {"name": "count", "arguments": {"steps": steps, "door": door}, "_meta": {"progressToken": "t"}}
+    return call("tools/call", params, id)
+
+
+async def busy(port: Port, session: Session, number: int) -> None:
+    """Wait until so many requests of a session are open."""
+    found = port.app._legacy.sessions.find(session.id, "")
+    assert found is not None
+    async with asyncio.timeout(10):
+        while found.busy != number:
+            await asyncio.sleep(0.001)
+
+
+async def ids(peer: Peer, number: int) -> list[str]:
+    found = []
+    for _ in range(number):
+        event = await peer.event()
+        assert event is not None
+        found.append(event["id"])
+    return found
+
+
+# ----------------------------------------------------------------------------------------- on the wire
+
+
+@pytest.mark.parametrize("version", ["2025-03-26", "2025-06-18", "2025-11-25"])
+async def test_a_call_whose_connection_was_lost_is_finished_on_another(version: str) -> None:
+    """S25-036, S25-038, S25-039: what followed the last event comes, the answer too, and the stream ends."""
+    stage = Stage()
+    async with serving(stage.server) as port:
+        session = await port.open(version)
+        peer = await session.start(count(3, "d", id="x"))
+        await peer.head()
+        first = (await ids(peer, 1))[0]
+        await stage.entered.get()
+        peer.abort()
+        resumed = await session.listen(first)
+        seen = []
+        if version == "2025-11-25":
+            # The first was the priming event: both steps are still to be told.
+            seen.append(await resumed.message())
+        seen.append(await resumed.message())
+        assert seen[-1]["params"]["progress"] == 2
+        stage.open("d")
+        assert (await resumed.message())["params"]["progress"] == 3
+        last = await resumed.message()
+        assert last["id"] == "x"
+        assert last["result"]["content"][0]["text"] == "counted 3"
+        assert await resumed.event() is None
+
+
+async def test_what_was_said_meanwhile_is_replayed() -> None:
+    stage = Stage()
+    async with serving(stage.server) as port:
+        session = await port.open()
+        peer = await session.start(count(2, "d", id="x"))
+        await peer.head()
+        seen = await ids(peer, 2)
+        await stage.entered.get()
+        peer.abort()
+        await busy(port, session, 1)
+        stage.open("d")
+        await busy(port, session, 0)
+        for _ in range(2):  # as often as it is asked for, while it is kept
+            resumed = await session.listen(seen[1])
+            assert (await resumed.message())["params"]["progress"] == 2
+            assert (await resumed.message())["id"] == "x"
+            assert await resumed.event() is None
+        resumed = await session.listen(seen[0])
+        assert [(await resumed.message())["params"]["progress"] for _ in range(2)] == [1, 2]
+
+
+async def test_resuming_after_the_last_event_gives_only_the_end() -> None:
+    stage = Stage()
+    async with serving(stage.server) as port:
+        session = await port.open()
+        answer = await session.ask("tools/call", count(1, "")["params"])
+        last = answer.text.rstrip().rpartition("id: ")[2].partition("\n")[0]
+        resumed = await session.listen(last)
+        assert await resumed.event() is None
+
+
+async def test_a_stream_replays_nothing_of_another() -> None:
+    """S25-039: two calls and the GET stream, each resumed, each its own."""
+    stage = Stage()
+    async with serving(stage.server) as port:
+        session = await port.open()
+        listening = await session.listen()
+        get_id = (await ids(listening, 1))[0]
+        calls = {}
+        for door in "ab":
+            calls[door] = await session.start(count(2, door, id=door))
+            await calls[door].head()
+            await stage.entered.get()
+        firsts = {door: (await ids(peer, 1))[0] for door, peer in calls.items()}
+        stage.change()
+        await listening.message()
+        assert len({id.partition("-")[0] for id in (get_id, *firsts.values())}) == 3
+        for peer in (listening, *calls.values()):
+            peer.abort()
+        for door in "ab":
+            resumed = await session.listen(firsts[door])
+            assert (await resumed.message())["params"]["progress"] == 1
+            stage.open(door)
+            assert (await resumed.message())["params"]["progress"] == 2
+            assert (await resumed.message())["id"] == door
+            assert await resumed.event() is None
+        resumed = await session.listen(get_id)
+        assert (await resumed.message())["method"] == "notifications/tools/list_changed"
+        stage.change()
+        assert (await resumed.message())["method"] == "notifications/tools/list_changed"
+
+
+async def test_who_comes_back_takes_the_stream_over() -> None:
+    """S25-037: a connection that is dead without our knowing gets nothing more; it is ended."""
+    stage = Stage()
+    async with serving(stage.server) as port:
+        session = await port.open()
+        first = await session.listen()
+        last = (await ids(first, 1))[0]
+        second = await session.listen(last)
+        stage.change()
+        assert (await second.message())["method"] == "notifications/tools/list_changed"
+        assert await first.event() is None
+        call_stream = await session.start(count(2, "d"))
+        await call_stream.head()
+        last = (await ids(call_stream, 1))[0]
+        await stage.entered.get()
+        taken = await session.listen(last)
+        assert (await taken.message())["params"]["progress"] == 1
+        stage.open("d")
+        assert (await taken.message())["params"]["progress"] == 2
+        assert (await taken.message())["id"] == 1
+
+
+@pytest.mark.parametrize("last", ["1-99", "99-1", "1-0", "rubbish", "", "1-1-1", "-1", "1", "99999999999-1"])
+async def test_an_event_that_never_was_is_400(last: str) -> None:
+    stage = Stage()
+    async with serving(stage.server) as port:
+        session = await port.open()
+        await session.ask("tools/call", count(1, "")["params"])
+        answer = await port.ask(session.get(last))
+        assert (answer.status, answer.code) == (400, -32600)
+
+
+async def test_an_event_of_another_session_is_400() -> None:
+    stage = Stage()
+    async with serving(stage.server) as port:
+        first, second = await port.open(), await port.open()
+        listening = await first.listen()
+        assert (await ids(listening, 1)) == ["1-1"]
+        assert (await port.ask(second.get("1-1"))).status == 400
+
+
+async def test_what_is_forgotten_cannot_be_resumed() -> None:
+    stage = Stage()
+    async with serving(stage.server, HttpSettings(max_stored_events=3)) as port:
+        session = await port.open()
+        answer = await session.ask("tools/call", count(5, "")["params"])
+        known = [line[4:] for line in answer.text.split("\n") if line.startswith("id: ")]
+        assert len(known) == 7
+        assert (await port.ask(session.get(known[0]))).status == 400
+        resumed = await session.listen(known[3])
+        assert len([await resumed.message() for _ in range(3)]) == 3
+        found = port.app._legacy.sessions.find(session.id, "")
+        assert found is not None
+        assert len(found.store.tracks) == 1
+        for number in range(5):
+            await session.ask("tools/call", count(3, "")["params"], id=10 + number)
+        assert len(found.store.tracks) == 1
+
+
+async def test_a_listening_stream_goes_on_after_a_gap() -> None:
+    """What is lost is lost; what comes now need not be."""
+    stage = Stage()
+    async with serving(stage.server, HttpSettings(max_stored_events=2)) as port:
+        session = await port.open()
+        listening = await session.listen()
+        first = (await ids(listening, 1))[0]
+        for _ in range(4):
+            stage.change()
+            await listening.message()
+        listening.abort()
+        resumed = await session.listen(first)
+        for _ in range(2):
+            await resumed.message()
+        stage.change()
+        await resumed.message()
+
+
+async def test_a_call_may_let_its_connection_go() -> None:
+    """2025-11-25 basic/transports, sending messages 6: primed, told when to retry, closed; the answer is polled for."""
+    stage = Stage()
+    async with serving(stage.server, HttpSettings(retry_ms=10)) as port:
+        session = await port.open()
+        answer = await session.ask("tools/call", {"name": "poll"}, "x")
+        assert answer.status == 200
+        assert answer["content-type"] == "text/event-stream"
+        assert answer.text == "id: 1-1\nretry: 10\ndata: \n\n"
+        await stage.entered.get()
+        polled = await session.listen("1-1")
+        stage.open()
+        message = await polled.message()
+        session.talk.server(message)
+        assert message["id"] == "x"
+        assert message["result"]["content"][0]["text"] == "polled"
+        assert await polled.event() is None
+        # The same when it was done before it was asked for.
+        answer = await session.ask("tools/call", {"name": "poll"}, "y")
+        await busy(port, session, 0)
+        polled = await session.listen(answer.text[4 : answer.text.index("\n")])
+        assert (await polled.message())["id"] == "y"
+
+
+async def test_only_that_version_lets_connections_go() -> None:
+    stage = Stage()
+    stage.open()
+    async with serving(stage.server) as port:
+        for version in ("2025-03-26", "2025-06-18"):
+            session = await port.open(version)
+            answer = await session.ask("tools/call", {"name": "poll"})
+            assert answer.json["result"]["content"][0]["text"] == "polled"
+        answer = await port.modern("tools/call", {"name": "poll"})
+        assert answer.json["result"]["content"][0]["text"] == "polled"
+
+
+# ------------------------------------------------------------------------------------------ by itself
+
+
+def test_numbers_name_their_stream() -> None:
+    store = EventStore(10, 1000, 5)
+    first, second = Track(1, store, primes=True), Track(2, store)
+    assert first.opening() == b"id: 1-1\nretry: 5\ndata: \n\n"
+    assert second.opening() == b""
+    assert second.write(b"{}") == b"id: 2-1\ndata: {}\n\n"
+    assert first.write(b"{}") == b"id: 1-2\ndata: {}\n\n"
+    assert Track().write(b"{}") == b"data: {}\n\n"
+    assert Track().opening() == b""
+    assert first.since(1) == [b"id: 1-2\ndata: {}\n\n"]
+    assert first.since(2) == []
+    assert first.since(0) is None
+    assert first.since(3) is None
+
+
+def test_the_newest_event_is_kept_whatever_its_size() -> None:
+    store = EventStore(10, 100, 5)
+    track = Track(1, store)
+    track.write(b"small")
+    track.write(b"x" * 1000)
+    assert track.since(1) == [b"id: 1-2\ndata: " + b"x" * 1000 + b"\n\n"]
+    track.write(b"small")
+    assert track.since(1) is None
+    assert track.since(2) is not None
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 3), st.integers(0, 40)), max_size=60),
+    st.integers(1, 12),
+    st.integers(1, 400),
+)
+def test_the_store_against_a_list(written: list[tuple[int, int]], most_events: int, most_bytes: int) -> None:
+    """Kept is a tail of all events, within both limits or one event long; each stream's tail is what replays."""
+    store = EventStore(most_events, most_bytes, 1)
+    tracks = {number: Track(number, store) for number in (1, 2, 3)}
+    everything: list[tuple[int, int, bytes]] = []
+    last = dict.fromkeys(tracks, 0)
+    for number, size in written:
+        data = tracks[number].write(b"x" * size)
+        last[number] += 1
+        everything.append((number, last[number], data))
+    kept = everything[:]
+    while len(kept) > 1 and (len(kept) > most_events or sum(len(data) for _, _, data in kept) > most_bytes):
+        kept.pop(0)
+    assert set(store.tracks) == {number for number, _, _ in kept}
+    for number, track in tracks.items():
+        for position in range(last[number] + 2):
+            wanted = [(p, data) for n, p, data in everything if n == number and p > position]
+            there = [(p, data) for n, p, data in kept if n == number and p > position]
+            is_whole = 0 < position <= last[number] and wanted == there
+            assert track.since(position) == ([data for _, data in there] if is_whole else None)
+
+
+def test_frames_are_one_line() -> None:
+    """Raw JSON of somebody else's hand may have line breaks between its tokens."""
+    pretty = json.dumps({"a": ["b\n", 1]}, indent=1).encode()
+    event = Track().write(pretty.replace(b"\n", b"\r\n"))
+    assert event.count(b"\n") == 2
+    assert b"\r" not in event
+    assert json.loads(event[6:]) == {"a": ["b\n", 1]}
