@@ -225,7 +225,9 @@ async def test_a_call_may_let_its_connection_go() -> None:
         assert message["result"]["content"][0]["text"] == "polled"
         assert await polled.event() is None
         # The same when it was done before it was asked for.
-        answer = await session.ask("tools/call", {"name": "poll"}, "y")
+        later = {"name": "poll", "arguments": {"door": "later"}}
+        answer = await session.ask("tools/call", later, "y")
+        stage.open("later")
         await busy(port, session, 0)
         polled = await session.listen(answer.text[4 : answer.text.index("\n")])
         assert (await polled.message())["id"] == "y"
