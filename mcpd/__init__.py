@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from .context.forms import choices as choices
     from .errors import McpdError as McpdError
     from .errors import ToolError as ToolError
+    from .extensions.ui.results import ViewResult as ViewResult
+    from .extensions.ui.results import view_result as view_result
     from .registry.content import audio as audio
     from .registry.content import embedded as embedded
     from .registry.content import image as image
@@ -36,6 +38,7 @@ __all__ = [
     "McpdError",
     "Server",
     "ToolError",
+    "ViewResult",
     "__version__",
     "audio",
     "choices",
@@ -47,6 +50,7 @@ __all__ = [
     "list_roots",
     "sample",
     "text",
+    "view_result",
 ]
 
 _HOMES = {
@@ -57,6 +61,7 @@ _HOMES = {
     "McpdError": "errors",
     "Server": "server",
     "ToolError": "errors",
+    "ViewResult": "extensions.ui.results",
     "audio": "registry.content",
     "choices": "context.forms",
     "elicit_form": "context.asking",
@@ -67,6 +72,7 @@ _HOMES = {
     "list_roots": "context.asking",
     "sample": "context.asking",
     "text": "registry.content",
+    "view_result": "extensions.ui.results",
 }
 
 

@@ -19,7 +19,8 @@ __all__ = ["command"]
 _HELP = """Load TARGET, list what it offers, and name every problem that a client would run into.
 
 TARGET is file.py, file.py:object or package.module:object; without one it is the built-in starter. The list goes to
-stdout, problems to stderr. Exit codes: 0 all is well, 1 a problem or nothing to load, 2 wrong use.
+stdout, problems to stderr; a warning is about what works, but not everywhere. Exit codes: 0 no problem, 1 a problem
+or nothing to load, 2 wrong use.
 """
 
 
@@ -38,10 +39,11 @@ def command(target: str | None, log_level: str) -> int:
             click.echo(f"{title} ({len(offers)})")
         for name, text in offers:
             click.echo(f"  {name}{'  ' + text if text else ''}")
-    problems = [*heard.texts, *server.problems()]
-    for problem in problems:
-        click.echo(f"mcpd: problem: {problem}", err=True)
-    return 1 if problems else 0
+    problems = {str(problem): problem.is_error for problem in server.problems()}
+    problems = {**{text: level >= logging.ERROR for text, level in heard.texts.items()}, **problems}
+    for text, is_error in sorted(problems.items(), key=lambda problem: not problem[1]):
+        click.echo(f"mcpd: {'problem' if is_error else 'warning'}: {text}", err=True)
+    return 1 if any(problems.values()) else 0
 
 
 class _Complaints(logging.Handler):
@@ -49,13 +51,13 @@ class _Complaints(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.texts: list[str] = []
+        self.texts: dict[str, int] = {}
         logger = logging.getLogger("mcpd")
         logger.addHandler(self)
         logger.propagate = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.texts.append(record.getMessage())
+        self.texts[record.getMessage()] = record.levelno
 
 
 def _offers(server: Server) -> Iterator[tuple[str, list[tuple[str, str]]]]:

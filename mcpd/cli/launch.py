@@ -36,6 +36,7 @@ class Options(Struct, kw_only=True):
     stateless: bool = False
     session_timeout: float = 1800.0
     apps: str | None = None
+    strict_model_list: bool = False
     token_file: str | None = None
     insecure: bool = False
     allow_host: tuple[str, ...] = ()
@@ -66,7 +67,7 @@ def launch(options: Options) -> None:
     from ..server.serving import Settings, run
     from .target import load
 
-    server = load(options.target, options.apps)
+    server = load(options.target, options.apps, strict_model_list=options.strict_model_list)
 
     def announce(url: str) -> None:
         from .announcement import lines

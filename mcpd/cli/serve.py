@@ -48,6 +48,7 @@ Log messages and everything for people go to stderr. The first Ctrl-C or SIGTERM
 @flag("--stateless", "HTTP: keep no sessions for clients older than 2026-07-28.")
 @seconds("--session-timeout", _DEFAULTS.session_timeout, "HTTP: when an idle session ends; 0 for never.")
 @choice("--apps", "WHO", APPS, "Who gets MCP Apps: auto (clients that offer them), always or never.")
+@flag("--strict-model-list", "List no tool that only apps may call, though they can; some hosts then never find it.")
 @option("--token-file", "FILE", "Ask for the bearer token in this file; needed beyond this machine.")
 @flag("--insecure", "Serve beyond this machine without a token.")
 @option("--allow-host", "NAME", "Another name that clients may reach this server by; can be repeated.", multiple=True)

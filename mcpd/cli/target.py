@@ -23,16 +23,20 @@ T = TypeVar("T")
 _FORMS = "give file.py, file.py:object or package.module:object"
 
 
-def load(target: str | None, apps: str | None = None) -> Server:
-    """The server that TARGET names; the built-in starter for None. Raises ConfigurationError."""
+def load(target: str | None, apps: str | None = None, *, strict_model_list: bool = False) -> Server:
+    """The server that TARGET names; the built-in starter for None. Raises ConfigurationError.
+
+    `apps` and `strict_model_list` go before what the server itself says, if they are given.
+    """
     if target is None:
         from ..sources.starter import make_server
 
         server = make_server()
     else:
         server = _find(target)
-    if apps is not None:
-        server.set_apps(apps)  # type: ignore[arg-type]  # one of three by the command line
+    if apps is not None or strict_model_list:
+        # One of three words by the command line.
+        server.set_apps(apps, strict_model_list=strict_model_list or None)  # type: ignore[arg-type]
     return server
 
 

@@ -48,7 +48,7 @@ _AUDIO_TYPES = {".wav": "audio/wav", ".mp3": "audio/mpeg", ".ogg": "audio/ogg", 
 
 def is_content(kind: object) -> bool:
     """Whether a return type is content already: such a tool has no output schema."""
-    return kind in BLOCKS or kind is CallToolResult
+    return kind in BLOCKS or (isinstance(kind, type) and issubclass(kind, CallToolResult))
 
 
 def text(value: str) -> TextContent:

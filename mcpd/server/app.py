@@ -288,9 +288,10 @@ class Server:
         self._apps_replaced(replaced)
         return uris
 
-    def set_apps(self, mode: AppsMode, *, strict_model_list: bool | None = None) -> None:
-        """Change who gets MCP Apps, and whether app-only tools are listed; before serving."""
-        self.ui = UiExtension(mode)
+    def set_apps(self, mode: AppsMode | None = None, *, strict_model_list: bool | None = None) -> None:
+        """Change who gets MCP Apps, and whether app-only tools are in no list; before serving. None is no change."""
+        if mode is not None:
+            self.ui = UiExtension(mode)
         if strict_model_list is not None:
             self._strict_model_list = strict_model_list
         if self._apps is not None:

@@ -8,13 +8,14 @@ import sys
 import time
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, to_builtins
 
 from .. import __version__
 from ..context import Context
 from ..errors import ResourceNotFound
 from ..extensions.ui.assets import bundled_folder
 from ..extensions.ui.gate import AppsMode
+from ..extensions.ui.results import ViewResult, view_result
 from ..server import Server
 from ..versions.table import SUPPORTED
 
@@ -99,7 +100,7 @@ def make_server(apps: AppsMode = "auto") -> Server:
             supported_versions=list(SUPPORTED),
             client=f"{client.name} {client.version}" if client else None,
             uptime_seconds=round(time.monotonic() - started, 3),
-            apps=bool(server.catalog.audience(ctx)),
+            apps=server.has_apps(ctx),
         )
 
     @server.tool(title="Server information", annotations=_READ_ONLY)
@@ -140,11 +141,23 @@ def _add_diagnostics(server: Server, info: Any) -> None:
     server.add_apps(bundled_folder(), "mcpd")
 
     @server.tool(title="Apps diagnostics", annotations=_READ_ONLY, ui="ui://mcpd/apps_diagnostics")
-    async def apps_diagnostics(ctx: Context, note: str = "") -> ServerInfo:
+    async def apps_diagnostics(ctx: Context, note: str = "") -> ViewResult:
         """Show what this host can do with MCP Apps; without them, tell about the server as text.
 
         Args:
             note: Any text; the app shows that it arrived.
         """
         found: ServerInfo = info(ctx)
-        return found
+        lines = [
+            f"mcpd {found.version} on Python {found.python_version} ({found.platform})",
+            f"You are {found.client or 'a client without a name'} and speak MCP {found.protocol_version}.",
+            "MCP Apps are agreed on: a host that can show them shows the diagnostics now."
+            if found.apps
+            else "You do not offer MCP Apps, so this text is all there is.",
+        ]
+        if note:
+            lines.append(f"Note: {note}")
+        # The app names what of this did not arrive: some hosts drop one of the three.
+        channels = ["content", "structuredContent", "_meta"]
+        data = {**to_builtins(found), "note": note, "channels": channels}
+        return view_result("\n".join(lines), data, meta={"mcpd/channels": channels})
