@@ -15,7 +15,7 @@ from .content import resource_contents
 from .pages import Audience
 from .signature import Callee
 from .threads import run_in_thread
-from .uri_template import UriTemplate
+from .uri_template import UriTemplate, as_uri
 
 __all__ = ["Finisher", "ResourceEntry", "TemplateEntry"]
 
@@ -87,7 +87,8 @@ class TemplateEntry:
     async def read(self, uri: str, variables: dict[str, str], ctx: Context) -> ReadResourceResult:
         """The result of `resources/read` for a URI that matches. Raises ResourceNotFound as the function does."""
         value = await _call(self.callee, variables, ctx, uri)
-        return _read_result(value, uri, self.template.mime_type, self.finish)
+        # A template also takes what a person typed; what is sent is a URI (S26-119).
+        return _read_result(value, as_uri(uri), self.template.mime_type, self.finish)
 
 
 def _read_result(value: Any, uri: str, mime_type: str | None, finish: Finisher | None) -> ReadResourceResult:

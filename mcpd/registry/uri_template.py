@@ -32,7 +32,7 @@ from msgspec import Struct
 
 from ..errors import RegistrationError
 
-__all__ = ["MAX_URI_CHARS", "UriTemplate"]
+__all__ = ["MAX_URI_CHARS", "UriTemplate", "as_uri"]
 
 MAX_URI_CHARS: Final = 65_536
 """A longer URI matches no template."""
@@ -47,6 +47,7 @@ _ENCODED_RUN = r"(?:%[0-9A-F]{2})+"
 _NOT_LITERAL = r'[\x00-\x20"<>\\^`|}\x7f]|%(?![0-9A-Fa-f]{2})'
 _NOT_ASCII = r"[^\x00-\x7f]+"
 _NOT_UNRESERVED = r"[^A-Za-z0-9\-._~]"
+_IP_LITERAL = r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\[\]]*\[[0-9A-Fa-f:.v]+\]"
 _NOT_URI = r"%(?![0-9A-Fa-f]{2})|[^A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]"
 
 
@@ -168,6 +169,17 @@ class UriTemplate:
     def expand(self, values: Mapping[str, str]) -> str:
         """The URI for these values; a variable that has none is undefined, and left out as the RFC says."""
         return "".join(part if isinstance(part, str) else _expanded(*part, values) for part in self._parts)
+
+
+def as_uri(text: str) -> str:
+    """A URI as people type it, with what may not stand in one percent-encoded (RFC 3986; RFC 3987 section 3.1)."""
+    uri = re.sub(_NOT_URI, _percent, text)
+    if "[" not in uri and "]" not in uri:
+        return uri
+    # Brackets belong around an IP address and nowhere else.
+    host = re.match(_IP_LITERAL, uri)
+    end = host.end() if host else 0
+    return uri[:end] + uri[end:].replace("[", "%5B").replace("]", "%5D")
 
 
 def _parsed(text: str) -> Iterator[str | tuple[str, tuple[str, ...]]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw, convert
 from msgspec.json import decode
+from msgspec.structs import fields
 
 from ..context import Context
 from ..errors import RegistrationError
@@ -18,9 +19,9 @@ from ..registry.catalog import Catalog
 from ..registry.content import encode_data, is_content
 from ..registry.prompts import PromptEntry
 from ..registry.resources import Finisher, ResourceEntry, TemplateEntry
-from ..registry.signature import bind
+from ..registry.signature import Callee, bind
 from ..registry.tools import Extra, ToolEntry
-from ..registry.uri_template import UriTemplate
+from ..registry.uri_template import UriTemplate, as_uri
 from ..types.base import Icon
 from ..types.content import Annotations
 from ..types.prompts import Prompt
@@ -131,7 +132,7 @@ def resource_entry(
     """A resource, or with `{variables}` in its URI a template; under `ui://` a View, for clients with Apps only."""
     callee = bind(function, context_type=Context)
     template = UriTemplate(uri)
-    _check_variables(uri, template.variables, callee.arguments.__struct_fields__)
+    _check_variables(uri, template.variables, callee)
     own_meta = _own_meta(meta)
     requires: str | None = None
     finish: Finisher | None = None
@@ -143,7 +144,7 @@ def resource_entry(
     shared: dict[str, Any] = {
         "name": name or callee.name,
         "title": title,
-        "description": description if description is not None else callee.description,
+        "description": (description if description is not None else callee.description) or None,
         "icons": icons_of(icons),
         "meta": own_meta,
         "mime_type": mime_type,
@@ -165,11 +166,13 @@ def text_entry(uri: str, text: str | bytes, name: str, mime_type: str | None) ->
 
 
 def checked_uri(uri: str) -> str:
-    """Spec: RFC 3986: a scheme, a colon, and no white space."""
+    """Spec: RFC 3986: a scheme, a colon, and the characters of a URI; S25-063, S26-115."""
     scheme, colon, rest = uri.partition(":")
     valid = scheme[:1].isalpha() and all(c.isascii() and (c.isalnum() or c in "+-.") for c in scheme)
-    if not colon or not rest or not valid or any(c.isspace() or ord(c) < 33 for c in uri):
+    if not colon or not rest or not valid:
         raise RegistrationError(f"resource URI {uri!r}: expected scheme:rest, such as notes://today")
+    if as_uri(uri) != uri:
+        raise RegistrationError(f"resource URI {uri!r}: has characters that have to be encoded; write {as_uri(uri)!r}")
     return uri
 
 
@@ -178,10 +181,14 @@ def _refuse_app_type(uri: str, mime_type: str | None) -> None:
         raise RegistrationError(f"resource {uri!r} is {mime_type}: the URI of such a View begins with ui:// (APP-S-01)")
 
 
-def _check_variables(uri: str, variables: Sequence[str], parameters: Sequence[str]) -> None:
-    unknown = [name for name in variables if name not in parameters]
+def _check_variables(uri: str, variables: Sequence[str], callee: Callee) -> None:
+    parameters = fields(callee.arguments)
+    unknown = set(variables).difference(parameter.name for parameter in parameters)
     if unknown:
-        raise RegistrationError(f"resource {uri!r}: the function has no parameter for {', '.join(unknown)}")
+        raise RegistrationError(f"resource {uri!r}: the function has no parameter for {', '.join(sorted(unknown))}")
+    without = [parameter.name for parameter in parameters if parameter.required and parameter.name not in variables]
+    if without:
+        raise RegistrationError(f"resource {uri!r}: nothing in the URI gives the parameter {', '.join(without)} a value")
 
 
 # -- prompts -----------------------------------------------------------------------------------

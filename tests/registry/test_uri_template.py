@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpd.errors import RegistrationError
-from mcpd.registry.uri_template import MAX_URI_CHARS, UriTemplate
+from mcpd.registry.uri_template import MAX_URI_CHARS, UriTemplate, as_uri
 
 VALUES = {
     "var": "value",
@@ -316,3 +316,19 @@ def test_a_uri_over_the_limit_matches_nothing() -> None:
     template = UriTemplate("x://{a}")
     assert template.match("x://" + "a" * (MAX_URI_CHARS - 4)) is not None
     assert template.match("x://" + "a" * (MAX_URI_CHARS - 3)) is None
+
+
+@pytest.mark.parametrize(
+    ("typed", "uri"),
+    [
+        ("x://a/b?c=d#e", "x://a/b?c=d#e"),
+        ("x:/a b\u2028", "x:/a%20b%E2%80%A8"),
+        ("x:/%41%zz%", "x:/%41%25zz%25"),
+        ("http://u@[::1]:80/a[1]", "http://u@[::1]:80/a%5B1%5D"),
+        ("x://[", "x://%5B"),
+        ("x:/[::1]", "x:/%5B::1%5D"),
+    ],
+)
+def test_what_people_type_becomes_a_uri(typed: str, uri: str) -> None:
+    assert as_uri(typed) == uri
+    assert as_uri(uri) == uri
