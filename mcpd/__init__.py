@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from .errors import ToolError as ToolError
     from .extensions.ui.results import ViewResult as ViewResult
     from .extensions.ui.results import view_result as view_result
+    from .host.hooks import Hooks as Hooks
+    from .host.host import Host as Host
+    from .host.host import HostOptions as HostOptions
     from .registry.content import audio as audio
     from .registry.content import embedded as embedded
     from .registry.content import image as image
@@ -35,6 +38,9 @@ __all__ = [
     "Client",
     "ContentBlock",
     "Context",
+    "Hooks",
+    "Host",
+    "HostOptions",
     "McpdError",
     "Server",
     "ToolError",
@@ -58,6 +64,9 @@ _HOMES = {
     "Client": "client",
     "ContentBlock": "types.content",
     "Context": "context",
+    "Hooks": "host.hooks",
+    "Host": "host.host",
+    "HostOptions": "host.host",
     "McpdError": "errors",
     "Server": "server",
     "ToolError": "errors",

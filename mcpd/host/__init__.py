@@ -29,7 +29,18 @@ A program that runs a View needs little more than this, on any channel of text m
     for event in view.events(): ...                     # answer, deny or fail each Ask
     for message in view.data_to_send(): ...
 
-Nothing in these modules does I/O, starts a task or looks at a clock.
+Nothing in these modules does I/O, starts a task or looks at a clock. `Host`, which `mcpd` gives by name, does
+all of it for a program on asyncio; its modules are the only ones that do:
+
+    host          connects to a server, calls its tools for the model, shows their Views
+      call          one call of a tool, from the first character of its arguments
+      shown         one View on a channel: the machine, its clock, its work
+      carrying      what becomes of a View's requests
+      hooks         what the program decides
+      conversation  what Views have to say in it
+      documents     Views' documents, read and kept
+      channels      any two-way stream of messages as a View's channel
+      relay         Views over WebSocket, at one-time addresses
 """
 
 from __future__ import annotations

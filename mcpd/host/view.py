@@ -207,7 +207,7 @@ class View:
 
     # ------------------------------------------------------------------- the call it was opened for
 
-    def partial_input(self, arguments: Mapping[str, Any]) -> bool:
+    def partial_input(self, arguments: Mapping[str, Any] | Raw) -> bool:
         """The launch call's arguments as far as they are written; False if it is too late for that."""
         return self._tell(self._launch.partial(arguments))
 

@@ -91,6 +91,8 @@ class WebSocketChannel(asyncio.Protocol):
         self._was_pinged = False
         self._taken_bytes = self._written_bytes = 0
         self.is_congested = False
+        self.path = ""
+        """What the handshake asked for, with its query."""
 
     # -- what asyncio calls ------------------------------------------------------------------
 
@@ -173,6 +175,7 @@ class WebSocketChannel(asyncio.Protocol):
     def _answer(self, request: Request) -> None:
         protocol = self._protocol
         refusal = self._endpoint.refuse(request)
+        self.path = request.path
         if refusal is None:
             response = protocol.accept(request)
             if response.status_code == 426:

@@ -1,0 +1,114 @@
+"""The documents of one server's Views: read when needed, reviewed once, used again while they are the same.
+
+Two readings are the same document if both the hash of the HTML and all of `_meta.ui` are equal (APP-H-26); then
+the program is not asked again, and gets the very same object. A reading is fresh until the server announces a
+change, its own time to live is over, or `fresh_seconds` where it gave none.
+
+Spec: MCP Apps 2026-01-26, "UI Resource Format", "Host MAY prefetch and cache"; 2026-07-28 server/utilities/caching.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+from msgspec.json import Decoder
+
+from ..client import Client
+from ..errors import ConfigurationError, McpdError
+from ..jsonrpc import MALFORMED, explain
+from ..types.base import Wire
+from .document import ViewDocument, read_document
+from .hooks import Hooks, settle
+
+__all__ = ["Documents"]
+
+log = logging.getLogger("mcpd.host")
+
+
+class _Reading(Wire, kw_only=True):
+    contents: list[dict[str, Any]]
+    ttl_ms: int | None = None
+
+
+class _Kept(Struct):
+    document: ViewDocument
+    until: float
+
+
+_read = Decoder(_Reading).decode
+
+
+class Documents:
+    """The Views of one server, by URI."""
+
+    def __init__(self, client: Client, hooks: Hooks, fresh_seconds: float) -> None:
+        self._client = client
+        self._hooks = hooks
+        self._fresh_seconds = fresh_seconds
+        self._kept: dict[str, _Kept] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._listed: dict[str, Mapping[str, Any]] | None = None
+
+    async def get(self, uri: str) -> ViewDocument:
+        """The document to show now. Raises ConfigurationError if there is none to show, or it was turned down.
+
+        Raises what the client does if the server cannot be asked.
+        """
+        # Views that open together read once.
+        async with self._locks.setdefault(uri, asyncio.Lock()):
+            now = asyncio.get_running_loop().time()
+            kept = self._kept.get(uri)
+            if kept is not None and now < kept.until:
+                return kept.document
+            document, seconds = await self._load(uri)
+            if kept is not None and kept.document == document:
+                document = kept.document
+            else:
+                if kept is not None:
+                    log.info(
+                        "%s is another document now: sha256 %s, was %s", uri, document.digest, kept.document.digest
+                    )
+                await self._review(document)
+            self._kept[uri] = _Kept(document, now + seconds)
+            return document
+
+    def expire(self) -> None:
+        """Something may have changed: read again before the next use."""
+        self._listed = None
+        for kept in self._kept.values():
+            kept.until = float("-inf")
+
+    async def _load(self, uri: str) -> tuple[ViewDocument, float]:
+        raw = await self._client.request("resources/read", {"uri": uri})
+        try:
+            reading = _read(raw)
+        except MALFORMED as error:
+            raise ConfigurationError(f"{uri}: the server's answer cannot be read: {explain(error)}") from None
+        listing = None if _has_ui(reading.contents) else await self._listing_meta(uri)
+        document = read_document(uri, reading.contents, listing)
+        seconds = self._fresh_seconds if reading.ttl_ms is None else max(reading.ttl_ms / 1000, 0)
+        return document, seconds
+
+    async def _listing_meta(self, uri: str) -> Mapping[str, Any] | None:
+        """Spec (later draft): the metadata may stand in the listing; the content's own wins whole (APP-H-07)."""
+        if self._listed is None:
+            try:
+                self._listed = {
+                    entry.uri: entry.meta for entry in await self._client.list_resources() if entry.meta is not None
+                }
+            except McpdError as error:
+                log.warning("the server's resources cannot be listed: %s", error)
+                return None
+        return self._listed.get(uri)
+
+    async def _review(self, document: ViewDocument) -> None:
+        if self._hooks.review is not None and await settle(self._hooks.review(document)) is False:
+            raise ConfigurationError(f"{document.uri} (sha256 {document.digest}) was turned down at its review")
+
+
+def _has_ui(contents: list[dict[str, Any]]) -> bool:
+    return any(isinstance(meta, dict) and "ui" in meta for meta in (item.get("_meta") for item in contents))

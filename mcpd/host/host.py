@@ -1,0 +1,356 @@
+"""`Host`: MCP Apps in a program of one's own.
+
+Connects to a server, offers it Apps, gives the model its view of the tools, calls them for the model, and shows
+their Views on any message channel. Composition only: the rules are in the modules beside this one.
+
+Spec: MCP Apps 2026-01-26; rules APP-H-01 to -26 of the project's reference.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Sequence
+from inspect import isawaitable
+from typing import Any, Literal, NamedTuple
+
+from msgspec import Raw, Struct, field, structs
+
+from .. import __version__
+from ..client import Callbacks, Client
+from ..client.callbacks import ListKind
+from ..client.connection import OnProgress
+from ..client.target import Target
+from ..errors import ConfigurationError, LocalProtocolError, McpdError
+from ..extensions.ui.gate import MIME_TYPE, UI
+from ..transports.websocket_server import Limits as WebSocketLimits
+from ..types.lifecycle import Implementation
+from ..types.tools import Tool
+from .app_tools import model_names
+from .call import ToolCall
+from .carrying import Carrier
+from .channels import Pump, ViewChannel, attach
+from .context import HostContext, ToolInfo, merge
+from .conversation import Conversation
+from .csp import Profile, grant
+from .document import ViewDocument
+from .documents import Documents
+from .hooks import Hooks, offered
+from .policy import Limits, Settings
+from .relay import Relay, open_relay
+from .shown import ShownView
+from .theme import styles
+from .view import View
+from .visibility import is_for_model, model_tools, resource_uri
+
+__all__ = ["Host", "HostOptions", "OfferedTool", "default_context"]
+
+log = logging.getLogger("mcpd.host")
+
+_NO_HOOKS = Hooks()
+_NO_CALLBACKS = Callbacks()
+
+
+def default_context() -> HostContext:
+    """The surroundings of a host that says nothing about them: our theme, inline only."""
+    return HostContext(
+        styles=styles(), display_mode="inline", available_display_modes=["inline"], user_agent=f"mcpd/{__version__}"
+    )
+
+
+class HostOptions(Struct, frozen=True, kw_only=True):
+    """Settings that seldom change.
+
+    `context` is merged over `default_context`; `permissions` are the browser features a View may have if it asks
+    (camera, microphone, geolocation, clipboardWrite); `profile` is that of `csp`; `fresh_seconds` how long a
+    document is used again without reading it; `version` fixes the protocol version towards the server, and
+    `timeout` is how many seconds the server may be silent.
+    """
+
+    info: Implementation = field(default_factory=lambda: Implementation(name="mcpd", version=__version__))
+    context: HostContext = field(default_factory=HostContext)
+    permissions: tuple[str, ...] = ()
+    profile: Profile = "strict"
+    limits: Limits = Limits()
+    max_views: int = 16
+    fresh_seconds: float = 60.0
+    version: str | None = None
+    timeout: float | None = 60.0
+
+
+_DEFAULT_OPTIONS = HostOptions()
+
+
+class OfferedTool(NamedTuple):
+    """A tool that a View offers, and the View."""
+
+    view: ShownView
+    tool: Tool
+
+
+class Host:
+    """A host of one server's MCP Apps: `async with Host(target) as host:`.
+
+    `target` is a `Server` of this process, the command of a child process as a list, or an open channel.
+    `denials` is how a denied link, message or download is answered: "error" (-32000, as the specification says) or
+    "result" (`isError`, as most hosts do). `hooks` decide for the user; `callbacks` answer the server's questions.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        hooks: Hooks = _NO_HOOKS,
+        denials: Literal["error", "result"] = "error",
+        options: HostOptions = _DEFAULT_OPTIONS,
+        callbacks: Callbacks = _NO_CALLBACKS,
+        conversation: Conversation | None = None,
+    ) -> None:
+        self.options = options
+        self.context = merge(default_context(), options.context)
+        """The surroundings of Views opened from now on; see `change_context`."""
+        self.conversation = conversation if conversation is not None else Conversation()
+        self._hooks = hooks
+        self._denials: Literal["error", "result"] = denials
+        self._callbacks = callbacks
+        self.client = Client(
+            target,
+            structs.replace(callbacks, list_changed=self._on_list_changed, resource_updated=self._on_updated),
+            info=options.info,
+            extensions={UI: {"mimeTypes": [MIME_TYPE]}},
+            version=options.version,
+            timeout=options.timeout,
+        )
+        self._documents = Documents(self.client, hooks, options.fresh_seconds)
+        self._carrier = Carrier(self.client, hooks, self.conversation, self.find_tool, self._on_leave)
+        self._tools: dict[str, Tool] = {}
+        self._views: dict[str, ShownView] = {}
+        self._pumps: dict[str, Pump] = {}
+        self._closers: list[Any] = []
+        self._ending: set[asyncio.Task[None]] = set()
+        self._numbers = itertools.count(1)
+        self._is_closed = False
+
+    # ------------------------------------------------------------------------------------------- life
+
+    async def __aenter__(self) -> Host:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def open(self) -> None:
+        """Connect to the server and learn its tools."""
+        await self.client.open()
+        try:
+            await self.refresh_tools()
+        except BaseException:
+            await self.aclose()
+            raise
+
+    async def aclose(self) -> None:
+        """Tear down every View, within its time limit, and leave the server. Safe to call twice."""
+        self._is_closed = True
+        views = list(self._views.values())
+        await asyncio.gather(*(view.close("the host is closing") for view in views))
+        while self._ending:
+            await asyncio.wait(self._ending)
+        for closer in self._closers:
+            await closer()
+        self._closers.clear()
+        await self.client.aclose()
+
+    # ------------------------------------------------------------------------------------------ tools
+
+    async def model_tools(self) -> list[Tool]:
+        """The tools the model may see (APP-H-02): for its list, for searches, for any text that names tools."""
+        offer = self.client.server_capabilities.tools
+        if offer is None or not offer.list_changed:
+            await self.refresh_tools()  # nobody tells us when they change
+        return model_tools(self._tools.values())
+
+    async def describe_tools(self, words: str = "") -> str:
+        """The model's tools as a text, a line each; only those that have all of these words in name or description."""
+        wanted = words.lower().split()
+        lines = []
+        for tool in await self.model_tools():
+            line = f"{tool.name}: {(tool.description or tool.title or '').strip()}".rstrip(": ")
+            if all(word in line.lower() for word in wanted):
+                lines.append(" ".join(line.split()))
+        return "\n".join(lines)
+
+    def find_tool(self, name: str) -> Tool | None:
+        """A tool as last listed, whoever may call it."""
+        return self._tools.get(name)
+
+    def app_tools(self) -> dict[str, OfferedTool]:
+        """The tools that Views offer, under names for the model that say whose they are (APP-H-25)."""
+        found: dict[str, OfferedTool] = {}
+        for view in self._views.values():
+            names = model_names(f"{view.call.name}-{view.id}", view.app_tools, {*self._tools, *found})
+            found.update({name: OfferedTool(view, tool) for name, tool in names.items()})
+        return found
+
+    async def refresh_tools(self) -> None:
+        """List the server's tools again; Views that are open get by with the new list too."""
+        self._tools = {tool.name: tool for tool in await self.client.list_tools()}
+        for view in self._views.values():
+            view.tell(lambda machine: machine.set_tools(self._tools.values()))
+
+    def begin_call(self, name: str) -> ToolCall:
+        """The model begins to write a call of this tool. Raises LocalProtocolError for a tool it may not see."""
+        tool = self._tools.get(name)
+        if tool is None or not is_for_model(tool):
+            # One text for both: the model learns nothing of tools that are not for it.
+            raise LocalProtocolError(f"there is no tool {name!r} for the model")
+        return ToolCall(self.client, tool)
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any] | Raw | None = None, *, on_progress: OnProgress | None = None
+    ) -> ToolCall:
+        """Call a tool for the model: the finished call, with its `result` and whether it `has_view`.
+
+        Raises LocalProtocolError for a tool that the model may not see, and what a client raises.
+        """
+        call = self.begin_call(name)
+        await call.run(arguments if arguments is not None else {}, on_progress=on_progress)
+        return call
+
+    # ------------------------------------------------------------------------------------------ views
+
+    @property
+    def views(self) -> Sequence[ShownView]:
+        """The Views that are open."""
+        return list(self._views.values())
+
+    async def prefetch(self) -> list[ViewDocument]:
+        """Read, check and review the documents of all tools now, so that Views open at once later.
+
+        One that cannot be shown is left out, and logged.
+        """
+        uris = {uri for tool in self._tools.values() if (uri := resource_uri(tool)) is not None}
+        found = await asyncio.gather(*map(self._documents.get, sorted(uris)), return_exceptions=True)
+        documents = []
+        for document in found:
+            if isinstance(document, ViewDocument):
+                documents.append(document)
+            elif isinstance(document, McpdError):
+                log.warning("a view cannot be shown: %s", document)
+            else:
+                raise document
+        return documents
+
+    async def open_view(
+        self, call: ToolCall, channel: ViewChannel, *, proxy: bool = False, context: HostContext | None = None
+    ) -> ShownView:
+        """Show a call's View on a channel, at any time of the call; the frame must be there.
+
+        `proxy` says that a sandbox proxy stands at the other end, and loads the document that it is sent; else the
+        program loads `document.html` under `grant.policy()` itself. `context` is for this View alone.
+        Raises ConfigurationError if there is nothing to show, LocalProtocolError if too many are open.
+        """
+        view = await self.prepare_view(call, proxy=proxy, context=context)
+        try:
+            pump = attach(view, channel)
+        except BaseException:
+            view.lost("the channel could not be used")
+            raise
+        if pump is not None:
+            self._pumps[view.id] = pump
+            if view.is_over:
+                self._on_leave(view)
+        return view
+
+    async def prepare_view(
+        self, call: ToolCall, *, proxy: bool = False, context: HostContext | None = None
+    ) -> ShownView:
+        """A View whose channel comes later: `ShownView.begin` starts its life and its time limits."""
+        if call.view_uri is None:
+            raise ConfigurationError(f"the tool {call.name} has no View")
+        self._check_room()
+        document = await self._documents.get(call.view_uri)
+        self._check_room()
+        options = self.options
+        settings = Settings(
+            host_info=options.info,
+            capabilities=offered(self._hooks, self.client.server_capabilities),
+            denials=self._denials,
+            limits=options.limits,
+            has_proxy=proxy,
+            has_prompts=self.client.server_capabilities.prompts is not None,
+        )
+        surroundings = merge(self.context, HostContext(tool_info=ToolInfo(tool=call.tool)))
+        view_id = f"view-{next(self._numbers)}"
+        machine = View(
+            document,
+            grant(document.csp, document.permissions, options.profile, allowed=options.permissions),
+            settings,
+            context=surroundings if context is None else merge(surroundings, context),
+            tools=self._tools.values(),
+            name=f"{view_id} ({call.name})",
+        )
+        view = self._views[view_id] = ShownView(view_id, call, machine, self._carrier)
+        call.attach(view)
+        return view
+
+    async def listen_views(self, address: str, *, origin: str, hosts: Sequence[str] = ()) -> Relay:
+        """Take Views over WebSocket at `:PORT` or `HOST:PORT`, from the web page at `origin` and nobody else.
+
+        `await relay.open_view(call)` gives a View and the one-time address that the page connects to. `hosts` are
+        names under which this machine is reached, besides its own. Raises ConfigurationError.
+        """
+        # What is a little too large is refused and the View goes on; what is far too large ends the connection.
+        limits = WebSocketLimits(max_frame_bytes=4 * self.options.limits.message_bytes)
+        relay = await open_relay(self, address, origin, hosts=hosts, limits=limits)
+        self._closers.append(relay.aclose)
+        return relay
+
+    def change_context(self, delta: HostContext) -> None:
+        """The surroundings of all Views are others now: theme, locale. A View that cannot follow is left as it is."""
+        self.context = merge(self.context, delta)
+        for view in self.views:
+            try:
+                view.change_context(delta)
+            except LocalProtocolError as error:
+                log.info("%s: %s", view.id, error)
+
+    def _check_room(self) -> None:
+        if self._is_closed:
+            raise LocalProtocolError("the host is closed")
+        if len(self._views) >= self.options.max_views:
+            raise LocalProtocolError(f"{self.options.max_views} Views are open; close one first")
+
+    def _on_leave(self, view: ShownView) -> None:
+        view.call.detach(view)
+        self._views.pop(view.id, None)
+        task = asyncio.ensure_future(self._wind_up(view, self._pumps.pop(view.id, None)))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def _wind_up(self, view: ShownView, pump: Pump | None) -> None:
+        await view.wind_up()
+        if pump is not None:
+            await pump.wind_up()
+
+    # ------------------------------------------------------------------------- what the server tells
+
+    async def _on_list_changed(self, kind: ListKind) -> None:
+        if kind == "tools":
+            await self.refresh_tools()
+        elif kind == "resources":
+            self._documents.expire()
+        for view in self.views:
+            view.tell(lambda machine: machine.list_changed(kind))
+        if self._callbacks.list_changed is not None:
+            told = self._callbacks.list_changed(kind)
+            if isawaitable(told):
+                await told
+
+    async def _on_updated(self, uri: str) -> None:
+        self._documents.expire()
+        if self._callbacks.resource_updated is not None:
+            told = self._callbacks.resource_updated(uri)
+            if isawaitable(told):
+                await told

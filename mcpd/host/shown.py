@@ -1,0 +1,294 @@
+"""A View on a real channel: the state machine, its clock, and the work that it asks for.
+
+Nothing is decided here: what the View may do is the machine's business (`view`), what becomes of its requests
+that of a `Desk` (`carrying`). All calls come from the event loop's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from ..errors import LocalProtocolError, RequestCancelled
+from ..types.tools import CallToolResult, Tool
+from .call import ToolCall
+from .context import HostContext
+from .csp import Grant
+from .document import ViewDocument
+from .events import (
+    Abort,
+    AppToolAnswered,
+    AppToolsChanged,
+    Ask,
+    Closed,
+    Event,
+    Failed,
+    Live,
+    ModelContextUpdate,
+)
+from .refusals import Denied
+from .view import State, View
+
+__all__ = ["Desk", "ShownView"]
+
+log = logging.getLogger("mcpd.host")
+
+
+class Desk(Protocol):
+    """Where a View's requests go."""
+
+    async def carry(self, view: ShownView, ask: Ask) -> Any:
+        """Decide on an ask or carry it out: what `View.answer` takes. Raises Denied for a no, else why it failed."""
+
+    def keep_context(self, view: ShownView, update: ModelContextUpdate) -> None:
+        """What the model is to be told, once the View has been told that it will."""
+
+    def notice(self, view: ShownView, event: Event) -> None:
+        """Something happened."""
+
+    def leave(self, view: ShownView) -> None:
+        """This View is gone."""
+
+
+class ShownView:
+    """One View that is shown. Made by `Host.open_view`.
+
+    `id` names it in this host; `ended` is done when it is gone, with the event that says why.
+    """
+
+    def __init__(self, view_id: str, call: ToolCall, machine: View, desk: Desk) -> None:
+        self.id = view_id
+        self.call = call
+        self._machine = machine
+        self._desk = desk
+        self._loop = asyncio.get_running_loop()
+        self._send: Callable[[bytes], object] | None = None
+        self._close_channel: Callable[[], object] | None = None
+        self._work: dict[int, asyncio.Task[None]] = {}
+        self._app_calls: dict[str, asyncio.Future[CallToolResult]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_turning = False
+        self._live: asyncio.Future[bool] = self._loop.create_future()
+        self.ended: asyncio.Future[Closed | Failed] = self._loop.create_future()
+
+    # -------------------------------------------------------------------------------- what can be seen
+
+    @property
+    def state(self) -> State:
+        """Where the View is in its life."""
+        return self._machine.state
+
+    @property
+    def document(self) -> ViewDocument:
+        """The HTML and its metadata."""
+        return self._machine.document
+
+    @property
+    def grant(self) -> Grant:
+        """What the View was granted: its policy, sandbox tokens and `allow` attribute."""
+        return self._machine.grant
+
+    @property
+    def context(self) -> HostContext:
+        """The host context as it is now."""
+        return self._machine.context
+
+    @property
+    def app_tools(self) -> Sequence[Tool]:
+        """The tools that the View offers, as it last listed them."""
+        return self._machine.app_tools
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is gone."""
+        return self.ended.done()
+
+    async def live(self) -> bool:
+        """Wait until the View is initialized: True, or False if it is gone before."""
+        return await asyncio.shield(self._live)
+
+    # ------------------------------------------------------------------------------ the channel's side
+
+    def begin(self, send: Callable[[bytes], object], close: Callable[[], object] | None = None) -> None:
+        """The frame is there: messages for the View go to `send`, its own are to come through `receive`.
+
+        `close` is called once the View is gone.
+        """
+        self._send, self._close_channel = send, close
+        self._machine.start(self._loop.time())
+        self._turn()
+
+    def receive(self, message: bytes | str) -> None:
+        """A message of the View, or of its proxy."""
+        self._machine.receive(message, self._loop.time())
+        self._turn()
+
+    def lost(self, reason: str = "the channel is closed") -> None:
+        """The frame or the channel is gone."""
+        self._machine.frame_lost(reason)
+        self._turn()
+
+    # ------------------------------------------------------------------------------- the program's side
+
+    def tell(self, say: Callable[[View], object]) -> None:
+        """Let the machine hear of something, and send what comes of it."""
+        say(self._machine)
+        self._turn()
+
+    def change_context(self, delta: HostContext) -> None:
+        """Members of the host context have new values. Raises LocalProtocolError for a mode the View does not know."""
+        self.tell(lambda machine: machine.context_changed(delta))
+
+    def ping(self) -> None:
+        """Ask whether the View is still there; it fails if it does not answer in time."""
+        self.tell(lambda machine: machine.ping(self._loop.time()))
+
+    def list_app_tools(self) -> None:
+        """Ask for the View's own tools again; `app_tools` has them when an AppToolsListed event came."""
+        self.tell(lambda machine: machine.list_app_tools(self._loop.time()))
+
+    async def call_app_tool(
+        self, name: str, arguments: Mapping[str, Any] | None = None, *, confirmed: bool = False
+    ) -> CallToolResult:
+        """Call one of the View's own tools; one that does not say it is read-only only once the user `confirmed` it.
+
+        Raises LocalProtocolError if it cannot be called now, RemoteError, RequestTimeout, TransportError.
+        """
+        call_id = self._machine.call_app_tool(name, arguments or {}, self._loop.time(), confirmed=confirmed)
+        answer: asyncio.Future[CallToolResult] = self._loop.create_future()
+        self._app_calls[call_id] = answer
+        self._turn()
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            self._app_calls.pop(call_id, None)
+            self.tell(lambda machine: machine.cancel_app_call(call_id))
+            raise
+
+    async def close(self, reason: str = "closed by the host") -> Closed | Failed:
+        """Close the View: it is told, and gone when it answers or its time is up. How it ended."""
+        self.tell(lambda machine: machine.teardown(reason, self._loop.time()))
+        return await asyncio.shield(self.ended)
+
+    # --------------------------------------------------------------------------------------- the turn
+
+    def _turn(self) -> None:
+        """Send what the machine has to say and do what it wants, until it wants nothing more."""
+        if self._is_turning:
+            return
+        self._is_turning = True
+        machine = self._machine
+        try:
+            while True:
+                messages, events = machine.data_to_send(), machine.events()
+                if not messages and not events:
+                    break
+                for message in messages:
+                    self._deliver(message)
+                for event in events:
+                    self._take(event)
+        finally:
+            self._is_turning = False
+        self._set_timer()
+
+    def _deliver(self, message: bytes) -> None:
+        if self._send is None:
+            return
+        try:
+            self._send(message)
+        except Exception as error:
+            log.warning("%s: the channel does not take messages: %s", self.id, error)
+            self._send = None
+            self._machine.frame_lost("the channel does not take messages")
+
+    def _take(self, event: Event) -> None:
+        if isinstance(event, Ask):
+            self._work[event.ask_id] = self._loop.create_task(self._carry(event))
+            return
+        if isinstance(event, Abort):
+            if (task := self._work.get(event.ask_id)) is not None:
+                task.cancel()
+        elif isinstance(event, Live):
+            if not self._live.done():
+                self._live.set_result(True)
+            self._ask_for_tools()
+        elif isinstance(event, AppToolsChanged):
+            self._ask_for_tools()
+        elif isinstance(event, AppToolAnswered):
+            self._answer_app_call(event)
+        elif isinstance(event, (Closed, Failed)):
+            self._end(event)
+        self._desk.notice(self, event)
+
+    def _ask_for_tools(self) -> None:
+        if self._machine.app.tools is not None and self._machine.state is State.LIVE:
+            self._machine.list_app_tools(self._loop.time())
+
+    def _answer_app_call(self, event: AppToolAnswered) -> None:
+        answer = self._app_calls.pop(event.call_id, None)
+        if answer is None or answer.done():
+            return
+        if event.result is not None:
+            answer.set_result(event.result)
+        else:
+            answer.set_exception(event.error or LocalProtocolError("the call ended without a result"))
+
+    async def _carry(self, ask: Ask) -> None:
+        machine, ask_id = self._machine, ask.ask_id
+        try:
+            try:
+                machine.answer(ask_id, await self._desk.carry(self, ask))
+            except asyncio.CancelledError:
+                # Aborted by the View, or at its end: nobody wants the answer, and its place is free now.
+                machine.fail(ask_id, RequestCancelled("the view gave it up"))
+                return
+            except Denied as error:
+                machine.deny(ask_id, error.message)
+                return
+            except Exception as error:
+                machine.fail(ask_id, error)
+                return
+            if isinstance(ask, ModelContextUpdate) and (update := machine.take_model_context()) is not None:
+                self._desk.keep_context(self, update)
+        finally:
+            del self._work[ask_id]
+            self._turn()
+
+    def progress(self, ask_id: int, progress: float, total: float | None, message: str | None) -> None:
+        """How far a forwarded request is."""
+        if ask_id in self._work:
+            self.tell(lambda machine: machine.progress(ask_id, progress, total, message))
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        deadline = self._machine.deadline
+        if deadline is not None and not self.is_over:
+            self._timer = self._loop.call_at(deadline, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        # The loop's clock may wake us a hair early: then there is nothing to do yet, and a new timer is set.
+        self.tell(lambda machine: machine.tick(self._loop.time()))
+
+    def _end(self, event: Closed | Failed) -> None:
+        for task in self._work.values():
+            task.cancel()
+        for answer in self._app_calls.values():
+            answer.cancel()
+        if not self._live.done():
+            self._live.set_result(False)
+        if not self.ended.done():
+            self.ended.set_result(event)
+        close, self._close_channel, self._send = self._close_channel, None, None
+        if close is not None:
+            close()
+        self._desk.leave(self)
+
+    async def wind_up(self) -> None:
+        """Wait until the work for a View that is gone has stopped."""
+        while self._work:
+            await asyncio.wait(list(self._work.values()))
