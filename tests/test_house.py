@@ -11,9 +11,11 @@ import sys
 import tomllib
 import zipfile
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from conftest import Child
+from wires import initialize
 
 import mcpd
 
@@ -137,6 +139,99 @@ def test_a_wheel_has_the_package_its_assets_and_its_license(wheel: zipfile.ZipFi
     assert "License-Expression: Apache-2.0\n" in metadata
     assert "mcpd = mcpd.cli:main" in wheel.read(f"{info}/entry_points.txt").decode()
     assert wheel.read(f"{info}/licenses/LICENSE") == (REPOSITORY / "LICENSE").read_bytes()
+
+
+def closure(*roots: str) -> set[str]:
+    """These distributions and all that they need here, without extras."""
+    from importlib.metadata import requires
+
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    found: set[str] = set()
+    queue = list(roots)
+    while queue:
+        name = canonicalize_name(queue.pop())
+        if name not in found:
+            found.add(name)
+            needs = [Requirement(line) for line in requires(name) or ()]
+            queue += [need.name for need in needs if need.marker is None or need.marker.evaluate({"extra": ""})]
+    return found
+
+
+class Installed(NamedTuple):
+    """A fresh environment with mcpd's wheel and what that needs, and nothing else."""
+
+    command: Path
+    packages: Path
+    env: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: zipfile.ZipFile, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """Made without a network: the dependencies are copied from the environment that runs this."""
+    from importlib.metadata import distribution
+
+    place = tmp_path_factory.mktemp("environment")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True, timeout=50)
+    (packages,) = place.glob("lib/python*/site-packages")
+    needed = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+    for name in closure(*(re.split(r"[<>=]", one)[0] for one in needed)):
+        for file in distribution(name).files or ():
+            if ".." not in file.parts and file.suffix != ".pyc":
+                (packages / file).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(str(file.locate()), packages / file)
+    subprocess.run(
+        [sys.executable, "-m", "pip", "--python", str(place / "bin" / "python"), "install", "--quiet", "--no-index",
+         "--no-deps", "--no-compile", "--disable-pip-version-check", str(wheel.filename)],
+        check=True, capture_output=True, timeout=50,
+    )  # fmt: skip
+    env = {"PATH": os.defpath, "PYTHONDONTWRITEBYTECODE": "1"}
+    return Installed(place / "bin" / "mcpd", packages, env)
+
+
+@pytest.mark.slow
+def test_an_installed_mcpd_works_in_any_folder(installed: Installed, tmp_path: Path) -> None:
+    """The console script, the bundled app inside the wheel, and a server file of the user's."""
+    (tmp_path / "garden.py").write_text('from mcpd import Server\nserver = Server("garden")\n')
+    for words, said in (["check"], "ui://mcpd/apps_diagnostics"), (["check", "garden.py"], "garden 0.0.0"):
+        done = subprocess.run(
+            [installed.command, *words],
+            cwd=tmp_path, env=installed.env, capture_output=True, text=True, timeout=50, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert said in done.stdout
+    messages = [
+        initialize("2025-11-25", 1, {"extensions": {"io.modelcontextprotocol/ui": {}}}),
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "resources/read", "params": {"uri": "ui://mcpd/apps_diagnostics"}},
+    ]
+    done = subprocess.run(
+        [installed.command, "serve", "--stdio"], input="".join(json.dumps(message) + "\n" for message in messages),
+        cwd=tmp_path, env=installed.env, capture_output=True, text=True, timeout=50, check=False,
+    )  # fmt: skip
+    assert done.stderr == ""
+    hello, app = map(json.loads, done.stdout.splitlines())
+    assert hello["result"]["serverInfo"]["version"] == mcpd.__version__
+    (page,) = app["result"]["contents"]
+    assert page["text"] == (REPOSITORY / "assets" / "apps" / "apps_diagnostics.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_an_installed_mcpd_is_small(installed: Installed) -> None:
+    """architecture.md D8: four dependencies, and the two that one of those needs. (A peer: 28 packages, 31 MB.)"""
+    names = {path.name.partition("-")[0].replace("_", "-").lower() for path in installed.packages.glob("*.dist-info")}
+    assert names - {"typing-extensions", "sniffio"} == {
+        "anyio",
+        "click",
+        "idna",
+        "mcpd-server",
+        "msgspec",
+        "websockets",
+    }
+    files = [path for path in installed.packages.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    megabytes = sum(path.stat().st_size for path in files) / 1e6
+    assert megabytes < 6, megabytes
 
 
 def test_all_extras_are_in_all() -> None:

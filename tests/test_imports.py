@@ -22,7 +22,7 @@ EXTRAS: dict[str, set[str]] = {
     "httptools": {"transports"},
     "jsonschema_rs": {"registry"},
     "uvicorn": {"transports"},
-    "uvloop": {"transports", "cli"},
+    "uvloop": {"server", "transports"},
     "watchfiles": {"sources"},
 }
 # Used where the user has them installed, never required.
@@ -110,8 +110,8 @@ def test_each_module_imports_first(child: Child) -> None:
 # What `mcpd serve --stdio` must not pay for (issue: at most 1.6 times the raw floor from spawn to first answer).
 # Each is loaded at one seam, by the command, transport or extra that needs it.
 NOT_FOR_STDIO = {
-    "email", "http", "httptools", "importlib.metadata", "jsonschema_rs", "pydantic", "urllib.request", "uvicorn",
-    "uvloop", "watchfiles", "websockets",
+    "click", "email", "http", "httptools", "importlib.metadata", "jsonschema_rs", "pydantic", "urllib.request",
+    "uvicorn", "uvloop", "watchfiles", "websockets",
 }  # fmt: skip
 
 
