@@ -40,7 +40,7 @@ UI_META = {
 
 
 def make_server() -> Server:
-    """Tools of each visibility, with and without a View; `server.gate` lets `slow` go on, `server.cancelled` is told."""
+    """Tools of each visibility, with and without a View. `server.gate` lets `slow` go on; `server.calls` notes some."""
     server = Server("weather", version="1.0")
     server.gate = asyncio.Event()  # type: ignore[attr-defined]
     server.calls = []  # type: ignore[attr-defined]
