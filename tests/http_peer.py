@@ -16,6 +16,7 @@ from typing import Any
 from wire_schema import Conversation
 
 from mcpd import Server
+from mcpd.transports.address import parse
 from mcpd.transports.guards import Access
 from mcpd.transports.http import HttpApp, HttpSettings
 from mcpd.transports.http.listener import HttpListener, listen
@@ -396,7 +397,7 @@ async def serving(
     server: Server, settings: HttpSettings = _DEFAULTS, access: Access = _NO_ACCESS_RULES, address: str = "127.0.0.1:0"
 ) -> AsyncIterator[Port]:
     """The server on a free port of the loopback, closed at the end with all that is still connected to it."""
-    app = server.http_app(access, settings)
+    app = server.http_app(access, settings, bound=parse(address).host)
     port = Port(await listen(app, address, server.connect, access))
     try:
         yield port

@@ -12,6 +12,7 @@ import logging
 import os
 import socket
 import stat
+import sys
 import time
 from collections.abc import Callable
 from email.utils import formatdate
@@ -25,6 +26,7 @@ from ..websocket_server import Endpoint, Limits
 from .app import HttpApp
 
 try:
+    import httptools
     import uvicorn
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
     from uvicorn.server import ServerState
@@ -69,13 +71,21 @@ class _State(ServerState):
 
 def _protocol_class(app: HttpApp) -> type[HttpToolsProtocol]:
     settings = app.settings
-    most_bytes, patience, most_connections = settings.max_head_bytes, settings.head_timeout, settings.max_connections
+    most_bytes, most_connections = settings.max_head_bytes, settings.max_connections
+    # A body that is late is told so by the application, which may not have begun to read it.
+    head_timeout, body_timeout = settings.head_timeout, settings.body_timeout + 1
 
     class Protocol(HttpToolsProtocol):
-        """One connection. `_head_bytes` counts what came of a request whose head is not whole, -1 while it is."""
+        """One connection. `_head_bytes` counts what came of a head that is not whole, and is -1 while a body comes."""
 
         _head_bytes = 0
-        _head_timer: asyncio.TimerHandle | None = None
+        _timer: asyncio.TimerHandle | None = None
+        _is_deaf = False
+        """What still comes is not listened to."""
+        _has_other_upgrade = False
+        _data = b""
+
+        # -- what asyncio calls --------------------------------------------------------------
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -83,50 +93,132 @@ def _protocol_class(app: HttpApp) -> type[HttpToolsProtocol]:
                 self._turn_away(b"503 Service Unavailable", f"All {most_connections} connections are in use.\n")
                 return
             # A connection that says nothing, or never comes to the point, is given up.
-            self._head_timer = self.loop.call_later(patience, transport.abort)
+            self._set_timer(head_timeout)
 
         def data_received(self, data: bytes) -> None:
+            if self._is_deaf:
+                return
             if self._head_bytes >= 0:
                 self._head_bytes += len(data)
+            self._data = data
             super().data_received(data)
-            if self._head_bytes > 0:
-                # The rest of this head is still to come.
-                if self._head_bytes > most_bytes and not self.transport.is_closing():
-                    self._turn_away(*_TOO_LARGE)
-                elif self._head_timer is None:
-                    self._head_timer = self.loop.call_later(patience, self.transport.abort)
-
-        def on_headers_complete(self) -> None:
-            is_too_large = self._head_bytes > most_bytes and len(self.headers) and _size(self.headers) > most_bytes
-            self._head_bytes = -1
-            self._cancel_head_timer()
-            if is_too_large:
+            if self._head_bytes == 0:
+                return  # most requests come whole, and cost no timer
+            if self._head_bytes > most_bytes:
                 self._turn_away(*_TOO_LARGE)
-                return
-            super().on_headers_complete()
-
-        def on_message_complete(self) -> None:
-            self._head_bytes = 0
-            super().on_message_complete()
+            elif self._head_bytes < 0 and not self.cycle.response_complete:
+                # Should it be refused before it is here, the refusal is to arrive all the same.
+                self.cycle.transport = _Lingering(self.transport, self.linger)  # type: ignore[assignment]
+                if self._timer is None:
+                    self._set_timer(body_timeout)
+            elif self._timer is None:
+                self._set_timer(head_timeout)
 
         def connection_lost(self, exc: Exception | None) -> None:
-            self._cancel_head_timer()
+            self._cancel_timer()
             super().connection_lost(exc)
 
-        def _cancel_head_timer(self) -> None:
-            if self._head_timer is not None:
-                self._head_timer.cancel()
-                self._head_timer = None
+        # -- what the parser calls -----------------------------------------------------------
+
+        def on_headers_complete(self) -> None:
+            if self._head_bytes > most_bytes and _size(self.headers) > most_bytes:
+                self._turn_away(*_TOO_LARGE)
+            elif self.parser.should_upgrade() and not self._should_upgrade():
+                self._has_other_upgrade = True
+            else:
+                self._head_bytes = -1
+                self._cancel_timer()
+                super().on_headers_complete()
+
+        def on_body(self, body: bytes) -> None:
+            if not self._is_deaf:
+                super().on_body(body)
+
+        def on_message_complete(self) -> None:
+            if not (self._is_deaf or self._has_other_upgrade):
+                self._head_bytes = 0
+                self._cancel_timer()
+                super().on_message_complete()
+
+        def _unsupported_upgrade_warning(self) -> None:
+            """Ignore a wish for another protocol, as RFC 9110 7.8 allows: some clients send it with every request.
+
+            The parser has stopped before the body: what it read is put together again without that wish.
+            """
+            stopped = sys.exception()
+            if self._is_deaf or not self._has_other_upgrade or stopped is None:
+                return
+            self._has_other_upgrade = False
+            if self.parser.get_method() == b"CONNECT":
+                self._turn_away(b"405 Method Not Allowed", "This is no proxy.\n")
+                return
+            head = _without_upgrade(self.parser.get_method(), self.url, self.headers)
+            self.parser = httptools.HttpRequestParser(self)
+            self._head_bytes = 0
+            self.data_received(head + self._data[stopped.args[0] :])
+
+        # -- ending --------------------------------------------------------------------------
+
+        def linger(self) -> None:
+            """Close after what was written, but let the client read that first.
+
+            Closing with unread data on the way would answer that with a reset, and the client might see nothing else.
+            """
+            self._is_deaf = True
+            transport = self.transport
+            if transport.is_closing():
+                return
+            if transport.can_write_eof():
+                transport.write_eof()
+                transport.resume_reading()
+                self._cancel_timer()
+                self._set_timer(_LINGER)
+            else:
+                transport.close()
 
         def _turn_away(self, status: bytes, text: str) -> None:
+            if self._is_deaf:
+                return
             body = text.encode()
             self.transport.write(
                 b"HTTP/1.1 %b\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n"
                 b"connection: close\r\n\r\n%b" % (status, len(body), body)
             )
-            self.transport.close()
+            self.linger()
+
+        def _set_timer(self, patience: float) -> None:
+            self._timer = self.loop.call_later(patience, self.transport.abort)
+
+        def _cancel_timer(self) -> None:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
 
     return Protocol
+
+
+class _Lingering:
+    """A transport as far as uvicorn's answers need one, whose `close` does not cut off what is still being read."""
+
+    def __init__(self, transport: asyncio.Transport, linger: Callable[[], None]) -> None:
+        self._linger = linger
+        self.write = transport.write
+        self.is_closing = transport.is_closing
+
+    def close(self) -> None:
+        self._linger()
+
+
+def _without_upgrade(method: bytes, url: bytes, headers: list[tuple[bytes, bytes]]) -> bytes:
+    lines = [b"%b %b HTTP/1.1" % (method, url)]
+    for name, value in headers:
+        if name == b"connection":
+            value = b", ".join(
+                token for token in value.split(b",") if token.strip().lower() not in (b"upgrade", b"http2-settings")
+            )
+        if name not in (b"upgrade", b"http2-settings"):
+            lines.append(b"%b: %b" % (name, value))
+    return b"\r\n".join(lines) + b"\r\n\r\n"
 
 
 def _size(headers: list[tuple[bytes, bytes]]) -> int:

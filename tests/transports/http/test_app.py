@@ -250,6 +250,9 @@ async def test_a_body_over_the_limit_is_413_before_it_is_read() -> None:
         assert "max_body_bytes" in answer.error["message"]
         assert answer["connection"] == "close"
         assert await peer.rest() == b""
+        peer = await port.connect()
+        peer.send(post(b" " * 3_000_000))
+        assert (await peer.answer()).status == 413  # and no reset, though most of it was not read
         fits = post(call("ping", {"_meta": {"x": "y" * 800}}))
         assert (await port.ask(fits)).status == 200
 
