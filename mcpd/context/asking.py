@@ -104,7 +104,8 @@ def elicit_form(message: str, form: type | Mapping[str, Any]) -> Question:
 def elicit_url(message: str, url: str, elicitation_id: str | None = None) -> Question:
     """A page for the user to visit. `accept` means consent to go there, not that it is done."""
     scheme, _, rest = url.partition("://")
-    if not scheme.isalpha() or not rest or any(c.isspace() for c in url):
+    host = rest.partition("/")[0].partition("?")[0]
+    if not scheme.isalpha() or not host or any(c.isspace() or not c.isprintable() for c in url):
         raise LocalProtocolError(f"{url!r} is no URL that a user can visit")
     if elicitation_id is None:
         elicitation_id = urandom(16).hex()

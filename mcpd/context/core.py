@@ -74,16 +74,17 @@ class Context:
     """One request: who asks, in which version, and how to report, log and ask back.
 
     In an `async def` tool its methods are awaited. In a plain function, which runs in a thread, the same
-    calls do their work at once and give nothing to wait for: `ctx.progress(0.5)`.
+    calls do their work at once and give what they would be awaited for: `answer = ctx.elicit(…)`.
     """
 
-    __slots__ = ("_call", "_peer", "_pending", "_rounds")
+    __slots__ = ("_call", "_has_ended", "_peer", "_pending", "_rounds")
 
     def __init__(self, call: Call, peer: Peer) -> None:
         self._call = call
         self._peer = peer
         self._rounds: Rounds | None = None
         self._pending: set[Future[Any]] | None = None
+        self._has_ended = False
 
     @property
     def request_id(self) -> Id:
@@ -275,14 +276,14 @@ class Context:
 
         The questions are made by `mcpd.elicit_form`, `elicit_url`, `sample` and `list_roots`.
         """
-        return self._do(self.rounds.ask(questions, timeout))
+        return self._do(self.rounds.ask(questions, timeout), is_question=True)
 
     def can_ask(self, question: Question) -> bool:
         """Whether this client offers what a question needs; asking it otherwise is an error."""
         return self.rounds.can_ask(question)
 
     def _ask(self, question: Question, key: str | None, timeout: float | None) -> Awaitable[Any]:
-        return self._do(self._ask_one(question, key, timeout))
+        return self._do(self._ask_one(question, key, timeout), is_question=True)
 
     async def _ask_one(self, question: Question, key: str | None, timeout: float | None) -> Any:
         rounds = self.rounds
@@ -333,7 +334,7 @@ class Context:
         """Make this request a subscription; returns when the server ends it."""
         return await self._peer.listen(self._call, wanted)
 
-    def _do(self, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
+    def _do(self, work: Coroutine[Any, Any, T], *, is_question: bool = False) -> Awaitable[T]:
         """`work` to be awaited on the event loop's thread; from another thread it is done when this returns."""
         try:
             running = asyncio.get_running_loop()
@@ -342,31 +343,23 @@ class Context:
         if running is self._peer.loop:
             return work
         pending = asyncio.run_coroutine_threadsafe(work, self._peer.loop)
-        if self._pending is None:
-            self._pending = set()
-        self._pending.add(pending)
+        if is_question:
+            if self._pending is None:
+                self._pending = set()
+            self._pending.add(pending)
+            if self._has_ended:
+                pending.cancel()  # the request was over before anybody could know of this
         try:
-            return _Done(pending.result())
+            return pending.result()  # type: ignore[return-value]  # where there is no loop, nothing can be awaited
         finally:
-            self._pending.discard(pending)
+            if self._pending is not None:
+                self._pending.discard(pending)
 
     def end(self) -> None:
         """The request is over: give up what a thread still waits for, such as the answer to a question."""
+        self._has_ended = True
         for pending in list(self._pending or ()):
             pending.cancel()
-
-
-class _Done(Awaitable[T]):
-    """A value that is there already, for code that awaits it all the same."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: T) -> None:
-        self.value = value
-
-    def __await__(self) -> Any:
-        yield from ()  # makes this a generator, which __await__ has to be
-        return self.value
 
 
 _decode_meta = Decoder(dict[str, Any]).decode
