@@ -62,3 +62,15 @@ def test_the_top_of_the_package_is_what_it_says() -> None:
     assert {"Context", "Server", "ToolError", "__version__"} <= set(mcpd.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = mcpd.nothing  # type: ignore[attr-defined]
+
+
+def test_the_names_at_the_top_are_the_same_for_people_and_for_type_checkers() -> None:
+    """Loaded by attribute access, listed for `dir`, imported for type checkers: three lists that have to agree."""
+    tree = ast.parse(Path(mcpd.__file__).read_text(encoding="utf-8"))
+    (guarded,) = [node for node in tree.body if isinstance(node, ast.If)]
+    typed = {
+        alias.asname: node.module for node in guarded.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    assert typed == mcpd._HOMES
+    assert set(typed) | {"__version__"} == set(mcpd.__all__)
+    assert set(mcpd.__all__) <= set(dir(mcpd))

@@ -52,32 +52,61 @@ def is_content(kind: object) -> bool:
 
 
 def text(value: str) -> TextContent:
-    """A text block."""
+    """A text block, for results and prompts that mix kinds; alone, a plain str will do.
+
+    Spec: 2026-07-28 server/tools, text content.
+    """
     return TextContent(value)
 
 
 def image(data: bytes | str | os.PathLike[str], mime_type: str = "") -> ImageContent:
-    """An image block from bytes (then `mime_type` is needed) or from a file, whose name tells the type."""
+    """An image block, from bytes or from a file (a path, as str or Path), which is read at once.
+
+    `mime_type`, such as `image/png`, is told by the names .png .jpg .jpeg .gif .webp .svg; for bytes and other names
+    it has to be given. Raises ValueError if it is not, OSError if the file cannot be read.
+    Spec: 2026-07-28 server/tools, image content.
+    """
     content, guessed = _load(data, _IMAGE_TYPES)
     return ImageContent(content, _known_type(mime_type or guessed, data))
 
 
 def audio(data: bytes | str | os.PathLike[str], mime_type: str = "") -> AudioContent:
-    """A sound block from bytes (then `mime_type` is needed) or from a file, whose name tells the type."""
+    """A sound block, from bytes or from a file (a path, as str or Path), which is read at once.
+
+    `mime_type`, such as `audio/wav`, is told by the names .wav .mp3 .ogg .flac; for bytes and other names it has to be
+    given. Raises ValueError if it is not, OSError if the file cannot be read. Clients older than 2025-03-26, which
+    have no sound, get a line of text. Spec: 2026-07-28 server/tools, audio content.
+    """
     content, guessed = _load(data, _AUDIO_TYPES)
     return AudioContent(content, _known_type(mime_type or guessed, data))
 
 
 def embedded(uri: str, content: str | bytes, mime_type: str | None = None) -> EmbeddedResource:
-    """A resource's content inside a result."""
+    """A resource's content inside a result; its URI need not be one that is listed.
+
+    Without `mime_type` a str is `text/plain` and bytes are `application/octet-stream`.
+    Spec: 2026-07-28 server/tools, embedded resources.
+    """
     if isinstance(content, str):
         return EmbeddedResource(TextResourceContents(uri, content, mime_type or "text/plain"))
     return EmbeddedResource(BlobResourceContents(uri, content, mime_type or "application/octet-stream"))
 
 
-def link(uri: str, name: str, *, description: str | None = None, mime_type: str | None = None) -> ResourceLink:
-    """A pointer to a resource that the client may read."""
-    return ResourceLink(uri=uri, name=name, description=description, mime_type=mime_type)
+def link(
+    uri: str,
+    name: str,
+    *,
+    title: str | None = None,
+    description: str | None = None,
+    mime_type: str | None = None,
+    size: int | None = None,
+) -> ResourceLink:
+    """A pointer to a resource that the client may read; it need not be one that is listed. `size` is in bytes.
+
+    Clients older than 2025-06-18, which have no links, get a line of text.
+    Spec: 2026-07-28 server/tools, resource links.
+    """
+    return ResourceLink(uri=uri, name=name, title=title, description=description, mime_type=mime_type, size=size)
 
 
 def _load(data: bytes | str | os.PathLike[str], types: dict[str, str]) -> tuple[bytes, str]:
