@@ -286,6 +286,15 @@ def _make_oldest(definitions: dict[str, Any]) -> None:
 _OPEN_MEMBERS = {"_meta", "inputSchema", "outputSchema"}
 
 
+# What MCP Apps says where a version has no `_meta` of its own.
+_APPS_META = {
+    "type": "object",
+    "properties": {"ui": {"type": "object"}, "ui/resourceUri": {"type": "string"}},
+    "additionalProperties": False,
+    "minProperties": 1,
+}
+
+
 def _close_all(version: str, definitions: dict[str, Any]) -> dict[str, Any]:
     closed = {}
     for name, definition in definitions.items():
@@ -301,6 +310,8 @@ def _close_all(version: str, definitions: dict[str, Any]) -> dict[str, Any]:
         # Not in these schemas, but MCP Apps is negotiated there: capabilities are an open set.
         for name in ("ClientCapabilities", "ServerCapabilities"):
             closed[name]["properties"]["extensions"] = {"type": "object", "additionalProperties": {"type": "object"}}
+        for name in ("Tool", "Resource", "ResourceTemplate", "TextResourceContents", "BlobResourceContents"):
+            closed[name]["properties"].setdefault("_meta", _APPS_META)
     return closed
 
 

@@ -3,6 +3,10 @@
 Spec: spec/mcp-2025-06-18/changelog.
 """
 
+from typing import Any
+
+from msgspec import structs
+
 from ..types.completion import CompleteParams, PromptReference
 from ..types.content import (
     Annotations,
@@ -30,6 +34,21 @@ def _link_as_text(block: ResourceLink) -> TextContent:
     return TextContent(text, annotations=block.annotations)
 
 
+_APPS_KEYS = ("ui", "ui/resourceUri")
+
+
+def _only_apps_meta(value: Any) -> Any:
+    """`_meta` of what is listed or read came with this revision; before it, only what MCP Apps says there.
+
+    Nothing else could say it, and it stands there only if a client offered Apps, as the extension's own example
+    does in 2024-11-05. Spec: MCP Apps 2026-01-26, "Client<>Server Capability Negotiation".
+    """
+    if value.meta is None:
+        return value
+    kept = {key: value.meta[key] for key in _APPS_KEYS if key in value.meta}
+    return value if len(kept) == len(value.meta) else structs.replace(value, meta=kept or None)
+
+
 REVISION = Revision(
     version="2025-06-18",
     null_id=True,
@@ -38,20 +57,25 @@ REVISION = Revision(
         ClientCapabilities: ("elicitation",),
         Implementation: ("title",),
         Annotations: ("last_modified",),
-        Tool: ("title", "output_schema", "meta"),
+        Tool: ("title", "output_schema"),
         CallToolResult: ("structured_content",),
-        Resource: ("title", "meta"),
-        ResourceTemplate: ("title", "meta"),
+        Resource: ("title",),
+        ResourceTemplate: ("title",),
         Prompt: ("title", "meta"),
         PromptArgument: ("title",),
         TextContent: ("meta",),
         ImageContent: ("meta",),
         AudioContent: ("meta",),
         EmbeddedResource: ("meta",),
-        TextResourceContents: ("meta",),
-        BlobResourceContents: ("meta",),
         CompleteParams: ("context",),
         PromptReference: ("title",),
     },
-    back={ResourceLink: _link_as_text},
+    back={
+        ResourceLink: _link_as_text,
+        Tool: _only_apps_meta,
+        Resource: _only_apps_meta,
+        ResourceTemplate: _only_apps_meta,
+        TextResourceContents: _only_apps_meta,
+        BlobResourceContents: _only_apps_meta,
+    },
 )
