@@ -92,7 +92,10 @@ class Server:
         self.catalog = Catalog(self.identity, instructions, page_size)
         self.handlers = bind_handlers(self.catalog)
         self._connections: set[Connection] = set()
+        state_key = state_key or os.environ.get("MCPD_STATE_KEY", "")
         self._state_key = state_key.encode() if isinstance(state_key, str) else state_key
+        if 0 < len(self._state_key) < 16:
+            raise ValueError("the state key (state_key, or MCPD_STATE_KEY) needs at least 16 bytes")
         self._sealer: Sealer | None = None
         self._roots_watchers: list[Callable[..., Any]] = []
         self.catalog.on_change = self._announce_change
@@ -368,9 +371,7 @@ class Server:
         """`asgi_app` for whoever has an `Access` already; `bound` is the host that is listened on."""
         from ..transports.http import HttpApp, HttpSettings
 
-        return HttpApp(
-            self.connect, self._mirrors, access, settings or HttpSettings(), bound=bound, identify=identify
-        )
+        return HttpApp(self.connect, self._mirrors, access, settings or HttpSettings(), bound=bound, identify=identify)
 
     def _mirrors(self, tool: str) -> Sequence[Mirror]:
         entry = self.catalog.tools.find(tool)
@@ -391,8 +392,7 @@ class Server:
         if self._sealer is None:
             from ..context.seal import Sealer  # few servers ask anything of their clients
 
-            key = self._state_key or os.environ.get("MCPD_STATE_KEY", "").encode() or os.urandom(32)
-            self._sealer = Sealer(key)
+            self._sealer = Sealer(self._state_key or os.urandom(32))
         return self._sealer
 
     def connect_memory(self) -> MemoryChannel:

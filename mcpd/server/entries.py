@@ -5,7 +5,7 @@ Checks what the author wrote, and names what is wrong with it. Never touches a s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw, convert
@@ -17,6 +17,7 @@ from ..errors import RegistrationError
 from ..extensions.ui.gate import UI, has_ui, is_app_type
 from ..registry.catalog import Catalog
 from ..registry.content import encode_data, is_content
+from ..registry.meta_keys import checked_meta
 from ..registry.prompts import PromptEntry
 from ..registry.resources import Finisher, ResourceEntry, TemplateEntry
 from ..registry.signature import Callee, bind
@@ -74,7 +75,7 @@ def tool_entry(
         if output_schema is not None:
             schema = JsonSchema(output_schema, f"tool {name!r}, output schema")
             check_output = lambda content: schema.problems(_as_json(content))  # noqa: E731
-    own_meta = _own_meta(meta)
+    own_meta = checked_meta(meta)
     extras: dict[str, Extra] = {}
     requires = None
     if ui is not None or visibility is not None or ui_when is not None or has_ui(own_meta):
@@ -133,7 +134,7 @@ def resource_entry(
     callee = bind(function, context_type=Context)
     template = UriTemplate(uri)
     _check_variables(uri, template.variables, callee)
-    own_meta = _own_meta(meta)
+    own_meta = checked_meta(meta)
     requires: str | None = None
     finish: Finisher | None = None
     if uri.startswith("ui://"):
@@ -188,7 +189,9 @@ def _check_variables(uri: str, variables: Sequence[str], callee: Callee) -> None
         raise RegistrationError(f"resource {uri!r}: the function has no parameter for {', '.join(sorted(unknown))}")
     without = [parameter.name for parameter in parameters if parameter.required and parameter.name not in variables]
     if without:
-        raise RegistrationError(f"resource {uri!r}: nothing in the URI gives the parameter {', '.join(without)} a value")
+        raise RegistrationError(
+            f"resource {uri!r}: nothing in the URI gives the parameter {', '.join(without)} a value"
+        )
 
 
 # -- prompts -----------------------------------------------------------------------------------
@@ -210,7 +213,7 @@ def prompt_entry(
         title=title,
         description=(description if description is not None else callee.description) or None,
         icons=icons_of(icons),
-        meta=_own_meta(meta),
+        meta=checked_meta(meta),
     )
     return PromptEntry(prompt, callee)
 
@@ -218,7 +221,3 @@ def prompt_entry(
 def icons_of(icons: Icons) -> list[Icon] | None:
     """Icons as structs, None for none."""
     return [convert(icon, Icon) if isinstance(icon, Mapping) else icon for icon in icons] or None
-
-
-def _own_meta(meta: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    return None if meta is None else dict(meta)
