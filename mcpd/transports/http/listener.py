@@ -293,14 +293,18 @@ class HttpListener:
         connections = self._state.connections
         for connection in list(connections):
             connection.shutdown()
+        await self._settle()
+        for connection in list(self._state.connections):
+            # Whose client does not read, or never sent all of its request: for its task the client is gone now.
+            connection.transport.abort()
+        await self._settle()
+        for task in list(self._state.tasks):
+            task.cancel()
+        await self._settle()
+
+    async def _settle(self) -> None:
         if self._state.tasks:
             await asyncio.wait(self._state.tasks, timeout=_LINGER)
-        for connection in list(connections):
-            connection.transport.abort()
-        if self._state.tasks:
-            for task in self._state.tasks:
-                task.cancel()
-            await asyncio.wait(self._state.tasks, timeout=1)
 
 
 async def listen(

@@ -18,6 +18,9 @@ from .visit import Header, Visit
 __all__ = ["Beats", "Reply"]
 
 
+_MOST_EARLY = 64 * 1024
+
+
 class Beats:
     """One timer for all replies and streams that last: every so often each says that it is still there."""
 
@@ -56,7 +59,7 @@ class Reply:
 
     is_shared = False
 
-    __slots__ = ("_beats", "_early", "_ending", "_has_begun", "_is_done", "_is_gone", "_is_quiet", "_on_gone", "_own",
+    __slots__ = ("_beats", "_early", "_early_bytes", "_ending", "_has_begun", "_is_done", "_is_gone", "_is_quiet", "_on_gone", "_own",
                  "_watcher", "track", "visit")  # fmt: skip
 
     def __init__(self, visit: Visit, track: Track, beats: Beats) -> None:
@@ -64,6 +67,7 @@ class Reply:
         self.track = track
         self._beats = beats
         self._early: list[bytes] = []
+        self._early_bytes = 0
         self._own: EventStream | None = None
         self._on_gone: Callable[[], None] | None = None
         self._ending: asyncio.Future[None] | None = None
@@ -87,7 +91,11 @@ class Reply:
             self.track.push(frame)
             return
         self._early.append(frame)
-        if len(self._early) == 1:
+        self._early_bytes += len(frame)
+        if self._early_bytes > _MOST_EARLY:
+            # Work that says much and never waits: only a stream can make it wait for its client.
+            self.begin()
+        elif len(self._early) == 1:
             asyncio.get_running_loop().call_soon(self.begin)
 
     async def drain(self) -> None:

@@ -123,6 +123,7 @@ class AsgiWebSocket:
     def _end(self) -> None:
         self._is_open = False
         self._waiting.clear()
+        self._waiting_bytes = 0
         self._wake()
         if self._writer is not None:
             self._writer.cancel()

@@ -579,11 +579,6 @@ async def test_leaving_is_cancelling(streams: bool) -> None:
     async with serving(stage.server) as port:
         peer = await port.connect()
         if streams:
-
-            @stage.server.tool
-            async def both(ctx: Any = None) -> str:
-                return ""
-
             meta = envelope(progressToken=1)
             peer.send(modern("tools/call", {"name": "count", "arguments": {"steps": 2, "door": "d"}}, meta=meta))
             await peer.head()
