@@ -15,12 +15,13 @@ __all__ = ["checked_meta", "is_meta_key"]
 
 _LABEL = "[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _NAME = "[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
-_KEY = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL})*/)?(?:{_NAME})?")
+_KEY = rf"(?:{_LABEL}(?:\.{_LABEL})*/)?(?:{_NAME})?"
 
 
 def is_meta_key(key: str) -> bool:
     """Whether a key of `_meta` may be named so, e.g. `com.example/unit` (S26-027, S26-028)."""
-    return _KEY.fullmatch(key) is not None
+    # Compiled when first asked for, which few servers do at their start.
+    return re.fullmatch(_KEY, key) is not None
 
 
 def checked_meta(meta: Mapping[str, Any] | None) -> dict[str, Any] | None:
