@@ -59,8 +59,10 @@ class Reply:
 
     is_shared = False
 
-    __slots__ = ("_beats", "_early", "_early_bytes", "_ending", "_has_begun", "_is_done", "_is_gone", "_is_quiet", "_on_gone", "_own",
-                 "_watcher", "track", "visit")  # fmt: skip
+    __slots__ = (
+        "_beats", "_early", "_early_bytes", "_ending", "_has_begun", "_is_done", "_is_gone", "_is_quiet", "_on_gone",
+        "_own", "_watcher", "track", "visit",
+    )  # fmt: skip
 
     def __init__(self, visit: Visit, track: Track, beats: Beats) -> None:
         self.visit = visit

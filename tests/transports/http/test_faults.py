@@ -329,7 +329,10 @@ async def test_sigterm_under_load(child: Child, second: bool) -> None:
                 return Peer(*await asyncio.open_connection("127.0.0.1", number))
 
             async def ask(self, data: bytes) -> object:
-                return await (await self.connect()).ask(data)
+                peer = await self.connect()
+                answer = await peer.ask(data)
+                await peer.aclose()
+                return answer
 
         there = There()
         answers: list[int] = []
