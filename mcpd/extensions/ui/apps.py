@@ -84,6 +84,7 @@ class Apps:
         self.extension = extension
         self.catalog.gates[UI] = extension.admits
         self.catalog.extensions[UI] = extension.settings()
+        self.catalog.offer("resources")  # even while there are none: a host may give up if it cannot list them
         tools = self.catalog.tools
         hides = _is_app_only if strict_list else None
         if tools.hides is not hides:
@@ -234,8 +235,10 @@ class Apps:
         return [problem for problems in self._found.values() for problem in problems]
 
     def _report(self, key: str, problems: list[Problem]) -> None:
+        """Something is missing altogether."""
         self._found[key] = problems
-        _say(problems)
+        for problem in problems:
+            log.error("%s", problem)
 
 
 def _as_text(where: str, html: str | bytes) -> str:
@@ -254,5 +257,6 @@ def _is_app_only(entry: ToolEntry) -> bool:
 
 
 def _say(problems: Iterable[Problem]) -> None:
+    """What is left out or unusual, for the log; the rest is served."""
     for problem in problems:
-        (log.error if problem.is_error else log.warning)("%s", problem)
+        log.warning("%s", problem)
