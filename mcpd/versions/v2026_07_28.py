@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import UNSET, Raw, structs
 
-from ..errors import ResourceNotFound, UrlElicitationRequired
+from ..errors import HeaderMismatch, MissingCapability, ResourceNotFound, UnsupportedVersion, UrlElicitationRequired
 from ..types.base import Params
 from ..types.elicitation import ElicitUrlParams
 from ..types.lifecycle import ClientCapabilities
@@ -75,6 +75,7 @@ REVISION = Revision(
     modern=True,
     requests={"server/discover": Params, "subscriptions/listen": ListenParams},
     server_notifications=("notifications/subscriptions/acknowledged",),
+    errors=(HeaderMismatch, MissingCapability, UnsupportedVersion),
     errors_gone=(UrlElicitationRequired,),
     removed=(
         "initialize",
