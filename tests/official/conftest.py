@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -87,14 +88,37 @@ def tapped(child: Child) -> Iterator[Callable[..., Tapped]]:
 @pytest.fixture
 def websocket(child: Child) -> Iterator[dict[str, Any]]:
     """The starter on a free port of this machine, as the target of a scenario."""
+    with _listening(child, "--ws") as target:
+        yield target
+
+
+@pytest.fixture
+def http(child: Child) -> Iterator[dict[str, Any]]:
+    """The same over HTTP."""
+    with _listening(child, "--http") as target:
+        yield target
+
+
+@pytest.fixture
+def everything(child: Child) -> Iterator[dict[str, Any]]:
+    """The conformance server over HTTP."""
+    with _listening(child, "--http", str(HERE.parent.parent / "conformance" / "everything.py")) as target:
+        yield target
+
+
+@contextmanager
+def _listening(child: Child, option: str, *more: str) -> Iterator[dict[str, Any]]:
     # Left to the system is which port is free; the server says which one it got.
     server = subprocess.Popen(
-        child.mcpd("serve", "--ws", "127.0.0.1:0"), env=child.env, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL
+        child.mcpd("serve", option, "127.0.0.1:0", *more),
+        env=child.env,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
     )
     assert server.stderr is not None
     try:
         heard = b""
-        while not (found := re.search(rb"ws://127\.0\.0\.1:\d+\S*", heard)):
+        while not (found := re.search(rb"(ws|http)://127\.0\.0\.1:\d+/\S*", heard)):
             chunk = os.read(server.stderr.fileno(), 4096)
             assert chunk, f"the server ended without a word on where it listens: {heard!r}"
             heard += chunk

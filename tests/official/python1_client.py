@@ -1,4 +1,4 @@
-"""Runs a scenario with the official Python client of the 1.x line, the one with a WebSocket client.
+"""Runs a scenario with the official Python client of the 1.x line, the one with a WebSocket client; HTTP and stdio too.
 
     echo '{"target": {"url": "ws://127.0.0.1:8080/"}, "steps": []}' | python python1_client.py
 
@@ -9,14 +9,23 @@ from __future__ import annotations
 
 import os
 import warnings
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import version
 from typing import Any
 
 import anyio
 import scenario
 from mcp import ClientSession, StdioServerParameters, stdio_client, types
+from mcp.client.streamable_http import streamable_http_client
 from mcp.client.websocket import websocket_client
+
+
+@asynccontextmanager
+async def http_streams(url: str) -> AsyncIterator[Any]:
+    """The two streams alone: this transport gives a third thing with them."""
+    async with streamable_http_client(url) as (read, write, *_):
+        yield read, write
 
 
 class Run:
@@ -30,7 +39,7 @@ class Run:
     def streams(self) -> AbstractAsyncContextManager[Any]:
         target = self.wanted["target"]
         if "url" in target:
-            return websocket_client(target["url"])
+            return (websocket_client if target["url"].startswith("ws") else http_streams)(target["url"])
         command, *arguments = target["command"]
         return stdio_client(StdioServerParameters(command=command, args=arguments, env=dict(os.environ)))
 

@@ -113,6 +113,58 @@ def test_over_websocket(run: Any, websocket: dict[str, Any], client: str) -> Non
     check(run(client, websocket, steps=list(STEPS.values())), LEGACY)
 
 
+@pytest.mark.parametrize(("client", "era", "protocol"), OVER_STDIO, ids=lambda value: str(value))
+def test_over_http(run: Any, http: dict[str, Any], client: str, era: str, protocol: str) -> None:
+    check(run(client, http, era=era, steps=list(STEPS.values())), protocol)
+
+
+ANSWERS = {
+    "elicitation/create": {"action": "accept", "content": {"username": "ada", "email": "ada@example.com"}},
+    "sampling/createMessage": {"role": "assistant", "content": {"type": "text", "text": "Paris"}, "model": "m"},
+}
+
+
+@pytest.mark.parametrize("client", ["mcp 2", "mcp 1", "client", "sdk"])
+def test_a_session_over_http_asks_logs_and_announces(run: Any, everything: dict[str, Any], client: str) -> None:
+    """2025-11-25: requests and log messages on the call's own stream, list changes on the GET stream."""
+    steps = [
+        {"method": "ping"},
+        {"method": "logging/setLevel", "params": {"level": "debug"}},
+        {"method": "tools/call", "params": {"name": "test_tool_with_logging", "arguments": {}}},
+        {"method": "tools/call", "params": {"name": "test_sampling", "arguments": {"prompt": "Capital?"}}},
+        {"method": "tools/call", "params": {"name": "test_elicitation", "arguments": {"message": "Who?"}}},
+        {"method": "resources/subscribe", "params": {"uri": "test://watched-resource"}},
+        {"method": "tools/call", "params": {"name": "test_trigger_tool_change", "arguments": {}}},
+        {"method": "ping"},
+    ]
+    report = run(client, everything, steps=steps, answers=ANSWERS)
+    assert not [step for step in report["steps"] if "error" in step], report["steps"]
+    texts = [step["result"].get("content", [{}])[0].get("text") for step in report["steps"]]
+    assert "Paris" in texts[3]
+    assert "ada@example.com" in texts[4]
+    assert [asked["method"] for asked in report["asked"]] == ["sampling/createMessage", "elicitation/create"]
+    methods = [heard.get("method") for heard in report["heard"]]
+    assert methods.count("notifications/message") == 3
+    assert "notifications/tools/list_changed" in methods
+
+
+@pytest.mark.parametrize("client", ["mcp 2", "client"])
+def test_rounds_over_http(run: Any, everything: dict[str, Any], client: str) -> None:
+    """2026-07-28: what the server needs comes as results, and the client asks again; headers of arguments too."""
+    steps = [
+        {"method": "tools/list"},
+        {"method": "tools/call", "params": {"name": "test_input_required_result_elicitation", "arguments": {}}},
+        {"method": "tools/call", "params": {"name": "test_input_required_result_sampling", "arguments": {}}},
+        {"method": "tools/call", "params": {"name": "test_tool_with_progress", "arguments": {}}, "progress": True},
+    ]
+    answers = {**ANSWERS, "elicitation/create": {"action": "accept", "content": {"name": "Ada"}}}
+    report = run(client, everything, era="pin", steps=steps, answers=answers)
+    assert report["protocol"] == MODERN
+    assert not [step for step in report["steps"] if "error" in step], report["steps"]
+    assert report["steps"][1]["result"]["content"][0]["text"] == "Hello, Ada!"
+    assert len(report["steps"][3]["progress"]) == 3
+
+
 @pytest.mark.parametrize(
     ("client", "era"), [("mcp 2", "legacy"), ("mcp 2", "auto"), ("client", "auto"), ("sdk", "legacy")]
 )
