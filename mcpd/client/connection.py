@@ -123,7 +123,9 @@ class Connection:
         elif isinstance(event, Progressed):
             self._progress(event)
         elif isinstance(event, Asked):
-            self._answering[event.ask_id] = self._do(self._answer(event))
+            answering = self._answering[event.ask_id] = self._do(self._answer(event))
+            # Not at the end of the coroutine: one that is cancelled before its first step never gets there.
+            answering.add_done_callback(lambda _: self._answered(event.ask_id))
             self._restart_clocks()
         elif isinstance(event, Withdrawn):
             task = self._answering.get(event.ask_id)
@@ -159,10 +161,11 @@ class Connection:
             session.answer(asked.ask_id, result if version is None else version.shape(result))
         except ProtocolError as error:
             session.refuse(asked.ask_id, error)
-        finally:
-            self._answering.pop(asked.ask_id, None)
-            self._restart_clocks()
-            self.flush()
+
+    def _answered(self, ask_id: Id) -> None:
+        self._answering.pop(ask_id, None)
+        self._restart_clocks()
+        self.flush()
 
     def _restart_clocks(self) -> None:
         for waiting in self._waiting.values():

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from ..errors import LocalProtocolError, RequestCancelled
+from ..errors import InternalError, LocalProtocolError, RequestCancelled
 from ..types.tools import CallToolResult, Tool
 from .call import ToolCall
 from .context import HostContext
@@ -66,7 +66,7 @@ class ShownView:
         self._loop = asyncio.get_running_loop()
         self._send: Callable[[bytes], object] | None = None
         self._close_channel: Callable[[], object] | None = None
-        self._work: dict[int, asyncio.Task[None]] = {}
+        self._work: dict[int, asyncio.Task[Any]] = {}
         self._app_calls: dict[str, asyncio.Future[CallToolResult]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._is_turning = False
@@ -205,7 +205,7 @@ class ShownView:
 
     def _take(self, event: Event) -> None:
         if isinstance(event, Ask):
-            self._work[event.ask_id] = self._loop.create_task(self._carry(event))
+            self._begin_work(event)
             return
         if isinstance(event, Abort):
             if (task := self._work.get(event.ask_id)) is not None:
@@ -235,26 +235,28 @@ class ShownView:
         else:
             answer.set_exception(event.error or LocalProtocolError("the call ended without a result"))
 
-    async def _carry(self, ask: Ask) -> None:
+    def _begin_work(self, ask: Ask) -> None:
+        # Ended by a callback: a task that is cancelled before its first step never gets to a `finally` of its own.
+        task: asyncio.Task[Any] = self._loop.create_task(self._desk.carry(self, ask))
+        self._work[ask.ask_id] = task
+        task.add_done_callback(lambda task: self._end_work(ask, task))
+
+    def _end_work(self, ask: Ask, task: asyncio.Task[Any]) -> None:
         machine, ask_id = self._machine, ask.ask_id
+        del self._work[ask_id]
+        error = RequestCancelled("given up") if task.cancelled() else task.exception()
         try:
-            try:
-                machine.answer(ask_id, await self._desk.carry(self, ask))
-            except asyncio.CancelledError:
-                # Aborted by the View, or at its end: nobody wants the answer, and its place is free now.
-                machine.fail(ask_id, RequestCancelled("the view gave it up"))
-                return
-            except Denied as error:
-                machine.deny(ask_id, error.message)
-                return
-            except Exception as error:
-                machine.fail(ask_id, error)
-                return
-            if isinstance(ask, ModelContextUpdate) and (update := machine.take_model_context()) is not None:
-                self._desk.keep_context(self, update)
-        finally:
-            del self._work[ask_id]
-            self._turn()
+            if error is None:
+                machine.answer(ask_id, task.result())
+                if isinstance(ask, ModelContextUpdate) and (update := machine.take_model_context()) is not None:
+                    self._desk.keep_context(self, update)
+        except LocalProtocolError as impossible:  # a mode that the View does not know
+            error = impossible
+        if isinstance(error, Denied):
+            machine.deny(ask_id, error.message)
+        elif error is not None:
+            machine.fail(ask_id, error if isinstance(error, Exception) else InternalError())
+        self._turn()
 
     def progress(self, ask_id: int, progress: float, total: float | None, message: str | None) -> None:
         """How far a forwarded request is."""

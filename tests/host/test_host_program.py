@@ -140,6 +140,20 @@ async def test_a_view_gives_its_call_up(kind: str, schema: AppsSchema) -> None:
         assert not [one for one in guest.told if one.get("id") == request_id and "method" not in one]
 
 
+async def test_asked_and_taken_back_at_once(schema: AppsSchema) -> None:
+    """Work that is given up before it began frees its place all the same."""
+    async with on_channel("callback", schema) as program, program.view() as (view, guest):
+        await guest.live()
+        await view.live()
+        for number in range(20):
+            call = {"jsonrpc": "2.0", "id": f"x{number}", "method": "tools/call", "params": {"name": "slow"}}
+            view.receive(json.dumps(call))
+            cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": f"x{number}"}}
+            view.receive(json.dumps(cancelled))
+            await guest.request("ping")
+        assert (await guest.request("tools/call", {"name": "refresh"}))["content"] == text("refreshed")
+
+
 async def test_a_view_that_ends_stops_its_calls(schema: AppsSchema) -> None:
     async with on_channel("callback", schema) as program, program.view() as (view, guest):
         await guest.live()

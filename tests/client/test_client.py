@@ -1,0 +1,530 @@
+"""`Client` against our own server in every version, against a scripted server in both eras, and over a process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from conftest import Child
+
+from mcpd import Callbacks, Client, Context, Server
+from mcpd.errors import (
+    ConfigurationError,
+    ConnectionLost,
+    LocalProtocolError,
+    ProtocolError,
+    RemoteError,
+    RequestTimeout,
+    UnsupportedVersion,
+)
+from mcpd.transports.memory import MemoryChannel, pair
+from mcpd.types.completion import PromptReference
+from mcpd.types.content import TextContent
+from mcpd.types.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
+from mcpd.types.lifecycle import Implementation
+from mcpd.types.sampling import CreateMessageParams, CreateMessageResult, Root
+from mcpd.versions.table import LEGACY, SUPPORTED
+
+META = "io.modelcontextprotocol/"
+each_version = pytest.mark.parametrize("version", SUPPORTED)
+
+
+def make_server() -> Server:
+    server = Server("known", version="2.0", instructions="Be kind.", page_size=2)
+
+    for name in ("a", "b", "c"):
+        server.add_tool(_echo, name=name)
+
+    @server.tool
+    async def steps(ctx: Context, count: int = 3) -> str:
+        for step in range(count):
+            await ctx.progress(step + 1, total=count, message=f"step {step + 1}")
+        return "done"
+
+    @server.tool
+    async def who(ctx: Context) -> str:
+        info = ctx.client_info
+        return f"{info.name} {info.version}" if info else "nobody"
+
+    @server.tool
+    async def forever() -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    @server.tool
+    async def fails() -> str:
+        raise ValueError("x")
+
+    server.add_text("notes://a", "text", name="a")
+    server.add_text("notes://b", b"\x00\xff", name="b", mime_type="application/octet-stream")
+
+    @server.resource("notes://{name}/long")
+    async def long(name: str) -> str:
+        return name * 2
+
+    @server.prompt
+    async def review(code: str, style: str = "") -> str:
+        return f"Review {code}"
+
+    @server.completion("code", prompt="review")
+    def codes(value: str) -> list[str]:
+        return ["python", "pascal", "rust"]
+
+    return server
+
+
+async def _echo(text: str = "") -> str:
+    return text
+
+
+def words(result: Any) -> str:
+    return "".join(block.text for block in result.content if isinstance(block, TextContent))
+
+
+@each_version
+async def test_everything_that_can_be_asked(version: str) -> None:
+    """One method for each; pages are joined; each version's results come in the newest vocabulary."""
+    async with Client(make_server(), version=version, info=Implementation(name="asker", version="3")) as client:
+        assert client.version == version
+        assert client.server_info is not None
+        assert client.server_info.name == "known"
+        assert client.instructions == ("Be kind." if version != "2024-10-07" else None)
+        names = [tool.name for tool in await client.list_tools()]
+        assert names == ["a", "b", "c", "steps", "who", "forever", "fails"]
+        assert words(await client.call_tool("a", {"text": "hei"})) == "hei"
+        assert words(await client.call_tool("who")) == "asker 3"
+        assert (await client.call_tool("fails")).is_error
+        assert [one.uri for one in await client.list_resources()] == ["notes://a", "notes://b"]
+        assert [one.uri_template for one in await client.list_resource_templates()] == ["notes://{name}/long"]
+        assert (await client.read_resource("notes://a")).contents[0].text == "text"  # type: ignore[union-attr]
+        assert (await client.read_resource("notes://b")).contents[0].blob == b"\x00\xff"  # type: ignore[union-attr]
+        assert [one.name for one in await client.list_prompts()] == ["review"]
+        assert (await client.get_prompt("review", {"code": "x"})).messages[0].content.text == "Review x"  # type: ignore[union-attr]
+        suggested = await client.complete(PromptReference(name="review"), "code", "p", {"style": "x"})
+        assert suggested.completion.values == ["python", "pascal"]
+        await client.ping()
+        with pytest.raises(RemoteError) as told:
+            await client.call_tool("nothing")
+        assert told.value.code == -32602
+
+
+@each_version
+async def test_progress(version: str) -> None:
+    heard: list[Any] = []
+    async with Client(make_server(), version=version) as client:
+        await client.call_tool("steps", {"count": 2}, on_progress=lambda *said: heard.append(said))
+        await client.call_tool("steps", {"count": 2})
+    message = [None, None] if version in LEGACY[:2] else ["step 1", "step 2"]
+    assert [one[:2] for one in heard] == [(1, 2), (2, 2)]
+    assert [one[2] for one in heard] in (message, ["step 1", "step 2"])
+
+
+@pytest.mark.parametrize("version", ["2026-07-28", "2025-11-25", "2025-06-18"])
+async def test_the_server_asks_and_the_callbacks_answer(version: str) -> None:
+    """Server requests in legacy versions, multi round-trip requests since: the same callbacks."""
+    server = make_server()
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        name = (await ctx.elicit("Name?", {"type": "object", "properties": {"name": {"type": "string"}}})).get()
+        said = await ctx.sample("Greet", max_tokens=3)
+        roots = await ctx.list_roots()
+        return f"{name['name']} {said.text} {roots[0].uri}"
+
+    def elicit(params: ElicitFormParams) -> ElicitResult:
+        return ElicitResult(action="accept", content={"name": params.message[:-1]})
+
+    async def sample(params: CreateMessageParams) -> CreateMessageResult:
+        assert params.max_tokens == 3
+        return CreateMessageResult(role="assistant", model="m", content=TextContent("hello"))
+
+    callbacks = Callbacks(elicit_form=elicit, sample=sample, roots=lambda: [Root(uri="file:///x")])
+    async with Client(server, callbacks, version=version) as client:
+        assert words(await client.call_tool("ask")) == "Name hello file:///x"
+    async with Client(server, version=version) as client:
+        if client.is_modern:
+            with pytest.raises(RemoteError) as told:
+                await client.call_tool("ask")
+            assert told.value.code == -32021
+        else:
+            assert (await client.call_tool("ask")).is_error
+
+
+@each_version
+async def test_changes_are_heard_of(version: str) -> None:
+    """`subscriptions/listen` in modern versions; unasked before."""
+    server, heard = make_server(), asyncio.Queue[str]()
+    callbacks = Callbacks(list_changed=heard.put_nowait, resource_updated=heard.put_nowait)
+    async with Client(server, callbacks, version=version) as client:
+        server.add_tool(_echo, name="new")
+        assert await heard.get() == "tools"
+        assert "new" in [tool.name for tool in await client.list_tools()]
+        await client.subscribe("notes://a")
+        server.resource_updated("notes://b")
+        server.resource_updated("notes://a")
+        assert await heard.get() == "notes://a"
+        await client.unsubscribe("notes://a")
+        server.resource_updated("notes://a")
+        server.add_text("notes://c", "x", name="c")
+        assert await heard.get() == "resources"
+
+
+@each_version
+async def test_giving_up(version: str) -> None:
+    """A time limit, a cancelled task, a closed client: the server is told, nobody waits for ever."""
+    async with Client(make_server(), version=version) as client:
+        with pytest.raises(RequestTimeout, match="tools/call"):
+            await client.call_tool("forever", timeout=0.02)
+        task = asyncio.ensure_future(client.call_tool("forever"))
+        await client.ping()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        last = asyncio.ensure_future(client.call_tool("forever"))
+        await client.ping()
+        if version == "2024-10-07":  # which has no cancellation
+            for connection in list(client._target._connections):  # type: ignore[union-attr]
+                connection.abort()
+            with pytest.raises(RemoteError):
+                await last
+    if version != "2024-10-07":
+        with pytest.raises(ConnectionLost):
+            await last
+    with pytest.raises((ConnectionLost, LocalProtocolError)):
+        await client.ping()
+
+
+async def test_a_client_is_opened_before_it_is_used() -> None:
+    client = Client(make_server())
+    for use in (client.list_tools, client.ping):
+        if use == client.list_tools:
+            assert await use() == [], "nothing is offered yet"
+        else:
+            with pytest.raises(LocalProtocolError, match="not open"):
+                await use()
+    async with client:
+        with pytest.raises(LocalProtocolError, match="opened once"):
+            await client.open()
+    with pytest.raises(ConfigurationError, match="2026-07-28"):
+        Client(make_server(), version="2027-01-01")
+    with pytest.raises(ConfigurationError, match="nothing to connect to"):
+        await Client(7).open()  # type: ignore[arg-type]
+
+
+async def test_a_child_process(child: Child) -> None:
+    """Its input is closed, then it ends by itself."""
+    import os
+
+    os.environ.update({name: value for name, value in child.env.items() if name == "PYTHONPATH"})
+    async with Client(child.mcpd("serve", "--stdio")) as client:
+        assert words(await client.call_tool("echo", {"text": "über"})) == "über"
+        process = client._open.channel.process  # type: ignore[union-attr]
+    assert process.returncode == 0
+    with pytest.raises(ConfigurationError, match="cannot be started"):
+        await Client(["/no/such/program"]).open()
+
+
+# --------------------------------------------------------------------------------- a scripted server
+
+
+class Script:
+    """A server that says what a test tells it: `answer` maps a method to a result, an exception or None (silence)."""
+
+    def __init__(self, channel: MemoryChannel, answers: dict[str, Any]) -> None:
+        self.channel = channel
+        self.answers = answers
+        self.heard: list[Any] = []
+        self.replies: dict[Any, asyncio.Future[Any]] = {}
+        channel.start(self)
+
+    def receive(self, frame: bytes) -> None:
+        message = json.loads(frame)
+        self.heard.append(message)
+        if "method" not in message:
+            self.replies.pop(message["id"]).set_result(message)
+            return
+        answer = self.answers.get(message["method"])
+        if callable(answer):
+            answer = answer(message)
+        if "id" not in message or answer is None:
+            return
+        body = {"error": answer} if "code" in answer else {"result": answer}
+        self.say({"id": message["id"], **body})
+
+    def receive_error(self, error: Exception) -> None:
+        raise AssertionError(error)
+
+    def closed(self, error: Exception | None = None) -> None:
+        pass
+
+    def say(self, message: Any) -> None:
+        self.channel.send(json.dumps({"jsonrpc": "2.0", **message}).encode())
+
+    def ask(self, request_id: Any, method: str, params: Any) -> asyncio.Future[Any]:
+        self.replies[request_id] = asyncio.get_running_loop().create_future()
+        self.say({"id": request_id, "method": method, "params": params})
+        return self.replies[request_id]
+
+    def of(self, method: str) -> list[Any]:
+        return [message for message in self.heard if message.get("method") == method]
+
+
+INITIALIZED = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {"tools": {}},
+    "serverInfo": {"name": "old", "version": "1"},
+}
+DISCOVERED = {
+    "resultType": "complete",
+    "supportedVersions": ["2026-07-28"],
+    "capabilities": {"tools": {}},
+    "_meta": {f"{META}serverInfo": {"name": "new", "version": "1"}},
+}
+NOT_FOUND = {"code": -32601, "message": "Method not found"}
+
+
+@asynccontextmanager
+async def scripted(
+    answers: dict[str, Any], callbacks: Callbacks | None = None, **options: Any
+) -> AsyncIterator[tuple[Client, Script]]:
+    near, far = pair()
+    script = Script(far, answers)
+    client = Client(near, callbacks or Callbacks(), **options)
+    client.probe_seconds = 0.05
+    async with client:
+        yield client, script
+
+
+@pytest.mark.parametrize(
+    "discover", [NOT_FOUND, {"code": -32602, "message": "?"}, {"code": 0, "message": "?"}, None, {"tools": []}]
+)
+async def test_a_legacy_server_is_found_out(discover: Any) -> None:
+    """2026-07-28 transports/stdio: any other error, silence, or an answer that is none means the handshake."""
+    async with scripted({"server/discover": discover, "initialize": INITIALIZED}) as (client, script):
+        assert client.version == "2025-11-25"
+        assert client.server_info == Implementation(name="old", version="1")
+        probe = script.heard[0]["params"]["_meta"]
+        assert probe[f"{META}protocolVersion"] == "2026-07-28"
+        assert script.of("initialize")[0]["params"]["protocolVersion"] == "2025-11-25"
+        await script.ask("p", "ping", {})
+        assert script.of("notifications/initialized")
+
+
+async def test_a_modern_server_gets_its_envelope_every_time() -> None:
+    """S26: version, capabilities and identity in each request's `_meta`, and no handshake."""
+    answers = {"server/discover": DISCOVERED, "tools/list": {"resultType": "complete", "tools": []}}
+    extensions = {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}
+    async with scripted(answers, Callbacks(roots=list), extensions=extensions) as (client, script):
+        await client.list_tools()
+        assert client.server_info == Implementation(name="new", version="1")
+    assert script.of("initialize") == []
+    for message in script.heard:
+        meta = message["params"]["_meta"]
+        assert meta[f"{META}protocolVersion"] == "2026-07-28"
+        assert meta[f"{META}clientCapabilities"] == {"roots": {"listChanged": True}, "extensions": extensions}
+        assert meta[f"{META}clientInfo"]["name"] == "mcpd"
+
+
+@pytest.mark.parametrize(
+    ("supported", "error"), [(["2025-06-18", "2027-01-01"], None), (["2027-01-01"], UnsupportedVersion)]
+)
+async def test_the_versions_in_a_modern_error(supported: list[str], error: type[Exception] | None) -> None:
+    refused = {"code": -32022, "message": "no", "data": {"supported": supported, "requested": "2026-07-28"}}
+    answers = {"server/discover": refused, "initialize": {**INITIALIZED, "protocolVersion": "2025-06-18"}}
+    if error is None:
+        async with scripted(answers) as (client, script):
+            assert client.version == "2025-06-18"
+            assert script.of("initialize")[0]["params"]["protocolVersion"] == "2025-06-18"
+        return
+    with pytest.raises(error, match="2027-01-01"):
+        async with scripted(answers):
+            pass
+
+
+async def test_a_version_that_we_do_not_speak() -> None:
+    with pytest.raises(UnsupportedVersion, match="1999-01-01"):
+        async with scripted({"initialize": {**INITIALIZED, "protocolVersion": "1999-01-01"}}, version="2025-11-25"):
+            pass
+
+
+LEGACY_ANSWERS = {"initialize": INITIALIZED}
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "code"),
+    [
+        ("sampling/createMessage", {"messages": [], "maxTokens": 1}, -32601),
+        ("roots/list", {}, -32601),
+        ("elicitation/create", {"message": "x", "requestedSchema": {}}, -32601),
+        ("no/such", {}, -32601),
+    ],
+)
+async def test_what_is_not_offered_is_refused(method: str, params: Any, code: int) -> None:
+    async with scripted(LEGACY_ANSWERS, version="2025-11-25") as (_, script):
+        assert (await script.ask("q", method, params))["error"]["code"] == code
+        assert (await script.ask(0, "ping", {}))["result"] == {}
+
+
+async def test_questions_that_cannot_be_answered() -> None:
+    """Modes and tools that were not offered: -32602. A callback that fails: -32603, without its text."""
+
+    def fail(params: ElicitUrlParams) -> ElicitResult:
+        raise ValueError("secret")
+
+    def refuse(params: CreateMessageParams) -> CreateMessageResult:
+        error = ProtocolError("User rejected sampling request")
+        raise error
+
+    async with scripted(LEGACY_ANSWERS, Callbacks(elicit_url=fail, sample=refuse), version="2025-11-25") as (_, script):
+        form = {"message": "x", "requestedSchema": {"type": "object", "properties": {}}}
+        assert (await script.ask(1, "elicitation/create", form))["error"]["code"] == -32602
+        url = {"mode": "url", "message": "x", "url": "https://example.com", "elicitationId": "1"}
+        failed = (await script.ask(2, "elicitation/create", url))["error"]
+        assert failed["code"] == -32603
+        assert "secret" not in failed["message"]
+        assert (await script.ask(3, "elicitation/create", {"mode": 7}))["error"]["code"] == -32602
+        tools = {"messages": [], "maxTokens": 1, "tools": []}
+        assert (await script.ask(4, "sampling/createMessage", tools))["error"]["code"] == -32602
+        rejected = (await script.ask(5, "sampling/createMessage", {"messages": [], "maxTokens": 1}))["error"]
+        assert rejected["message"] == "User rejected sampling request"
+
+
+async def test_a_modern_server_sends_no_requests() -> None:
+    async with scripted({"server/discover": DISCOVERED}, Callbacks(roots=list)) as (_, script):
+        assert (await script.ask(1, "roots/list", {}))["error"]["code"] == -32600
+
+
+async def test_a_question_that_is_withdrawn() -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def roots() -> list[Root]:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return []
+
+    async with scripted(LEGACY_ANSWERS, Callbacks(roots=roots), version="2025-11-25") as (client, script):
+        early = script.ask("e", "roots/list", {})
+        script.say({"method": "notifications/cancelled", "params": {"requestId": "e"}})
+        await script.ask("p", "ping", {})
+        assert not begun.is_set()
+        reply = script.ask("r", "roots/list", {})
+        await begun.wait()
+        script.say({"method": "notifications/cancelled", "params": {"requestId": "r"}})
+        await ended.wait()
+        await script.ask("q", "ping", {})
+        assert not client._open._answering  # type: ignore[union-attr]
+        assert not reply.done()
+        assert not early.done()
+
+
+async def test_the_clock_stands_still_while_the_server_waits_for_us() -> None:
+    async def roots() -> list[Root]:
+        await asyncio.sleep(0.2)
+        return []
+
+    async with scripted({**LEGACY_ANSWERS, "tools/call": None}, Callbacks(roots=roots), version="2025-11-25") as both:
+        client, script = both
+        calling = asyncio.ensure_future(client.call_tool("x", timeout=0.1))
+        await asyncio.sleep(0.01)
+        await script.ask("r", "roots/list", {})
+        assert not calling.done()
+        script.say({"id": script.of("tools/call")[0]["id"], "result": {"content": []}})
+        assert (await calling).content == []
+
+
+async def test_progress_is_a_sign_of_life() -> None:
+    async with scripted({**LEGACY_ANSWERS, "tools/call": None}, version="2025-11-25") as (client, script):
+        calling = asyncio.ensure_future(client.call_tool("x", timeout=0.15, on_progress=lambda *_: None))
+        for number in range(4):
+            await asyncio.sleep(0.08)
+            token = script.of("tools/call")[0]["params"]["_meta"]["progressToken"]
+            script.say({"method": "notifications/progress", "params": {"progressToken": token, "progress": number}})
+        assert not calling.done()
+        with pytest.raises(RequestTimeout):
+            await calling
+        assert script.of("notifications/cancelled")[0]["params"]["requestId"] == script.of("tools/call")[0]["id"]
+
+
+def rounds(*results: Any) -> Callable[[Any], Any]:
+    left = list(results)
+    return lambda message: left.pop(0) if len(left) > 1 else left[0]
+
+
+async def test_the_rules_of_rounds() -> None:
+    """mrtr, client requirements: the state exactly as given, none where none was, answers for this retry alone."""
+    needs = {"resultType": "input_required"}
+    question = {"method": "roots/list", "params": {}}
+    answers = {
+        "server/discover": DISCOVERED,
+        "tools/call": rounds(
+            {**needs, "inputRequests": {"k": question}, "requestState": "s\u00e91"},
+            {**needs, "inputRequests": {"l": question}},
+            {**needs, "requestState": ""},
+            {"resultType": "complete", "content": []},
+        ),
+    }
+    async with scripted(answers, Callbacks(roots=lambda: [Root(uri="file:///r")])) as (client, script):
+        await client.call_tool("x", {"a": 1})
+        first, second, third, fourth = (message["params"] for message in script.of("tools/call"))
+        answer = {"roots": [{"uri": "file:///r"}]}
+        assert "inputResponses" not in first
+        assert (second["inputResponses"], second["requestState"]) == ({"k": answer}, "s\u00e91")
+        assert third["inputResponses"] == {"l": answer}
+        assert "requestState" not in third
+        assert "inputResponses" not in fourth
+        assert fourth["requestState"] == ""
+        assert all(params["arguments"] == {"a": 1} for params in (first, second, third, fourth))
+        assert len({message["id"] for message in script.of("tools/call")}) == 4
+
+
+async def test_a_server_that_asks_for_ever_or_for_what_was_not_offered() -> None:
+    needs = {"resultType": "input_required", "inputRequests": {"k": {"method": "roots/list"}}}
+    answers = {"server/discover": DISCOVERED, "tools/call": needs}
+    async with scripted(answers, Callbacks(roots=list)) as (client, _):
+        with pytest.raises(ProtocolError, match="32 times"):
+            await client.call_tool("x")
+    async with scripted(answers) as (client, script):
+        with pytest.raises(ProtocolError, match="roots/list"):
+            await client.call_tool("x")
+        assert len(script.of("tools/call")) == 1
+
+
+async def test_answers_that_cannot_be_read() -> None:
+    answers = {
+        **LEGACY_ANSWERS,
+        "tools/call": {"content": "x"},
+        "tools/list": {"tools": [{"name": 7}, {"name": "good", "inputSchema": {}}], "nextCursor": None},
+    }
+    async with scripted(answers, version="2025-11-25") as (client, script):
+        for rubbish in (b"{", b"[]", b'{"jsonrpc":"2.0","id":99,"result":{}}', b'{"jsonrpc":"2.0","error":{}}'):
+            script.channel.send(rubbish)
+        script.say({"method": "notifications/progress", "params": {"progressToken": 99, "progress": 1}})
+        script.say({"method": "notifications/message", "params": []})
+        with pytest.raises(ProtocolError, match="tools/call.*content"):
+            await client.call_tool("x")
+        assert [tool.name for tool in await client.list_tools()] == ["good"], "one bad entry spoils no list"
+
+
+async def test_a_list_without_end() -> None:
+    answers = {**LEGACY_ANSWERS, "tools/list": {"tools": [], "nextCursor": "again"}}
+    async with scripted(answers, version="2025-11-25") as (client, _):
+        with pytest.raises(ProtocolError, match="pages"):
+            await client.list_tools()
+
+
+async def test_the_server_goes_away() -> None:
+    async with scripted({**LEGACY_ANSWERS, "tools/call": None}, version="2025-11-25") as (client, script):
+        calling = asyncio.ensure_future(client.call_tool("x"))
+        await asyncio.sleep(0.01)
+        await script.channel.aclose()
+        with pytest.raises(ConnectionLost):
+            await calling
+        with pytest.raises(ConnectionLost):
+            await client.call_tool("x")
