@@ -274,7 +274,7 @@ class Session:
             params = read(_EMPTY if raw is ABSENT or bytes(raw) == b"null" else raw)
         except MALFORMED:
             return None
-        if message.method == "notifications/initialized" and not version.is_modern:
+        if message.method == "notifications/initialized" and version is self.version:  # not before its request
             self.is_initialized = True
         return params
 
