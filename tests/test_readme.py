@@ -6,6 +6,7 @@ A block without a test fails `test_every_block_is_run`; so does a test whose blo
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import os
 import re
@@ -64,7 +65,14 @@ RUN_BY_A_TEST = {
 
 def test_every_block_is_run() -> None:
     assert set(SHELL) == RUN_BY_A_TEST
-    assert [block.file for block in FILES] == ["server.py", "server.py", "apps/bed.html", "server.py", "server.py"]
+    assert [block.file for block in FILES] == [
+        "server.py",
+        "server.py",
+        "apps/bed.html",
+        "server.py",
+        "server.py",
+        "agent.py",
+    ]
     assert len(CLAUDE) == 2
     assert len(OUTPUT) == 1
     assert len(BLOCKS) == len(FILES) + len(CLAUDE) + len(OUTPUT) + sum(block.language == "sh" for block in BLOCKS)
@@ -72,7 +80,7 @@ def test_every_block_is_run() -> None:
 
 
 def test_it_is_short() -> None:
-    assert len(README.splitlines()) < 250
+    assert len(README.splitlines()) < 280
     assert max(len(line) for line in README.splitlines()) <= 120
 
 
@@ -426,3 +434,55 @@ async def test_the_asgi_application(garden: Path, child: Child) -> None:
         [child.python, "-c", code], cwd=garden.parent, env=child.env, capture_output=True, text=True, check=True
     )
     assert done.stdout.endswith("True\n")
+
+
+async def test_the_agent(garden: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that picks the app's tool, and a page whose View asks for a link and leaves a message."""
+    monkeypatch.syspath_prepend(str(garden.parent))
+    for name in ("server", "agent"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    turn = importlib.import_module("agent").turn
+    shown: list[tuple[str, str]] = []
+    answers: dict[int, Any] = {}
+    watching: list[asyncio.Task[None]] = []
+
+    async def ask_model(tools: list[Any]) -> tuple[str, dict[str, Any]]:
+        assert "show_bed" in [tool.name for tool in tools]
+        return "show_bed", {"bed": "south"}
+
+    async def show(html: str, policy: str, address: str) -> None:
+        shown.append((html, policy))
+        watching.append(asyncio.ensure_future(watch(address)))
+
+    async def watch(address: str) -> None:
+        text = [{"type": "text", "text": "more beans"}]
+        requests = [
+            (
+                "ui/initialize",
+                {"appInfo": {"name": "p", "version": "1"}, "appCapabilities": {}, "protocolVersion": "x"},
+            ),
+            ("ui/open-link", {"url": "https://garden.example/beans"}),
+            ("ui/open-link", {"url": "https://elsewhere.example/"}),
+            ("ui/message", {"role": "user", "content": text}),
+            ("ui/update-model-context", {"structuredContent": {"selected": "beans"}}),
+        ]
+        async with connect(address, origin="http://localhost:8000", proxy=None) as page:  # type: ignore[arg-type]
+            for number, (method, params) in enumerate(requests):
+                await page.send(json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}))
+                if number == 0:
+                    await page.send('{"jsonrpc": "2.0", "method": "ui/notifications/initialized"}')
+                while number not in answers:
+                    told = json.loads(await page.recv())
+                    answers[told.get("id", told.get("method"))] = told
+
+    result, messages, context = await turn(ask_model, show)
+    await watching[0]
+    for name in ("server", "agent"):
+        monkeypatch.delitem(sys.modules, name)
+    assert result.structured_content["plants"] == ["beans"]
+    assert shown[0][0] == (garden.parent / "apps" / "bed.html").read_text(encoding="utf-8")
+    assert shown[0][1].startswith("default-src 'none'; ")
+    assert answers[1]["result"] == {}
+    assert answers[2]["error"]["code"] == -32000
+    assert [message.content[0].text for message in messages] == ["more beans"]
+    assert [one.structured_content for one in context] == [{"selected": "beans"}]
