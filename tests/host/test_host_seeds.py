@@ -159,7 +159,7 @@ async def test_teardown_by_a_view_that_refuses(kind: str, schema: AppsSchema) ->
 
 @each_channel
 async def test_size_changed(kind: str, schema: AppsSchema) -> None:
-    """mcp-apps-life-06, mcp-apps-ctx-04, -05, APP-H-14: flexible axes follow up to their maximum, fixed ones do not."""
+    """mcp-apps-life-06, mcp-apps-ctx-04, mcp-apps-ctx-05, APP-H-14: flexible up to the maximum, fixed stays."""
     async with at_home(kind, schema) as program, program.view() as (_, guest):
         result = await guest.live()
         assert result["hostContext"]["containerDimensions"] == {"width": 400, "maxHeight": 600}
@@ -202,7 +202,7 @@ async def test_host_context_changed(kind: str, schema: AppsSchema) -> None:
 
 @each_channel
 async def test_theme_variables(kind: str, schema: AppsSchema) -> None:
-    """mcp-apps-ctx-01, -06, APP-H-16: standard names, `light-dark()` values, fonts as CSS, all in the answer."""
+    """mcp-apps-ctx-01, mcp-apps-ctx-06, APP-H-16: standard names, `light-dark()` values, fonts as CSS, all there."""
     async with at_home(kind, schema) as program, program.view() as (_, guest):
         said = (await guest.initialize())["hostContext"]["styles"]
         assert set(said["variables"]) == STYLE_VARIABLES
@@ -314,7 +314,7 @@ async def test_update_model_context(kind: str, schema: AppsSchema) -> None:
 
 @each_channel
 async def test_tool_call_from_a_view(kind: str, schema: AppsSchema) -> None:
-    """mcp-apps-req-04, mcp-apps-tool-04, -05, APP-H-03: app tools run, model-only tools do not; no notifications."""
+    """mcp-apps-req-04, mcp-apps-tool-04, mcp-apps-tool-05, APP-H-03: app tools run, model-only do not."""
     async with on_channel(kind, schema) as program, program.view() as (_, guest):
         await guest.live()
         await guest.hears(RESULT)

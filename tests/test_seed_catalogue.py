@@ -1,0 +1,56 @@
+"""conformance/seeds/mcp_apps.toml: every case of the MCP Apps test specification, with the tests that prove it."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+CATALOGUE: dict[str, Any] = tomllib.loads(
+    (REPOSITORY / "conformance" / "seeds" / "mcp_apps.toml").read_text(encoding="utf-8")
+)
+
+
+@functools.cache
+def functions(path: Path) -> dict[str, str]:
+    """The source of every test in a file."""
+    source = path.read_text(encoding="utf-8")
+    lines = source.splitlines()
+    nodes = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return {node.name: "\n".join(lines[node.lineno - 1 : node.end_lineno]) for node in nodes}
+
+
+def test_the_catalogue_has_every_case_of_the_seed_and_no_other(shared: Path) -> None:
+    (seed,) = (shared / "seeds").glob("000_*")
+    cases = re.findall(r"^#### \d\.\d (.*)\n\*\*Test ID\*\*: `([^`]+)`", seed.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(cases) == 45
+    assert {case: CATALOGUE[case]["title"] for case in CATALOGUE} == {case: title for title, case in cases}
+
+
+def test_every_case_is_someones_duty() -> None:
+    assert {case["duty"] for case in CATALOGUE.values()} == {"server", "host", "both"}
+
+
+@pytest.mark.parametrize("case", CATALOGUE)
+def test_the_tests_of_a_case_exist_and_name_it(case: str) -> None:
+    """A test that was renamed, moved, or turned to something else is found out here."""
+    tests = CATALOGUE[case]["tests"]
+    assert tests
+    assert len(tests) == len(set(tests))
+    for test in tests:
+        path, _, name = test.partition("::")
+        found = functions(REPOSITORY / path)
+        assert name in found, f"{case}: there is no {test}"
+        assert case in found[name], f"{test} does not say that it is about {case}"
+
+
+@pytest.mark.parametrize("case", [name for name, case in CATALOGUE.items() if case["duty"] in ("server", "both")])
+def test_a_servers_duty_is_proved_on_the_wire(case: str) -> None:
+    """By bytes through every transport, in both eras: tests/extensions/ui runs these over each of them."""
+    assert any(test.startswith("tests/extensions/ui/") for test in CATALOGUE[case]["tests"])
