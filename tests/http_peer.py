@@ -194,15 +194,15 @@ class Peer:
         self._is_chunked = "transfer-encoding" in answer
         return answer
 
-    async def chunk(self) -> bytes:
+    async def chunk(self, patience: float | None = PATIENCE) -> bytes:
         """The next piece of a chunked body; empty at its end."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(patience):
             size = int(await self.reader.readline(), 16)
             data = await self.reader.readexactly(size)
             assert await self.reader.readexactly(2) == b"\r\n"
         return data
 
-    async def event(self) -> dict[str, str] | None:
+    async def event(self, patience: float | None = PATIENCE) -> dict[str, str] | None:
         """The next event of a stream, comments left out; None at its end."""
         while True:
             block, found, rest = self._unread.partition(b"\n\n")
@@ -212,7 +212,7 @@ class Peer:
                 if parsed:
                     return parsed[0]
                 continue
-            data = await self.chunk()
+            data = await self.chunk(patience)
             if not data:
                 return None
             self._unread += data

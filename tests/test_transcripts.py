@@ -1,4 +1,4 @@
-"""Every transcript over every transport: memory, stdio, and a `mcpd serve --ws` process.
+"""Every transcript over every transport: memory, stdio, HTTP, and a `mcpd serve --ws` process.
 
 Another transport joins by being able to open a `Wire` to the fixture server: see `TRANSPORTS`.
 """
@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from conftest import REPOSITORY, Child
+from http_wire import http_wire
 from wire_schema import VERSIONS
 from wires import Wire, memory_wire, process_wire, stdio_wire
 
@@ -90,7 +91,18 @@ async def over_websocket(request: pytest.FixtureRequest) -> AsyncIterator[Wire]:
     wire.check()
 
 
-TRANSPORTS: dict[str, Open] = {"memory": in_memory, "stdio": over_stdio, "websocket": over_websocket}
+@asynccontextmanager
+async def over_http(request: pytest.FixtureRequest) -> AsyncIterator[Wire]:
+    async with http_wire(everything()) as wire:
+        yield wire
+
+
+TRANSPORTS: dict[str, Open] = {
+    "memory": in_memory,
+    "stdio": over_stdio,
+    "websocket": over_websocket,
+    "http": over_http,
+}
 
 
 @pytest.fixture(scope="module")
@@ -119,9 +131,21 @@ def websocket_url() -> Iterator[str]:
 
 EXCHANGES = player.exchanges()
 
+# What HTTP, having a status and a session beside each message, answers otherwise; its own tests say how.
+NOT_OVER_HTTP = {
+    "a request without an initialization": "is of 2025-03-26, and is answered alone",
+    "what is no message": "is refused before anybody knows whose it is, so without the null id of older sessions",
+    "a handshake on a connection without one": "is the first of a session: connections mean nothing",
+}
+PLAYED = [(exchange, name) for exchange in EXCHANGES for name in TRANSPORTS]
+PLAYED = [(exchange, name) for exchange, name in PLAYED if name != "http" or exchange.name not in NOT_OVER_HTTP]
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
-@pytest.mark.parametrize("exchange", EXCHANGES, ids=repr)
+
+def test_what_is_not_played_over_http_is_there() -> None:
+    assert {exchange.name for exchange in EXCHANGES} >= set(NOT_OVER_HTTP)
+
+
+@pytest.mark.parametrize(("exchange", "transport"), PLAYED, ids=repr)
 async def test_transcript(exchange: Any, transport: str, request: pytest.FixtureRequest) -> None:
     async with TRANSPORTS[transport](request) as wire:
         await player.play(exchange, wire)

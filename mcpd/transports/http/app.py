@@ -181,18 +181,18 @@ class HttpApp:
             return
         is_modern = visit.fields.get(b"mcp-protocol-version") == _MODERN
         if message.__class__ is Request:
-            if is_modern or self._is_modern(message, body):
+            if is_modern or self._is_modern(visit, message, body):
                 await self._modern.post(visit, message)
             else:
                 await self._legacy.post(visit, message, body)
         else:
             await self._post_other(visit, message, body, is_modern)
 
-    def _is_modern(self, request: Request, body: bytes) -> bool:
+    def _is_modern(self, visit: Visit, request: Request, body: bytes) -> bool:
         """Whether a request whose header does not say so is of 2026-07-28: it has its `_meta`, or exists only there."""
         if b"protocolVersion" in body and has_envelope(request.params):
             return True
-        return request.method in _ONLY_MODERN
+        return request.method in _ONLY_MODERN and b"mcp-session-id" not in visit.fields
 
     async def _post_other(self, visit: Visit, message: Message | Batch, body: bytes, is_modern: bool) -> None:
         """What is no request: notifications, answers, batches."""

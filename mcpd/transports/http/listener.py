@@ -235,6 +235,7 @@ class HttpListener:
         self._unix_path = path
         self._servers: list[asyncio.AbstractServer] = []
         self._state = _State()
+        self.config: uvicorn.Config
         endpoint = app.settings.path
         self.url = f"unix:{path} (http://localhost{endpoint})" if path else f"http://{authority(sockets[0])}{endpoint}"
 
@@ -254,6 +255,7 @@ class HttpListener:
             timeout_keep_alive=75,
         )
         config.load()
+        self.config = config
         config.ws_protocol_class = self._upgrade  # type: ignore[assignment]
         config.loaded_app = self.app
 
