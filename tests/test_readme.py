@@ -71,6 +71,7 @@ def test_every_block_is_run() -> None:
         "apps/bed.html",
         "server.py",
         "server.py",
+        "test_server.py",
         "agent.py",
     ]
     assert len(CLAUDE) == 2
@@ -80,7 +81,7 @@ def test_every_block_is_run() -> None:
 
 
 def test_it_is_short() -> None:
-    assert len(README.splitlines()) < 280
+    assert len(README.splitlines()) < 300
     assert max(len(line) for line in README.splitlines()) <= 120
 
 
@@ -486,3 +487,12 @@ async def test_the_agent(garden: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert answers[2]["error"]["code"] == -32000
     assert [message.content[0].text for message in messages] == ["more beans"]
     assert [one.structured_content for one in context] == [{"selected": "beans"}]
+
+
+def test_the_test_of_the_garden(garden: Path, child: Child) -> None:
+    done = subprocess.run(
+        [child.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_server.py"],
+        cwd=garden.parent, env=child.env, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    assert "1 passed" in done.stdout
