@@ -29,6 +29,7 @@ _DIALECTS = (
     "http://json-schema.org/draft-04/schema",
 )
 _MANY = 20
+_LONG = 400
 
 
 class JsonSchema:
@@ -76,7 +77,10 @@ class JsonSchema:
         found = []
         for error in self._validator.iter_errors(value):
             path = ".".join(map(str, error.instance_path))
-            found.append(f"{path}: {error.message}" if path else error.message)
+            message = error.message
+            if len(message) > _LONG:  # it repeats the value
+                message = f"{message[: _LONG // 2]} … {message[-_LONG // 2 :]}"
+            found.append(f"{path}: {message}" if path else message)
             if len(found) == _MANY:
                 break
         return found
@@ -101,7 +105,7 @@ def _references(node: Any, what: str, depth: int) -> Iterator[str]:
 
 
 class SchemaCallee:
-    """A function whose arguments are described by a JSON Schema: it takes them as one dict, and the context if it wants.
+    """A function whose arguments a JSON Schema describes: it takes them as one dict, and the context if it wants.
 
     Stands where a `signature.Callee` stands.
     """
@@ -109,7 +113,7 @@ class SchemaCallee:
     def __init__(self, function: Callable[..., Any], schema: Mapping[str, Any], inner: Any, what: str) -> None:
         if schema.get("type") != "object":
             raise RegistrationError(f'{what}: an input schema has "type": "object" at its root')
-        takes = [name for name in inner.arguments.__struct_fields__]
+        takes = list(inner.arguments.__struct_fields__)
         if len(takes) != 1:
             raise RegistrationError(f"{what}: with input_schema= the function takes one dict of arguments, not {takes}")
         self.function = function
