@@ -7,6 +7,7 @@ messages against the schema of the version that was agreed on. Our own client is
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -174,9 +175,11 @@ def test_apps_are_for_clients_that_offer_them(run: Any, tapped: Callable[..., An
         {"method": "tools/list"},
         {"method": "resources/list"},
         {"method": "resources/read", "params": {"uri": "ui://mcpd/apps_diagnostics"}},
+        {"method": "tools/call", "params": {"name": "apps_diagnostics", "arguments": {"note": "hello"}}},
     ]
     server = tapped("serve", "--stdio")
-    tools, resources, page = run(client, server.target, era=era, steps=steps, extensions=UI)["steps"]
+    report = run(client, server.target, era=era, steps=steps, extensions=UI)
+    tools, resources, page, call = report["steps"]
     (tool,) = [tool for tool in tools["result"]["tools"] if tool["name"] == "apps_diagnostics"]
     # The URI names the content it stands for; without that it is answered all the same, as above.
     linked = tool["_meta"]["ui"]["resourceUri"]
@@ -185,8 +188,12 @@ def test_apps_are_for_clients_that_offer_them(run: Any, tapped: Callable[..., An
     (content,) = page["result"]["contents"]
     assert content["mimeType"] == "text/html;profile=mcp-app"
     assert "<html" in content["text"].lower()
+    assert call["result"]["structuredContent"]["note"] == call["result"]["_meta"]["mcpd/data"]["note"] == "hello"
 
-    tools, resources, page = run(client, server.target, era=era, steps=steps)["steps"]
-    assert not any("ui" in tool.get("_meta", {}) for tool in tools["result"]["tools"])
-    assert not any(resource["uri"].startswith("ui:") for resource in resources["result"]["resources"])
+    report = run(client, server.target, era=era, steps=steps)
+    tools, resources, page, call = report["steps"]
+    assert "error" in page
+    told = json.dumps([report["capabilities"], tools, resources, call])
+    for trace in ("ui://", "io.modelcontextprotocol/ui", "mcp-app", '"ui"', "mcpd/data", "mcpd/channels"):
+        assert trace not in told, f"a client without Apps is told of {trace}"
     server.conversations()

@@ -33,7 +33,7 @@ async def read(wire: Wire, uri: str) -> Any:
 
 @BOTH_ERAS
 async def test_listing_and_content_say_the_same(version: str) -> None:
-    """APP-S-01, -02, -03, -09, -10: scheme, type, text, listed, and the same `_meta.ui` on both."""
+    """APP-S-01, APP-S-02, APP-S-03, APP-S-09, APP-S-10: scheme, type, text, listed, the same `_meta.ui` on both."""
     async with memory_wire(make_server(), version, capabilities=WITH_APPS) as wire:
         (listed,) = [r for r in (await wire.result("resources/list"))["resources"] if r["uri"].startswith("ui://")]
         assert listed["mimeType"] == MIME_TYPE == "text/html;profile=mcp-app"

@@ -44,8 +44,7 @@ def test_a_view_that_is_not_there() -> None:
         "add it with server.app() or server.add_apps()"
     )
     server.app("dashboard", HTML)
-    texts = dict((text, is_error) for is_error, text in said(server))
-    assert any("did you mean ui://x/dashboard?" in text for text in texts)
+    assert any("did you mean ui://x/dashboard?" in text for _, text in said(server))
     server.add_tool(draw, name="other", ui="ui://elsewhere/z")
     assert any("there is ui://x/dashboard" in text for _, text in said(server))
 
@@ -170,7 +169,7 @@ def show() -> str: ...
 
 
 @pytest.fixture
-def check(child: Child, tmp_path: Path) -> Callable[[str], "subprocess.CompletedProcess[str]"]:
+def check(child: Child, tmp_path: Path) -> Callable[[str], subprocess.CompletedProcess[str]]:
     def run(source: str) -> subprocess.CompletedProcess[str]:
         (tmp_path / "target.py").write_text(source)
         return subprocess.run(
@@ -182,7 +181,7 @@ def check(child: Child, tmp_path: Path) -> Callable[[str], "subprocess.Completed
 
 
 def test_check_tells_problems_from_warnings(
-    check: Callable[[str], "subprocess.CompletedProcess[str]"], tmp_path: Path
+    check: Callable[[str], subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
     """Each thing once, errors first, exit 1."""
     (tmp_path / "apps").mkdir()
@@ -199,14 +198,14 @@ def test_check_tells_problems_from_warnings(
     assert "ui://bad/dash" in done.stdout
 
 
-def test_warnings_alone_are_no_failure(check: Callable[[str], "subprocess.CompletedProcess[str]"]) -> None:
+def test_warnings_alone_are_no_failure(check: Callable[[str], subprocess.CompletedProcess[str]]) -> None:
     done = check(f"from mcpd import Server\nserver = Server('warned')\nserver.app('lonely', {HTML!r})\n")
     assert done.returncode == 0
     (line,) = done.stderr.splitlines()
     assert line.startswith("mcpd: warning: app ui://warned/lonely: no tool opens it")
 
 
-def test_what_registration_refuses_is_one_line(check: Callable[[str], "subprocess.CompletedProcess[str]"]) -> None:
+def test_what_registration_refuses_is_one_line(check: Callable[[str], subprocess.CompletedProcess[str]]) -> None:
     """APP-S-04 through the command line: where, what, and what to do."""
     done = check("from mcpd import Server\nserver = Server('refused')\nserver.app('x', '<p>hi')\n")
     assert done.returncode == 1

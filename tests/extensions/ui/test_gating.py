@@ -25,7 +25,7 @@ def not_found(version: str) -> int:
 @pytest.mark.parametrize("offer", OFFERS)
 @each_version
 async def test_what_is_listed_readable_and_callable(open_wire: OpenWire, mode: str, offer: str, version: str) -> None:
-    """APP-S-07, APP-S-14, APP-S-17; mcp-apps-cap-01, -02, -03, -04, mcp-apps-reg-02: the whole table."""
+    """APP-S-07, APP-S-14, APP-S-17; mcp-apps-cap-01 to -04, mcp-apps-reg-02: the whole table."""
     capabilities, is_offer = OFFERS[offer]
     has_apps = mode == "always" or (mode == "auto" and is_offer)
     async with open_wire(make_server(apps=mode), None) as wire:
