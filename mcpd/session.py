@@ -148,7 +148,7 @@ class Session:
         self.identity = identity
         self.max_in_flight = max_in_flight
         self.principal = ""
-        """Who the transport found the peer to be, e.g. a digest of its token; what is sealed for one is no good to another."""
+        """Who the peer is to the transport, e.g. a digest of its token; what is sealed for one serves no other."""
         self.subscribed: set[str] = set()
         """The resources that a legacy client watches."""
         self.version: Version | None = None

@@ -130,7 +130,9 @@ scalars = st.one_of(
 )
 values = st.recursive(
     scalars,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(st.characters(codec="utf-8")), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(st.characters(codec="utf-8")), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 
@@ -188,7 +190,9 @@ params = st.one_of(
             "cursor": scalars,
             "level": st.sampled_from(["debug", "emergency", "loud"]) | scalars,
             "requestId": ids,
-            "ref": st.sampled_from([{"type": "ref/prompt", "name": "ask"}, {"type": "ref/resource", "uri": "x://{name}"}])
+            "ref": st.sampled_from(
+                [{"type": "ref/prompt", "name": "ask"}, {"type": "ref/resource", "uri": "x://{name}"}]
+            )
             | values,
             "argument": st.sampled_from([{"name": "what", "value": ""}, {"name": "name", "value": "a"}]) | values,
             "notifications": st.sampled_from([{}, {"toolsListChanged": True}]) | values,

@@ -1,4 +1,7 @@
-"""JSON-RPC batches: in 2025-03-26 and nowhere else. Spec: mcp-2025-03-26 basic/index, batching; JSON-RPC 2.0 section 6."""
+"""JSON-RPC batches: in 2025-03-26 and nowhere else.
+
+Spec: mcp-2025-03-26 basic/index, batching; JSON-RPC 2.0 section 6.
+"""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ async def test_anyio_cancel_scopes_work_in_tools() -> None:
 @each_version
 @each_wire
 async def test_cancelling_stops_the_work_and_nothing_more_is_sent_for_the_id(open_wire: OpenWire, version: str) -> None:
-    """S26-049; 2025-11-25 basic/utilities/cancellation. 2024-10-07 had no such notification, but its clients may send it."""
+    """S26-049; 2025-11-25 basic/utilities/cancellation. 2024-10-07 had none, but its clients may send it."""
     shop = Workshop()
     async with open_wire(shop.server, version) as wire:
         ask_wait(wire, "w", token="t")
@@ -681,9 +681,7 @@ async def test_plain_functions_do_not_hold_up_other_calls(open_wire: OpenWire) -
         return "last"
 
     async with open_wire(server, VERSION) as wire:
-        ids = [
-            wire.ask("tools/call", {"name": "wait_for_next", "arguments": {"this": this}}) for this in range(number)
-        ]
+        ids = [wire.ask("tools/call", {"name": "wait_for_next", "arguments": {"this": this}}) for this in range(number)]
         assert await wire.text("last") == "last"
         for request_id in ids:
             assert (await wire.answer(request_id))["result"]["content"][0]["text"] == "ok"

@@ -22,7 +22,9 @@ from mcpd.registry.content import embedded, image
 VERSION = "2024-11-05"
 MAIN_RS = 'fn main() {\n    println!("Hello world!");\n}'
 WEATHER = "Current weather in New York:\nTemperature: 72°F\nConditions: Partly cloudy"
-PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==")
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+)
 
 
 def make_server() -> Server:
@@ -44,7 +46,9 @@ def make_server() -> Server:
     async def contents(kind: str) -> Any:
         if kind == "image":
             return image(PNG, "image/png")
-        return embedded("resource://example", "Resource content", "text/plain") if kind == "resource" else "Tool result text"
+        if kind == "resource":
+            return embedded("resource://example", "Resource content", "text/plain")
+        return "Tool result text"
 
     @server.resource(
         "file:///project/src/main.rs",
@@ -233,9 +237,7 @@ async def test_tool_list() -> None:
                 ]
             },
         }
-        answer = await exchange(
-            wire, {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"cursor": cursor}}
-        )
+        answer = await exchange(wire, {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"cursor": cursor}})
         assert [tool["name"] for tool in answer["result"]["tools"]] == ["wait"]
 
 

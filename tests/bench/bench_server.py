@@ -9,7 +9,7 @@ import sys
 from mcpd import Server
 
 sys.path.insert(0, os.environ["BENCH_COMMON"])
-from common import N_EXTRA, SIZES, make_extra, text  # noqa: E402
+from common import N_EXTRA, SIZES, make_extra, text
 
 server = Server("bench", version="1")
 

@@ -159,7 +159,8 @@ def encoded(text: str) -> str:
 @pytest.mark.parametrize(
     "cursor",
     ["", " ", "x", "é", "====", "bm90IG91cnM=", encoded("0"), encoded("-1"), encoded("99"), encoded("1.0"),
-     encoded(" 1"), encoded("1_0"), encoded("01"), encoded("9" * 5000), encoded("１"), encoded("1") + "\n", "\0", "a" * 10**5],
+     encoded(" 1"), encoded("1_0"), encoded("01"), encoded("9" * 5000), encoded("１"),
+     encoded("1") + "\n", "\0", "a" * 10**5],
 )  # fmt: skip
 def test_what_is_no_cursor_of_ours_is_refused(cursor: str) -> None:
     """Bad cursor: -32602; "" is a cursor like any other, and none of ours (protocol-versions 3, pagination)."""

@@ -107,9 +107,7 @@ async def test_text_and_bytes_that_are_there_already(version: str) -> None:
         listed = {item["uri"]: item for item in (await wire.result("resources/list"))["resources"]}
         if version != "2024-10-07":
             assert (listed["x://text"]["size"], listed["x://bytes"]["size"]) == (7, 2)
-        assert await contents(wire, "x://text") == [
-            {"uri": "x://text", "mimeType": "text/markdown", "text": "héllo\n"}
-        ]
+        assert await contents(wire, "x://text") == [{"uri": "x://text", "mimeType": "text/markdown", "text": "héllo\n"}]
         (blob,) = await contents(wire, "x://bytes")
         assert base64.b64decode(blob["blob"], validate=True) == b"\x00\xff"
         assert blob["mimeType"] == "application/octet-stream"
@@ -196,9 +194,7 @@ async def test_what_is_not_there_is_not_found(version: str, uri: str) -> None:
 
 @each_version
 @pytest.mark.parametrize("how", ["os", "ours", "params", "bug"])
-async def test_a_resource_may_say_that_there_is_none(
-    version: str, how: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_resource_may_say_that_there_is_none(version: str, how: str, caplog: pytest.LogCaptureFixture) -> None:
     async def note(name: str) -> str:
         raise {
             "os": FileNotFoundError(2, "No such file", "/home/somebody/notes"),
@@ -337,7 +333,7 @@ def test_what_is_no_uri_is_refused(uri: str) -> None:
 def test_variables_and_parameters_have_to_agree(uri: str, parameters: str, named: str) -> None:
     """Found when it is registered, not when it is read."""
     scope: dict[str, Any] = {}
-    exec(f"async def function({parameters}: str) -> str: return ''", scope)  # noqa: S102
+    exec(f"async def function({parameters}: str) -> str: return ''", scope)
     with pytest.raises(RegistrationError, match=named):
         Server("t").resource(uri)(scope["function"])
 

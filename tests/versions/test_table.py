@@ -87,7 +87,7 @@ def test_what_is_no_row_is_no_method() -> None:
 
 
 def test_versions_are_listed_newest_first_and_made_once() -> None:
-    assert table.SUPPORTED == VERSIONS[::-1]
+    assert list(table.SUPPORTED) == list(reversed(VERSIONS))
     assert (*table.LEGACY, *table.MODERN) == VERSIONS
     assert table.get(V3) is table.get(V3)
     assert repr(table.get(V3)) == "<Version 2025-06-18>"
@@ -359,10 +359,14 @@ def test_the_result_of_a_tool_in_2024_10_07() -> None:
         "toolResult": "a",
     }
     two = shaped(V0, CallToolResult(content=[TextContent("a"), AudioContent(b"", "audio/wav")], is_error=True))
-    assert two["toolResult"] == two["content"] == [
-        {"type": "text", "text": "a"},
-        {"type": "text", "text": "[audio, audio/wav, 0 bytes]"},
-    ]
+    assert (
+        two["toolResult"]
+        == two["content"]
+        == [
+            {"type": "text", "text": "a"},
+            {"type": "text", "text": "[audio, audio/wav, 0 bytes]"},
+        ]
+    )
     assert two["isError"] is True
     assert shaped(V0, CallToolResult(content=[]))["toolResult"] == []
 
@@ -477,7 +481,8 @@ def test_hints_are_added_where_none_are_given() -> None:
 def test_the_servers_identity_joins_the_metadata_that_is_there() -> None:
     own = json.loads(bytes(IDENTITY))
     modern = table.get(MODERN)
-    assert wire(modern.shape_result(CallToolResult(content=[], meta={"a/b": 1}), IDENTITY))["_meta"] == {**own, "a/b": 1}
+    shaped = modern.shape_result(CallToolResult(content=[], meta={"a/b": 1}), IDENTITY)
+    assert wire(shaped)["_meta"] == {**own, "a/b": 1}
     assert wire(modern.shape_result(CallToolResult(content=[], meta=Raw(b'{"x":1}')), IDENTITY))["_meta"] == {"x": 1}
     assert "_meta" not in wire(table.get(V4).shape_result(CallToolResult(content=[]), IDENTITY))
 
