@@ -45,6 +45,7 @@ _TOO_LARGE = (
     "The head of the request is too large (setting max_head_bytes).\n",
 )
 _LINGER = 1.0
+_JOINED_BYTES = 64 * 1024
 _DEFAULT_ACCESS = Access()
 
 
@@ -84,11 +85,13 @@ def _protocol_class(app: HttpApp) -> type[HttpToolsProtocol]:
         """What still comes is not listened to."""
         _has_other_upgrade = False
         _data = b""
+        _outlet: _Outlet
 
         # -- what asyncio calls --------------------------------------------------------------
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
+            self._outlet = self.transport = _Outlet(transport, self.linger)  # type: ignore[assignment]
             if len(self.connections) > most_connections:
                 self._turn_away(b"503 Service Unavailable", f"All {most_connections} connections are in use.\n")
                 return
@@ -106,13 +109,8 @@ def _protocol_class(app: HttpApp) -> type[HttpToolsProtocol]:
                 return  # most requests come whole, and cost no timer
             if self._head_bytes > most_bytes:
                 self._turn_away(*_TOO_LARGE)
-            elif self._head_bytes < 0 and not self.cycle.response_complete:
-                # Should it be refused before it is here, the refusal is to arrive all the same.
-                self.cycle.transport = _Lingering(self.transport, self.linger)  # type: ignore[assignment]
-                if self._timer is None:
-                    self._set_timer(body_timeout)
             elif self._timer is None:
-                self._set_timer(head_timeout)
+                self._set_timer(head_timeout if self._head_bytes > 0 else body_timeout)
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._cancel_timer()
@@ -140,6 +138,10 @@ def _protocol_class(app: HttpApp) -> type[HttpToolsProtocol]:
                 self._cancel_timer()
                 super().on_message_complete()
 
+        def handle_websocket_upgrade(self) -> None:
+            self.transport = self._outlet.transport
+            super().handle_websocket_upgrade()
+
         def _unsupported_upgrade_warning(self) -> None:
             """Ignore a wish for another protocol, as RFC 9110 7.8 allows: some clients send it with every request.
 
@@ -157,37 +159,44 @@ def _protocol_class(app: HttpApp) -> type[HttpToolsProtocol]:
             self._head_bytes = 0
             self.data_received(head + self._data[stopped.args[0] :])
 
-        # -- ending --------------------------------------------------------------------------
+        # -- answers -------------------------------------------------------------------------
 
-        def linger(self) -> None:
-            """Close after what was written, but let the client read that first.
+        def on_response_complete(self) -> None:
+            self._outlet.complete()
+            super().on_response_complete()
+
+        def linger(self) -> bool:
+            """Instead of closing after what was written let the client read that first, if it still sends.
 
             Closing with unread data on the way would answer that with a reset, and the client might see nothing else.
             """
+            transport = self._outlet.transport
+            if not self._head_bytes or transport.is_closing() or not transport.can_write_eof():
+                return False
             self._is_deaf = True
-            transport = self.transport
-            if transport.is_closing():
-                return
-            if transport.can_write_eof():
-                transport.write_eof()
-                transport.resume_reading()
-                self._cancel_timer()
-                self._set_timer(_LINGER)
-            else:
-                transport.close()
+            transport.write_eof()
+            transport.resume_reading()
+            self._cancel_timer()
+            self._set_timer(_LINGER)
+            return True
 
         def _turn_away(self, status: bytes, text: str) -> None:
             if self._is_deaf:
                 return
             body = text.encode()
-            self.transport.write(
+            self._outlet.complete()
+            self._outlet.transport.write(
                 b"HTTP/1.1 %b\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n"
                 b"connection: close\r\n\r\n%b" % (status, len(body), body)
             )
-            self.linger()
+            self._head_bytes = -1
+            self._outlet.close()
+            self._is_deaf = True
+
+        # -- time ----------------------------------------------------------------------------
 
         def _set_timer(self, patience: float) -> None:
-            self._timer = self.loop.call_later(patience, self.transport.abort)
+            self._timer = self.loop.call_later(patience, self._outlet.transport.abort)
 
         def _cancel_timer(self) -> None:
             if self._timer is not None:
@@ -197,16 +206,53 @@ def _protocol_class(app: HttpApp) -> type[HttpToolsProtocol]:
     return Protocol
 
 
-class _Lingering:
-    """A transport as far as uvicorn's answers need one, whose `close` does not cut off what is still being read."""
+class _Outlet:
+    """A transport as uvicorn's answers see it: their head waits for their body, so that both leave in one write.
 
-    def __init__(self, transport: asyncio.Transport, linger: Callable[[], None]) -> None:
+    Uvicorn writes them one after the other, and a write is a call of the system, the dearest part of an answer.
+    """
+
+    __slots__ = ("_head", "_is_next_a_head", "_linger", "transport")
+
+    def __init__(self, transport: asyncio.Transport, linger: Callable[[], bool]) -> None:
+        self.transport = transport
         self._linger = linger
-        self.write = transport.write
-        self.is_closing = transport.is_closing
+        self._head = b""
+        self._is_next_a_head = True
+
+    def write(self, data: bytes) -> None:
+        """Write, unless it is the head of an answer; with a body that is large, a copy of it would cost more."""
+        if self._is_next_a_head:
+            if data.startswith(b"HTTP/1.1 100"):
+                self.transport.write(data)
+            else:
+                self._is_next_a_head = False
+                self._head = data
+        elif not self._head:
+            self.transport.write(data)
+        elif len(data) < _JOINED_BYTES:
+            head, self._head = self._head, b""
+            self.transport.write(head + data)
+        else:
+            head, self._head = self._head, b""
+            self.transport.write(head)
+            self.transport.write(data)
+
+    def complete(self) -> None:
+        """An answer is complete: if it had no body its head goes now, and what comes next is a head."""
+        if self._head:
+            head, self._head = self._head, b""
+            self.transport.write(head)
+        self._is_next_a_head = True
 
     def close(self) -> None:
-        self._linger()
+        """Close after what was written."""
+        self.complete()
+        if not self._linger():
+            self.transport.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.transport, name)
 
 
 def _without_upgrade(method: bytes, url: bytes, headers: list[tuple[bytes, bytes]]) -> bytes:

@@ -105,11 +105,11 @@ class EventStream:
             send = self._send
             assert send is not None
             while True:
+                # Even if there is nothing yet: some servers hold the head back until something of the body comes.
                 body = b"".join(self._waiting) if len(self._waiting) > 1 else self._waiting[0] if self._waiting else b""
                 self._waiting.clear()
                 is_last = self._is_ending
-                if body or is_last:
-                    await send({"type": "http.response.body", "body": body, "more_body": not is_last})
+                await send({"type": "http.response.body", "body": body, "more_body": not is_last})
                 # What is being written counts as waiting until the server has taken it.
                 self._waiting_bytes = sum(map(len, self._waiting))
                 self._wake()

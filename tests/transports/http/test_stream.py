@@ -90,7 +90,8 @@ async def test_a_stream_can_begin_with_nothing() -> None:
     stream = EventStream(client.visit)
     stream.push(b"")
     await turns()
-    assert [message["type"] for message in client.sent] == ["http.response.start"]
+    assert [message["type"] for message in client.sent] == ["http.response.start", "http.response.body"]
+    assert client.sent[1] == {"type": "http.response.body", "body": b"", "more_body": True}
     await stream.end()
     assert client.is_complete
 
