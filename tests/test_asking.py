@@ -391,7 +391,7 @@ async def test_a_page_to_visit() -> None:
 
 
 async def test_a_page_that_has_to_be_visited_first() -> None:
-    """S25-094 to S25-097: -32042 with the elicitations, all of mode url and with an id."""
+    """S25-094, S25-095, S25-096, S25-097: -32042 with the elicitations, all of mode url and with an id."""
     async with memory_wire(serve(before_anything), NEWEST, capabilities={"elicitation": {"url": {}}}) as wire:
         ids = set()
         for _ in range(2):
@@ -544,7 +544,7 @@ HELLO = SamplingMessage("user", TextContent("hello"))
     ],
 )
 def test_conversations_that_the_specification_forbids(messages: list[SamplingMessage]) -> None:
-    """S25-081 to S25-083, S26-145, S26-146, S26-148: tool results alone in a message, each use answered next."""
+    """S25-081, S25-082, S25-083, S26-145, S26-146, S26-148: tool results alone in a message, each use answered next."""
     with pytest.raises(LocalProtocolError):
         sample(messages)
 
@@ -748,7 +748,7 @@ async def test_a_client_that_leaves_answers_nothing() -> None:
 
 
 async def test_our_ids_are_never_used_twice() -> None:
-    """S25-003 to S25-005: integers, whatever became of the earlier questions."""
+    """S25-003, S25-004, S25-005: integers, whatever became of the earlier questions."""
     async with memory_wire(serve(think), NEWEST, capabilities={"sampling": {}}) as wire:
         ids = []
         for number in range(6):

@@ -350,6 +350,7 @@ async def test_an_id_that_is_in_use_is_refused_and_the_first_request_is_answered
 
 @each_version
 async def test_over_the_limit_requests_are_refused_until_one_is_answered(version: str) -> None:
+    """S25-060, S25-073, S26-110, S26-135: the rate of one client is bounded by how many calls it has open."""
     shop = Workshop()
     shop.server.max_in_flight = 2
     async with memory_wire(shop.server, version) as wire:
@@ -399,7 +400,7 @@ async def steps(wire: Wire, tool: str, values: list[float], token: Any = "t", **
 async def test_progress_rises_strictly_and_comes_before_the_answer(
     open_wire: OpenWire, version: str, tool: str
 ) -> None:
-    """S25-050, S25-051, S25-054; S26-099 to S26-101."""
+    """S25-050, S25-051, S25-054; S26-099, S26-100, S26-101."""
     async with open_wire(progress_server(), version) as wire:
         heard = await steps(wire, tool, [0, 1, 1, 0.5, 2.5, -1, 2.5, 3])
         assert [params["progress"] for params in heard] == [0, 1, 2.5, 3]

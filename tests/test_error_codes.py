@@ -114,7 +114,7 @@ RAISED: dict[str, tuple[int, tuple[str, ...]]] = {
 @each_version
 @pytest.mark.parametrize("name", RAISED)
 async def test_codes_that_code_of_ours_raises(version: str, name: str) -> None:
-    """S26-010 to S26-015: no code in a version that has no meaning for it."""
+    """S26-010, S26-011, S26-012, S26-013, S26-014, S26-015: no code in a version that has no meaning for it."""
     code, versions = RAISED[name]
     async with memory_wire(make_server(), version) as wire:
         error = await wire.error("tools/call", {"name": name})

@@ -3,6 +3,8 @@
 Each machine is a client with a model of what it has said. After every step the model knows exactly which
 messages have to come, and which calls and questions the server still holds open; more, less or other is a
 failure, and so is any message that does not fit the schema of its version (the wire sees to that).
+
+S25-001, S25-024, S25-045, S25-047, S26-001, S26-018, S26-049, S26-091, S26-092, S26-095, S26-097.
 """
 
 from __future__ import annotations

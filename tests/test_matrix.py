@@ -475,7 +475,10 @@ async def test_an_empty_failed_result(version: str) -> None:
 
 @each_version
 async def test_content_blocks(version: str) -> None:
-    """S25-065, S25-067 to S25-069, S26-119, S26-124 to S26-126: binary data are base64, types and URIs are there."""
+    """S25-065, S25-067, S25-068, S25-069, S26-119, S26-124, S26-125, S26-126.
+
+    Binary data are base64; MIME types and URIs are there.
+    """
     expected = [content(block, version) for _, block in BLOCKS]
     async with memory_wire(make_server(), version) as wire:
         result = await wire.call("blocks")

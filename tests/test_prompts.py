@@ -141,7 +141,10 @@ async def test_an_unknown_prompt_is_bad_params(version: str) -> None:
 
 
 async def test_messages_of_every_kind() -> None:
-    """S25-067 to S25-069, S26-124 to S26-126: base64, MIME types and URIs; the wire checks them against the schema."""
+    """S25-067, S25-068, S25-069, S26-124, S26-125, S26-126.
+
+    Binary data are base64; MIME types and URIs are there. The wire checks all against the schema.
+    """
     async with memory_wire(make_server(), MODERN) as wire:
         result = await get(wire, "all-kinds")
         roles = [message["role"] for message in result["messages"]]

@@ -91,7 +91,10 @@ def text(result: Any) -> str:
 
 
 async def test_a_question_is_a_result_and_its_answer_a_new_request() -> None:
-    """S26-042, S26-048, S26-080, S26-088: nothing but a response comes, with what is asked and a state."""
+    """S26-042, S26-048, S26-080, S26-088: nothing but a response comes, with what is asked and a state.
+
+    S26-153, S26-154: a form has mode, message and schema.
+    """
     async with memory_wire(serve(who), MODERN, capabilities={"elicitation": {}}) as wire:
         first = await ask(wire, "who")
         assert questions(first) == {"who": {"method": "elicitation/create", "params": NAME_FORM}}
@@ -467,7 +470,7 @@ RUNS: list[str] = []
 
 
 async def test_a_state_that_was_changed_is_refused_before_anything_runs() -> None:
-    """S26-084 to S26-086."""
+    """S26-084, S26-085, S26-086."""
     async with memory_wire(serve(touches), MODERN, capabilities={"elicitation": {}}) as wire:
         state = await state_of(wire, "touches")
         raw = bytearray(b64decode(state))
@@ -510,7 +513,7 @@ async def test_a_state_belongs_to_its_tool_its_arguments_and_its_method() -> Non
 
 
 async def test_a_state_belongs_to_who_asked() -> None:
-    """S26-165: the transport says who that is; one client's state is no good to another."""
+    """S26-157, S26-165, S26-211: the transport says who that is; one client's state is no good to another."""
     server = serve(who)
     capabilities = {"elicitation": {}}
     async with (

@@ -1,4 +1,4 @@
-"""The sealed state by itself. Spec: 2026-07-28 basic/patterns/mrtr; S26-084 to S26-087."""
+"""The sealed state by itself. Spec: 2026-07-28 basic/patterns/mrtr; S26-084, S26-085, S26-086, S26-087."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_state_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_client_can_read_but_not_write() -> None:
-    """It holds nothing but the client's own answers and what the tool keeps; no key, no name."""
+    """S26-158: it holds nothing but the client's own answers and what the tool keeps; no key, no name."""
     raw = b64decode(Sealer(KEY).seal(b"principal", {"who": Raw(b'"Ada"')}, {"n": 1}))
     assert b"Ada" in raw
     assert b"principal" not in raw

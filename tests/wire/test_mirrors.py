@@ -88,7 +88,10 @@ def test_what_only_looks_like_it(harmless: Any) -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_is_not_allowed(wrong: dict[str, Any], why: str) -> None:
-    """S26-074 to S26-079: each breach is named, and the schema is published without its annotations."""
+    """S26-074, S26-075, S26-076, S26-077, S26-078, S26-079.
+
+    Each breach is named, and the schema is published without its annotations.
+    """
     with pytest.raises(RegistrationError, match="x-mcp-header at"):
         mirrors(wrong)
     assert mirrors(without_mirrors(wrong)) == ()
