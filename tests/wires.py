@@ -298,6 +298,26 @@ async def _part(wire: Wire, channel: Any) -> None:
 # ----------------------------------------------------------------------------------- over pipes
 
 
+class _Lines:
+    """Cuts chunks into lines; `rest` is what has no newline yet."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    @property
+    def rest(self) -> bytes:
+        return b"".join(self._parts)
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        *lines, last = chunk.split(b"\n")
+        if lines:
+            lines[0] = b"".join([*self._parts, lines[0]])
+            self._parts.clear()
+        if last:
+            self._parts.append(last)
+        return lines
+
+
 class Pipes:
     """Two pipes with the client's ends in the event loop and the server's ends in a StdioChannel."""
 
@@ -307,7 +327,7 @@ class Pipes:
         self.client_in, self.fd_out = os.pipe()
         os.set_blocking(self.client_in, False)
         os.set_blocking(self.client_out, False)
-        self._buffer = b""
+        self._lines = _Lines()
         self._unsent = b""
         self._is_hung_up = False
 
@@ -337,8 +357,7 @@ class Pipes:
                 self._loop.remove_reader(self.client_in)
                 wire.arrived(None)
                 return
-            *lines, self._buffer = (self._buffer + chunk).split(b"\n")
-            for line in lines:
+            for line in self._lines.feed(chunk):
                 wire.arrived(line)
 
         self._loop.add_reader(self.client_in, readable)
@@ -491,13 +510,12 @@ class ProcessWire(Wire):
                 await asyncio.sleep(0.005)
 
     async def _read(self, stdout: asyncio.StreamReader) -> None:
-        rest = b""
+        lines = _Lines()
         while chunk := await stdout.read(1 << 20):
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
+            for line in lines.feed(chunk):
                 self.arrived(line)
-        if rest:
-            self._violations.append(SchemaViolation(f"the last line is cut off: {rest!r}"))
+        if lines.rest:
+            self._violations.append(SchemaViolation(f"the last line is cut off: {lines.rest!r}"))
         self.arrived(None)
 
     async def _read_stderr(self, stderr: asyncio.StreamReader) -> None:
@@ -532,7 +550,7 @@ async def process_wire(
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env={**child.env, **(env or {})},
+        env={**{name: value for name, value in child.env.items() if name != "PYTHONUNBUFFERED"}, **(env or {})},
         **how,
     )
     wire = ProcessWire(process)

@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import sys
+import threading
 from collections.abc import Sequence
 
 from ..errors import ConfigurationError
@@ -19,9 +20,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     # Loading modules leaves no garbage worth looking for; `launch` switches the collector on before it serves.
     gc.disable()
     try:
-        sys.exit(_run(sys.argv[1:] if argv is None else argv))
+        code = _run(sys.argv[1:] if argv is None else argv)
     finally:
         gc.enable()
+    if threading.active_count() > 1:
+        # Of a target that starts threads of its own; decision D11.
+        from ..server.ending import end_if_hung
+
+        end_if_hung(code)
+    sys.exit(code)
 
 
 def _run(words: Sequence[str]) -> int:

@@ -9,7 +9,6 @@ import gc
 import logging
 import os
 import sys
-import threading
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -42,6 +41,7 @@ class Options(Struct, kw_only=True):
     allow_host: tuple[str, ...] = ()
     allow_origin: tuple[str, ...] = ()
     grace: float = 5.0
+    max_message_bytes: int = 64 * 1024 * 1024
     log_level: str = "info"
 
 
@@ -83,6 +83,7 @@ def launch(options: Options) -> None:
         http_settings=None if options.http is None else _http_settings(options),
         descriptors=descriptors,
         grace=options.grace,
+        max_frame_bytes=options.max_message_bytes,
         token=_token(options.token_file),
         insecure=options.insecure,
         allowed_hosts=options.allow_host,
@@ -91,7 +92,6 @@ def launch(options: Options) -> None:
     )
     _resume_collector()
     run(server, settings)
-    _leave()
 
 
 def _choose_transport(options: Options) -> None:
@@ -139,10 +139,3 @@ def _resume_collector() -> None:
     """The collector rests while modules are loaded (`main`), and need never look at what they left."""
     gc.enable()
     gc.freeze()
-
-
-def _leave() -> None:
-    """End the process even if a tool's thread hangs: Python would wait for it forever (decision D11)."""
-    if any(thread is not threading.main_thread() and not thread.daemon for thread in threading.enumerate()):
-        sys.stderr.flush()
-        os._exit(0)

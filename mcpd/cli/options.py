@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-__all__ = ["choice", "flag", "option", "seconds"]
+__all__ = ["choice", "flag", "number", "option", "seconds"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,6 +31,11 @@ def choice(name: str, metavar: str, choices: Sequence[str], help: str, **how: An
 def seconds(name: str, default: float, help: str) -> Callable[[F], F]:
     """`--name SECONDS`, 0 or more."""
     return option(name, "SECONDS", help, type=click.FloatRange(min=0), default=default)
+
+
+def number(name: str, metavar: str, default: int, help: str) -> Callable[[F], F]:
+    """`--name METAVAR`, a whole number, 1 or more."""
+    return option(name, metavar, help, type=click.IntRange(min=1), default=default)
 
 
 def _in_environment(name: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from .launch import APPS, LOG_HELP, LOG_LEVELS, Options, launch
-from .options import choice, flag, option, seconds
+from .options import choice, flag, number, option, seconds
 
 __all__ = ["command"]
 
@@ -56,6 +56,7 @@ Log messages and everything for people go to stderr. The first Ctrl-C or SIGTERM
     "--allow-origin", "ORIGIN", "A web page that may call, as https://app.example.com; can be repeated.", multiple=True
 )
 @seconds("--grace", _DEFAULTS.grace, "What running calls get when the server is stopped.")
+@number("--max-message-bytes", "BYTES", _DEFAULTS.max_message_bytes, "Refuse messages that are larger.")
 @choice("--log-level", "LEVEL", LOG_LEVELS, LOG_HELP, default=_DEFAULTS.log_level)
 def command(**options: Any) -> None:
     launch(Options(**options))

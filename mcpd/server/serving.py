@@ -1,20 +1,23 @@
 """Serving a `Server` over its transports until it is told to stop, and then always ending (decision D11).
 
-EOF on stdin, SIGTERM or Ctrl-C: nothing more is read, running calls get `grace` seconds, the rest is
-cancelled. A second signal does not wait.
+EOF on stdin, SIGTERM or Ctrl-C: no new call is taken, those that run get `grace` seconds, the rest is
+cancelled. A second signal does not wait. What does not stop even then ends with the process (`ending`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ..channel import Channel, Receiver
 from ..dispatcher import Connection
+from ..errors import McpdError
+from .ending import LastResort, end_if_hung
 
 if TYPE_CHECKING:
     from ..transports.guards import Access
@@ -25,7 +28,10 @@ __all__ = ["Settings", "run", "serve"]
 
 
 class Settings(Struct, kw_only=True):
-    """How to serve. `descriptors` are (in, out) if stdio was claimed already; `grace` is in seconds."""
+    """How to serve. `descriptors` are (in, out) if stdio was claimed already; `grace` is in seconds.
+
+    A message of more than `max_frame_bytes` is refused, over whichever transport; None for the default, 64 MiB.
+    """
 
     stdio: bool = False
     ws: str | None = None
@@ -34,6 +40,7 @@ class Settings(Struct, kw_only=True):
     """The details of HTTP, an `HttpSettings`; None for the defaults."""
     descriptors: tuple[int, int] | None = None
     grace: float = 5.0
+    max_frame_bytes: int | None = None
     token: str | None = None
     insecure: bool = False
     allowed_hosts: tuple[str, ...] = ()
@@ -42,14 +49,27 @@ class Settings(Struct, kw_only=True):
     """Told the address of each listening transport, once it listens."""
 
 
+# Beyond the grace time: for what was cancelled to come to its end, and for the last answers to be written.
+_ENDING_SECONDS = 3.0
+_HURRY_SECONDS = 1.5
+
+
 def run(server: Server, settings: Settings) -> None:
-    """`serve` in an event loop of its own; blocks. Ends the process if threads of tools are still running after it."""
+    """`serve` in an event loop of its own; blocks. Ends the process if tools still run after it, which nothing stops."""
+    older = threading.enumerate()
     if settings.stdio and settings.descriptors is None:
         from ..transports.stdio import claim
 
         settings.descriptors = claim()
-    with asyncio.Runner(loop_factory=_fast_loop() if settings.http else None) as runner:
-        runner.run(serve(server, settings))
+    last_resort = LastResort()
+    try:
+        with asyncio.Runner(loop_factory=_fast_loop() if settings.http else None) as runner:
+            runner.run(serve(server, settings, last_resort))
+            # The runner waits for what does not let itself be cancelled, and for the loop's threads.
+            last_resort.arm(_HURRY_SECONDS)
+    finally:
+        last_resort.disarm()
+    end_if_hung(older=older)
 
 
 def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -62,9 +82,12 @@ def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-async def serve(server: Server, settings: Settings) -> None:
-    """Serve until a signal, or the end of stdin if that is served. Raises ConfigurationError for a bad address."""
-    stop = _Stop(asyncio.get_running_loop())
+async def serve(server: Server, settings: Settings, last_resort: LastResort | None = None) -> None:
+    """Serve until a signal, or the end of stdin if that is served. Raises ConfigurationError for a bad address.
+
+    `last_resort` ends the process should tools not stop; without it they are left behind.
+    """
+    stop = _Stop(asyncio.get_running_loop(), settings.grace, last_resort)
     connections: set[Connection] = set()
     listeners: list[_Listening] = []
     closers: list[Callable[[], Awaitable[None]]] = []
@@ -88,12 +111,19 @@ async def serve(server: Server, settings: Settings) -> None:
             for listener in listeners:
                 settings.announce(listener.url)
         if settings.stdio:
-            from ..transports.stdio import StdioChannel, claim
+            from ..transports.stdio import MAX_FRAME_BYTES, StdioChannel, claim
 
-            channel = StdioChannel(*(settings.descriptors or claim()))
+            fd_in, fd_out = settings.descriptors or claim()
+            channel = StdioChannel(fd_in, fd_out, max_frame_bytes=settings.max_frame_bytes or MAX_FRAME_BYTES)
             connection = server.connect(channel)
             connections.add(connection)
-            connection.ended.add_done_callback(lambda _: stop.set())
+
+            def ended(end: asyncio.Future[McpdError | None]) -> None:
+                if end.result() is not None:
+                    connection.abort()  # nobody reads what is still answered
+                stop.set()
+
+            connection.ended.add_done_callback(ended)
             channel.start(connection)
             closers.append(channel.aclose)
         await stop.wait()
@@ -130,20 +160,26 @@ def _access(settings: Settings) -> Access:
 
 
 async def _listen_websocket(settings: Settings, accept: Callable[[Channel], Receiver]) -> _Listening:
-    from ..transports.websocket_server import listen
+    from ..transports.stdio import MAX_FRAME_BYTES
+    from ..transports.websocket_server import Limits, listen
 
     assert settings.ws is not None
-    return await listen(settings.ws, accept, _access(settings))
+    limits = Limits(max_frame_bytes=settings.max_frame_bytes or MAX_FRAME_BYTES)
+    return await listen(settings.ws, accept, _access(settings), limits)
 
 
 async def _listen_http(server: Server, settings: Settings, accept: Callable[[Channel], Receiver]) -> HttpListener:
     from ..transports.address import parse
+    from ..transports.http import HttpSettings
     from ..transports.http.listener import listen
 
     assert settings.http is not None
     address = parse(settings.http)
     access = _access(settings)
-    return await listen(server.http_app(access, settings.http_settings, bound=address.host), address, accept, access)
+    details = settings.http_settings or HttpSettings()
+    if settings.max_frame_bytes is not None:
+        details = structs.replace(details, max_body_bytes=settings.max_frame_bytes)
+    return await listen(server.http_app(access, details, bound=address.host), address, accept, access)
 
 
 class _Finishing(Protocol):
@@ -175,22 +211,41 @@ async def _finish(connections: Sequence[_Finishing], grace: float, stop: _Stop) 
 
 
 class _Stop:
-    """The wish to stop: from a signal, or from the end of the input; a second one is a wish to hurry."""
+    """The wish to stop: from a signal, or from the end of the input; a second one is a wish to hurry.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    Signals are Python's own, not the event loop's: those wait until a tool that blocks the loop is done.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, grace: float, last_resort: LastResort | None) -> None:
         self._first = asyncio.Event()
         self._second = asyncio.Event()
         self._loop = loop
-        self._signals: list[int] = []
+        self._grace = grace
+        self._last_resort = last_resort
+        self._is_asked = False
+        self._before: dict[int, Any] = {}
         for number in (signal.SIGTERM, signal.SIGINT):
             try:
-                loop.add_signal_handler(number, self.set)
-                self._signals.append(number)
-            except (NotImplementedError, RuntimeError, ValueError):
-                # Not the main thread, or Windows: whoever embeds us has its own way to stop.
+                self._before[number] = signal.signal(number, self._signalled)
+            except ValueError:
+                # Not the main thread: whoever embeds us has its own way to stop.
                 pass
 
+    def _signalled(self, number: int, frame: object) -> None:
+        self._arm()
+        try:
+            self._loop.call_soon_threadsafe(self.set)
+        except RuntimeError:  # the loop has ended already
+            pass
+
+    def _arm(self) -> None:
+        if self._last_resort is not None:
+            self._last_resort.arm(_HURRY_SECONDS if self._is_asked else self._grace + _ENDING_SECONDS)
+        self._is_asked = True
+
     def set(self) -> None:
+        if not self._is_asked:
+            self._arm()
         (self._second if self._first.is_set() else self._first).set()
 
     async def wait(self) -> None:
@@ -200,5 +255,5 @@ class _Stop:
         await self._second.wait()
 
     def restore(self) -> None:
-        for number in self._signals:
-            self._loop.remove_signal_handler(number)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)

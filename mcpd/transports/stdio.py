@@ -9,13 +9,14 @@ child process prints goes to stderr. Spec: 2026-07-28 basic/transports/stdio.
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import sys
 import threading
 from collections import deque
 
 from ..channel import Receiver
-from ..errors import ConnectionLost, FrameTooLarge
+from ..errors import ConfigurationError, ConnectionLost, FrameTooLarge
 from ..jsonrpc import Id
 from ..wire.ndjson import Splitter
 
@@ -33,15 +34,40 @@ def claim() -> tuple[int, int]:
     """Take stdin and stdout for the protocol and give their new descriptors (in, out).
 
     Afterwards descriptor 0 reads nothing and descriptor 1 is stderr, for Python, C and child processes alike.
-    Call it before any code of the user is imported.
+    Call it before any code of the user is imported. Raises ConfigurationError if one of them is closed.
     """
-    sys.stdout.flush()
+    for fd, name in enumerate(("stdin", "stdout")):
+        if not _is_open(fd):
+            raise ConfigurationError(f"{name} is closed; --stdio needs both, as a host that starts it gives them")
+    if not _is_open(2):
+        # Or the next file that is opened would be what programs take for stderr.
+        _open_nothing(2, os.O_WRONLY)
+    if sys.stdout is not None:
+        sys.stdout.flush()
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            # Who prints to find a mistake wants to read it now, not when the server ends.
+            sys.stdout.reconfigure(line_buffering=True)
     fd_in, fd_out = os.dup(0), os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
+    _open_nothing(0, os.O_RDONLY)
     os.dup2(2, 1)
     return fd_in, fd_out
+
+
+def _is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
+
+
+def _open_nothing(fd: int, how: int) -> None:
+    nothing = os.open(os.devnull, how)
+    if nothing != fd:
+        os.dup2(nothing, fd)
+        os.close(nothing)
+    else:
+        os.set_inheritable(fd, True)
 
 
 class StdioChannel:

@@ -1,0 +1,77 @@
+"""How a process ends that was told to, though a tool hangs: in a thread, or in the event loop itself (decision D11).
+
+Only for processes that are ours: `mcpd serve`, and programs that call `Server.run`.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import sys
+import threading
+import time
+from collections.abc import Collection
+
+__all__ = ["LastResort", "end_if_hung"]
+
+_IDLE_SECONDS = 0.25
+"""How long threads may take to end that have nothing left to do."""
+
+
+class LastResort:
+    """Ends the process at a deadline, from a thread of its own: while a tool blocks the event loop nothing else runs."""
+
+    def __init__(self) -> None:
+        self._deadline: float | None = None
+        self._is_watching = False
+
+    def arm(self, seconds: float) -> None:
+        """The process is gone in so many seconds, whatever happens. Of several deadlines the earliest counts.
+
+        Takes no lock, as it is called in signal handlers.
+        """
+        deadline = time.monotonic() + seconds
+        if self._deadline is None or deadline < self._deadline:
+            self._deadline = deadline
+        if not self._is_watching:
+            self._is_watching = True
+            _thread.start_new_thread(self._watch, ())
+
+    def disarm(self) -> None:
+        """The end has come by itself."""
+        self._deadline = None
+
+    def _watch(self) -> None:
+        while (deadline := self._deadline) is not None:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                _say("mcpd: a tool did not stop; ending all the same")
+                os._exit(0)
+            time.sleep(min(left, 0.05))
+        self._is_watching = False
+
+
+def end_if_hung(code: int = 0, *, older: Collection[threading.Thread] = ()) -> None:
+    """End the process with `code` if threads still run, for which Python would wait for ever; else do nothing.
+
+    Threads in `older` are somebody else's, and may run on.
+    """
+    deadline = time.monotonic() + _IDLE_SECONDS
+    for thread in threading.enumerate():
+        if thread is threading.current_thread() or thread.daemon or thread in older:
+            continue
+        thread.join(max(0.0, deadline - time.monotonic()))
+        if thread.is_alive():
+            _say(f"mcpd: thread {thread.name!r} still runs; ending all the same")
+            for stream in (sys.stdout, sys.stderr):
+                if stream is not None:
+                    stream.flush()
+            os._exit(code)
+
+
+def _say(line: str) -> None:
+    """Past Python's buffers, whose locks may be held by what hangs."""
+    try:
+        os.write(2, f"{line}\n".encode())
+    except OSError:
+        pass
