@@ -284,7 +284,7 @@ async def test_allowed_hosts_and_origins() -> None:
 
 
 async def test_token() -> None:
-    """D9."""
+    """D9; S25-154, S26-182: no session without the token, which is asked for where HTTP has a place for it."""
     async with serving(access=Access(token="s3cret")) as house:
         async with connect(house.url, additional_headers={"Authorization": "Bearer s3cret"}) as client:
             await client.send("1")
