@@ -19,7 +19,7 @@ _IDLE_SECONDS = 0.25
 
 
 class LastResort:
-    """Ends the process at a deadline, from a thread of its own: while a tool blocks the event loop nothing else runs."""
+    """Ends the process at a deadline, from a thread: while a tool blocks the event loop nothing else runs."""
 
     def __init__(self) -> None:
         self._deadline: float | None = None

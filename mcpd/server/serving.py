@@ -55,7 +55,7 @@ _HURRY_SECONDS = 1.5
 
 
 def run(server: Server, settings: Settings) -> None:
-    """`serve` in an event loop of its own; blocks. Ends the process if tools still run after it, which nothing stops."""
+    """`serve` in an event loop of its own; blocks. Ends the process if tools still run after it."""
     older = threading.enumerate()
     if settings.stdio and settings.descriptors is None:
         from ..transports.stdio import claim

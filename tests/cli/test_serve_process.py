@@ -493,7 +493,12 @@ def test_stdin_may_be_a_file_and_stdout_too(child: Child, server_file: str, tmp_
 def test_a_large_file_for_stdin(child: Child, tmp_path: Path) -> None:
     """More than one read, and more answers than the pipe holds."""
     calls = [
-        {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": {"name": "echo", "arguments": {"text": "x" * 1000}}}
+        {
+            "jsonrpc": "2.0",
+            "id": number,
+            "method": "tools/call",
+            "params": {"name": "echo", "arguments": {"text": "x" * 1000}},
+        }
         for number in range(1, 2001)
     ]  # fmt: skip
     (tmp_path / "in").write_bytes(script(VERSION, *calls))

@@ -244,9 +244,7 @@ async def test_a_free_port_is_free_on_both_loopbacks(monkeypatch: pytest.MonkeyP
         (errno.EMFILE, "Cannot listen on 127.0.0.1:80: no"),
     ],
 )
-async def test_what_the_system_refuses_is_explained(
-    monkeypatch: pytest.MonkeyPatch, number: int, text: str
-) -> None:
+async def test_what_the_system_refuses_is_explained(monkeypatch: pytest.MonkeyPatch, number: int, text: str) -> None:
     refusing(monkeypatch, {"127.0.0.1": number})
     with pytest.raises(ConfigurationError, match=text):
         await bind(parse("127.0.0.1:80"), is_guarded=False)

@@ -98,8 +98,16 @@ def test_an_ip_address_is_no_origin_by_itself() -> None:
 
 @pytest.mark.parametrize(
     "origin",
-    [None, "http://localhost", "http://localhost:3000", "https://127.0.0.1:1", "http://[::1]:5173", "ws://localhost",
-     "HTTP://LOCALHOST:3000", "localhost:8080"],
+    [
+        None,
+        "http://localhost",
+        "http://localhost:3000",
+        "https://127.0.0.1:1",
+        "http://[::1]:5173",
+        "ws://localhost",
+        "HTTP://LOCALHOST:3000",
+        "localhost:8080",
+    ],
 )
 def test_good_origins(origin: str | None) -> None:
     assert status(GUARD, origin=origin) == 200
@@ -158,8 +166,17 @@ def test_the_right_token(authorization: str) -> None:
 
 @pytest.mark.parametrize(
     "authorization",
-    ["", "Bearer", "Bearer ", "Bearer s3cret-token", "Bearer s3cret-Token2", "Basic s3cret-Token", "s3cret-Token",
-     "Bearer s3cret-Token, Bearer s3cret-Token", "Bearer \xff\udc80"],
+    [
+        "",
+        "Bearer",
+        "Bearer ",
+        "Bearer s3cret-token",
+        "Bearer s3cret-Token2",
+        "Basic s3cret-Token",
+        "s3cret-Token",
+        "Bearer s3cret-Token, Bearer s3cret-Token",
+        "Bearer \xff\udc80",
+    ],
 )
 def test_a_wrong_token_gives_401(authorization: str) -> None:
     refusal = TOKEN.check("localhost", None, authorization)
