@@ -270,7 +270,10 @@ def make_server() -> Server:
     @server.tool
     async def by_hand(which: str) -> CallToolResult:
         return CallToolResult(
-            content=[TextContent("by hand")], structured_content=DATA[which], meta={"com.example/mine": 1}
+            content=[TextContent("by hand")],
+            structured_content=DATA[which],
+            meta={"com.example/mine": 1},
+            result_type="complete",  # as the newest version has it; older ones must not see it
         )
 
     @server.tool
