@@ -95,6 +95,7 @@ class StdioChannel:
         self._has_ended = False
         self._is_broken = False
         self._can_poll_in = False
+        self._waiting: threading.Semaphore | None = None
         self._was_blocking = True
         self.is_congested = False
 
@@ -127,18 +128,14 @@ class StdioChannel:
             return
         self._is_pushing = True
         try:
-            if chunk:
-                for line in self._splitter.feed(chunk):
-                    if line is None:
-                        receiver.receive_error(self._too_large())
-                    else:
-                        receiver.receive(line)
-            else:
+            if not chunk:
                 self._stop_reading()
                 self._has_ended = True
-                last = self._splitter.end()
-                if last is not None:
-                    receiver.receive(last)
+            for line in self._splitter.feed(chunk) if chunk else self._splitter.end():
+                if line is None:
+                    receiver.receive_error(self._too_large())
+                else:
+                    receiver.receive(line)
         finally:
             self._is_pushing = False
         if self._out:
@@ -159,7 +156,10 @@ class StdioChannel:
 
         def push(chunk: bytes) -> None:
             self._push(chunk)
-            turn.release()
+            if self.is_congested:
+                self._waiting = turn
+            else:
+                turn.release()
 
         while True:
             try:
@@ -255,6 +255,9 @@ class StdioChannel:
             if not self._has_ended and self._can_poll_in:
                 self._loop.add_reader(self._fd_in, self._readable)
                 self._is_reading = True
+            if self._waiting is not None:
+                self._waiting.release()
+                self._waiting = None
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
         self._drained = None

@@ -9,7 +9,7 @@ __all__ = ["Splitter"]
 
 
 class Splitter:
-    """Cuts chunks into lines. A line that grows over `max_frame_bytes` is dropped and counted in `overflows`.
+    """Cuts chunks into lines. A line that grows over `max_frame_bytes` is dropped, and given as None.
 
     Linear in the bytes fed, however they are cut.
     """
@@ -22,7 +22,8 @@ class Splitter:
 
     def feed(self, chunk: bytes) -> list[bytes | None]:
         """The lines that `chunk` completes, without their newlines, blank ones left out; None for one too large."""
-        if not self._tail and not self._is_skipping and chunk.find(b"\n") == len(chunk) - 1 <= self.max_frame_bytes:
+        is_whole = 0 <= chunk.find(b"\n") == len(chunk) - 1 <= self.max_frame_bytes
+        if is_whole and not self._tail and not self._is_skipping:
             # One whole line, as from a client that waits for each answer.
             return [] if chunk.isspace() else [chunk[:-1]]
         lines: list[bytes | None] = chunk.split(b"\n")  # type: ignore[assignment]
@@ -55,8 +56,9 @@ class Splitter:
         else:
             self._tail.append(part)
 
-    def end(self) -> bytes | None:
-        """What stands after the last newline when the stream ends: a last message without one, or None."""
-        line = None if self._is_skipping else b"".join(self._tail).strip()
-        self._tail.clear()
-        return line or None
+    def end(self) -> list[bytes | None]:
+        """What stands after the last newline when the stream ends, as `feed` gives it: a message may lack its own."""
+        if not self._tail and not self._is_skipping:
+            return []
+        line = self._complete(b"")
+        return [] if line is not None and line.isspace() else [line]
