@@ -115,6 +115,6 @@ $(TOOLS)/.node: Makefile | debian
 	elif command -v node >/dev/null; then ln -s "$$(command -v node)" $(TOOLS)/bin/node; touch $@; fi
 
 # npm writes this file itself when it is done.
-%/node_modules/.package-lock.json: %/package-lock.json | debian
+%/node_modules/.package-lock.json: %/package-lock.json %/package.json | debian
 	@if command -v npm >/dev/null; then \
 		echo "npm ci in $*"; npm ci --prefix $* --silent --no-audit --no-fund </dev/null; touch $@; fi

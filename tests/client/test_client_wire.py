@@ -12,7 +12,7 @@ import pytest
 from wire_schema import Conversation
 
 from mcpd import Callbacks, Client, Context, Server
-from mcpd.errors import LocalProtocolError, ProtocolError
+from mcpd.errors import LocalProtocolError, McpdError, ProtocolError
 from mcpd.transports.memory import MemoryChannel, pair
 from mcpd.transports.process import open_process
 from mcpd.types.completion import PromptReference, ResourceTemplateReference
@@ -224,6 +224,19 @@ async def test_a_child_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatc
     """2025-11-25 basic/lifecycle, shutdown: its input closed, SIGTERM, SIGKILL."""
     monkeypatch.setattr("mcpd.transports.process.GRACE_SECONDS", 0.1)
     channel = await open_process([sys.executable, "-c", DEAF])
+    is_deaf = asyncio.Event()  # before, SIGTERM would end it
+
+    class Ear:
+        def receive(self, frame: bytes) -> None:
+            is_deaf.set()
+
+        def receive_error(self, error: ProtocolError) -> None:
+            raise error
+
+        def closed(self, error: McpdError | None = None) -> None: ...
+
+    channel.start(Ear())
+    await is_deaf.wait()
     began = time.monotonic()
     await channel.aclose()
     await channel.aclose()
