@@ -90,6 +90,7 @@ class Client:
 
 
 _UNKNOWN = Client()
+_NOTHING: frozenset[str] = frozenset()
 _decode_capabilities = Decoder(ClientCapabilities).decode
 _decode_info = Decoder(Implementation).decode
 
@@ -149,7 +150,7 @@ class Session:
         self.max_in_flight = max_in_flight
         self.principal = ""
         """Who the peer is to the transport, e.g. a digest of its token; what is sealed for one serves no other."""
-        self.subscribed: set[str] = set()
+        self.subscribed: set[str] | frozenset[str] = _NOTHING
         """The resources that a legacy client watches."""
         self.version: Version | None = None
         self.client = _UNKNOWN
@@ -163,6 +164,18 @@ class Session:
         """Take a version as agreed on elsewhere: by another process, in a header, or by being the oldest that fits."""
         self.version = version
         self.is_initialized = not version.is_modern
+
+    def watch(self, uri: str) -> int:
+        """Remember that the client watches a resource; gives how many it watches."""
+        if not isinstance(self.subscribed, set):
+            self.subscribed = set()
+        self.subscribed.add(uri)
+        return len(self.subscribed)
+
+    def unwatch(self, uri: str) -> None:
+        """It no longer does."""
+        if isinstance(self.subscribed, set):
+            self.subscribed.discard(uri)
 
     # -- receiving ---------------------------------------------------------------------------
 

@@ -62,7 +62,7 @@ class Peer(Protocol):
     async def request(self, method: str, params: Any, about: Call, timeout: float | None) -> Raw:
         """Ask the client, and give its raw result. Raises RemoteError, RequestTimeout, ConnectionLost."""
 
-    async def listen(self, call: Call, wanted: SubscriptionFilter) -> ListenResult:
+    def listen(self, call: Call, wanted: SubscriptionFilter) -> Coroutine[Any, Any, ListenResult]:
         """Keep a subscription open; gives its result when the server ends it."""
 
     @property
@@ -322,17 +322,15 @@ class Context:
 
     def watch(self, uri: str) -> int:
         """The session's client wants to hear when a resource changes; gives how many it watches."""
-        watched = self._call.session.subscribed
-        watched.add(uri)
-        return len(watched)
+        return self._call.session.watch(uri)
 
     def unwatch(self, uri: str) -> None:
         """It no longer does."""
-        self._call.session.subscribed.discard(uri)
+        self._call.session.unwatch(uri)
 
-    async def listen(self, wanted: SubscriptionFilter) -> ListenResult:
+    def listen(self, wanted: SubscriptionFilter) -> Coroutine[Any, Any, ListenResult]:
         """Make this request a subscription; returns when the server ends it."""
-        return await self._peer.listen(self._call, wanted)
+        return self._peer.listen(self._call, wanted)
 
     def _do(self, work: Coroutine[Any, Any, T], *, is_question: bool = False) -> Awaitable[T]:
         """`work` to be awaited on the event loop's thread; from another thread it is done when this returns."""

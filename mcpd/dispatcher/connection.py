@@ -346,9 +346,9 @@ class Connection:
             self._outgoing = Outgoing(self.session, self.channel, self.loop)
         return await self._outgoing.request(method, params, about, timeout)
 
-    async def listen(self, call: Call, wanted: SubscriptionFilter) -> ListenResult:
+    def listen(self, call: Call, wanted: SubscriptionFilter) -> Coroutine[Any, Any, ListenResult]:
         """Keep a subscription open until it is cancelled or the server ends it."""
-        return await self.subscriptions.listen(call, wanted)
+        return self.subscriptions.listen(call, wanted)
 
     @property
     def sealer(self) -> Sealer:

@@ -36,8 +36,9 @@ class _Listener:
             "prompts": wanted.prompts_list_changed,
             "resources": wanted.resources_list_changed,
         }
-        self.lists = {kind for kind, is_wanted in flags.items() if is_wanted}
-        self.uris = set(wanted.resource_subscriptions or ())
+        # Thousands of these may be open at once: a set takes 216 bytes even if it is empty.
+        self.lists = tuple(kind for kind, is_wanted in flags.items() if is_wanted)
+        self.uris = frozenset(wanted.resource_subscriptions) if wanted.resource_subscriptions else ()
 
 
 class Subscriptions:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine
 from time import perf_counter
+from typing import Any
 
 from msgspec import Raw
 
@@ -35,6 +37,9 @@ _MOST_SOURCES = 1024
 _DEFAULT_ACCESS = Access()
 _DEFAULT_SETTINGS = HttpSettings()
 _HEALTH = ("/healthz", "/readyz")
+
+Step = Coroutine[Any, Any, Any]
+"""A part of the work on a request; it gives the next one, or None."""
 
 
 class HttpApp:
@@ -74,8 +79,11 @@ class HttpApp:
         if scope["type"] == "http":
             began = perf_counter() if log.isEnabledFor(logging.DEBUG) else 0.0
             visit = Visit(scope, receive, send)
+            step: Step | None = self._route(visit)
             try:
-                await self._serve(visit)
+                while step is not None:
+                    # One after the other, not inside each other: a call that lasts keeps nothing of its way here.
+                    step = await step
             except Gone:
                 pass
             if began:
@@ -96,40 +104,32 @@ class HttpApp:
                 return
             await send({"type": "lifespan.startup.complete"})
 
-    async def _serve(self, visit: Visit) -> None:
+    def _route(self, visit: Visit) -> Step:
+        """What this request gets, by all that its head says."""
         refusal = self._check_source(visit)
         if refusal is not None:
             log.warning("Refused a request: %d %s", refusal.status, refusal.text.rstrip())
-            await visit.refuse(refusal)
-            return
+            return visit.refuse(refusal)
         if self._cors.is_enabled:
             visit.extra = self._cors.headers(visit)
             if visit.method == "OPTIONS" and self._cors.is_preflight(visit):
-                await visit.answer_empty(204, self._cors.preflight(visit))
-                return
+                return visit.answer_empty(204, self._cors.preflight(visit))
         if visit.path not in self._paths:
-            await self._elsewhere(visit)
-            return
+            return self._elsewhere(visit)
         if self._has_token:
             refusal = self.guard.check_token(visit.text(b"authorization"))
             if refusal is not None:
                 log.warning("Refused a request: %d", refusal.status)
-                await visit.refuse(refusal)
-                return
+                return visit.refuse(refusal)
         if visit.method == "POST":
-            await self._post(visit)
-        elif visit.method in ("GET", "DELETE"):
-            if visit.fields.get(b"mcp-protocol-version") == _MODERN:
-                text = f"In {_MODERN.decode()} there is only POST: listen with subscriptions/listen.\n"
-                await visit.answer_text(405, text, ((b"allow", b"POST"),))
-            elif visit.method == "GET":
-                await self._legacy.get(visit)
-            else:
-                await self._legacy.delete(visit)
-        else:
-            await visit.answer_text(
-                405, f"{visit.method[:20]} means nothing here.\n", ((b"allow", b"GET, POST, DELETE"),)
-            )
+            return self._post(visit)
+        if visit.method not in ("GET", "DELETE"):
+            text = f"{visit.method[:20]} means nothing here.\n"
+            return visit.answer_text(405, text, ((b"allow", b"GET, POST, DELETE"),))
+        if visit.fields.get(b"mcp-protocol-version") == _MODERN:
+            text = f"In {_MODERN.decode()} there is only POST: listen with subscriptions/listen.\n"
+            return visit.answer_text(405, text, ((b"allow", b"POST"),))
+        return self._legacy.get(visit) if visit.method == "GET" else self._legacy.delete(visit)
 
     def _refuse_websocket(self, visit: Visit) -> Refusal | None:
         refusal = self._check_source(visit) or self.guard.check_token(visit.text(b"authorization"))
@@ -157,36 +157,31 @@ class HttpApp:
 
     # -- the endpoint ------------------------------------------------------------------------
 
-    async def _post(self, visit: Visit) -> None:
+    async def _post(self, visit: Visit) -> Step:
+        """Read a message; gives what is to be done with it."""
         if not visit.accepts_both:
-            await visit.fail_plainly(
+            return visit.fail_plainly(
                 406, "Not acceptable: Accept has to name application/json and text/event-stream, either may be answered"
             )
-            return
         if not visit.has_json or b"content-encoding" in visit.fields:
-            await visit.fail_plainly(
+            return visit.fail_plainly(
                 415, "Unsupported media type: the body has to be application/json in UTF-8, as it is"
             )
-            return
         try:
             body = await visit.read(self.settings.max_body_bytes, self.settings.body_timeout)
             if not body.isascii():
                 _check_utf8(body)
             message = decode(body)
         except BadBody as bad:
-            await visit.fail_plainly(bad.status, bad.text)
-            return
+            return visit.fail_plainly(bad.status, bad.text)
         except ProtocolError as error:
-            await visit.fail(400, error, error.request_id)
-            return
+            return visit.fail(400, error, error.request_id)
         is_modern = visit.fields.get(b"mcp-protocol-version") == _MODERN
-        if message.__class__ is Request:
-            if is_modern or self._is_modern(visit, message, body):
-                await self._modern.post(visit, message)
-            else:
-                await self._legacy.post(visit, message, body)
-        else:
-            await self._post_other(visit, message, body, is_modern)
+        if message.__class__ is not Request:
+            return self._post_other(visit, message, body, is_modern)
+        if is_modern or self._is_modern(visit, message, body):
+            return self._modern.post(visit, message)
+        return self._legacy.post(visit, message, body)
 
     def _is_modern(self, visit: Visit, request: Request, body: bytes) -> bool:
         """Whether a request whose header does not say so is of 2026-07-28: it has its `_meta`, or exists only there."""
@@ -194,26 +189,22 @@ class HttpApp:
             return True
         return request.method in _ONLY_MODERN and b"mcp-session-id" not in visit.fields
 
-    async def _post_other(self, visit: Visit, message: Message | Batch, body: bytes, is_modern: bool) -> None:
+    def _post_other(self, visit: Visit, message: Message | Batch, body: bytes, is_modern: bool) -> Step:
         """What is no request: notifications, answers, batches."""
         if isinstance(message, Batch):
             parts = decode_batch(message)
             if is_modern or any(_has_envelope(part) for part in parts):
-                await visit.fail(400, InvalidRequest(f"{_MODERN.decode()} has no batches: POST each message by itself"))
-            else:
-                await self._legacy.post(visit, parts, body)
-        elif isinstance(message, Notification):
+                text = f"{_MODERN.decode()} has no batches: POST each message by itself"
+                return visit.fail(400, InvalidRequest(text))
+            return self._legacy.post(visit, parts, body)
+        if isinstance(message, Notification):
             if is_modern or _has_envelope(message):
                 # No notification of a client means anything here: giving up is closing the stream (S26-053).
-                await visit.answer_empty(202)
-            else:
-                await self._legacy.post(visit, message, body)
+                return visit.answer_empty(202)
         elif is_modern:
-            await visit.fail(
-                400, InvalidRequest(f"In {_MODERN.decode()} the server asks nothing: there is no answer to send")
-            )
-        else:
-            await self._legacy.post(visit, message, body)
+            text = f"In {_MODERN.decode()} the server asks nothing: there is no answer to send"
+            return visit.fail(400, InvalidRequest(text))
+        return self._legacy.post(visit, message, body)
 
     async def _elsewhere(self, visit: Visit) -> None:
         if visit.path in _HEALTH and visit.method in ("GET", "HEAD"):

@@ -121,6 +121,7 @@ class LegacyEndpoint:
                 await self._batch(connection, reply, message, session)
         finally:
             reply.stop()
+            session.forget_latest()
             session.busy -= 1
             if self.sessions.find(session.id, session.principal) is session:
                 self.sessions.touch(session)

@@ -110,6 +110,11 @@ class HttpSession:
         """A GET stream is not connected any more."""
         if track in self.listening:
             self.listening.remove(track)
+        self.forget_latest()
+
+    def forget_latest(self) -> None:
+        """Something that was written to has ended; what holds on to it holds all that it was made of."""
+        self._latest = None
 
 
 class Sessions:

@@ -35,6 +35,7 @@ _ACCEPTED = {
     b"*/*": _BIT_JSON | _BIT_EVENTS,
 }
 _MOST_KEPT = 256
+_NONE: frozenset[bytes] = frozenset()
 
 _accepts: dict[bytes, int] = {}
 
@@ -68,7 +69,7 @@ class Visit:
         self.path = path[len(root) :] if root and path.startswith(root) else path
         headers: list[Header] = scope["headers"]
         self.fields: dict[bytes, bytes] = dict(headers)
-        self.repeated: frozenset[bytes] = frozenset()
+        self.repeated = _NONE
         self.extra: tuple[Header, ...] = ()
         """Headers that every answer to this request carries."""
         self.status = 0

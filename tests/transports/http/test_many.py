@@ -1,0 +1,171 @@
+"""Thousands of clients that mostly wait: what each costs, how soon all of them hear of a change, and what stays."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Child
+from http_peer import Peer, initialize, modern, post, request
+
+MANY = 2000
+TESTS = Path(__file__).resolve().parent.parent.parent
+
+SERVER = """
+import gc, resource, sys
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+from http_stage import Stage
+from mcpd.transports.http import HttpSettings
+
+stage = Stage()
+
+@stage.server.tool
+async def count_objects() -> dict[str, int]:
+    gc.collect()
+    names = [type(one).__name__ for one in gc.get_objects()]
+    return {name: names.count(name) for name in ("HttpSession", "Connection", "EventStream", "Track", "Protocol")}
+
+stage.server.run(
+    http="127.0.0.1:0",
+    announce=lambda url: print(url, file=sys.stderr, flush=True),
+    http_settings=HttpSettings(session_idle_timeout=3.0),
+)
+"""
+
+
+class Crowd:
+    """Clients of one server process."""
+
+    def __init__(self, number: int, pid: int) -> None:
+        self.number = number
+        self.pid = pid
+        self.peers: list[Peer] = []
+
+    def kilobytes(self) -> int:
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(status.partition("VmRSS:")[2].split()[0])
+
+    async def connect(self) -> Peer:
+        peer = Peer(*await asyncio.open_connection("127.0.0.1", self.number))
+        self.peers.append(peer)
+        return peer
+
+    async def leave(self) -> None:
+        """Everybody goes."""
+        for peer in self.peers:
+            peer.abort()
+        for peer in self.peers:
+            await peer.aclose()
+        self.peers.clear()
+
+    async def each(self, one: Callable[[], Awaitable[Any]]) -> tuple[list[Any], float]:
+        """Many of them, and the kilobytes that each took."""
+        before = self.kilobytes()
+        found: list[Any] = []
+        for _ in range(0, MANY, 50):
+            found += await asyncio.gather(*(one() for _ in range(50)))
+        await asyncio.sleep(0.2)
+        return found, (self.kilobytes() - before) / MANY
+
+    async def session(self) -> str:
+        peer = await self.connect()
+        id = (await peer.ask(post(initialize())))["mcp-session-id"]
+        await peer.ask(post({"jsonrpc": "2.0", "method": "notifications/initialized"}, {"Mcp-Session-Id": id}))
+        await peer.aclose()
+        return id
+
+    async def idle(self) -> Peer:
+        peer = await self.connect()
+        await peer.ask(modern("tools/list"))
+        return peer
+
+    async def listen(self) -> Peer:
+        peer = await self.connect()
+        peer.send(modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}}))
+        await peer.head()
+        await peer.message()
+        return peer
+
+    async def get(self, id: str) -> Peer:
+        peer = await self.connect()
+        peer.send(request("GET", "/mcp", [("Accept", "text/event-stream"), ("Mcp-Session-Id", id)]))
+        await peer.head()
+        await peer.event()
+        return peer
+
+    async def objects(self) -> dict[str, int]:
+        peer = await self.connect()
+        answer = await peer.ask(modern("tools/call", {"name": "count_objects"}))
+        await peer.aclose()
+        counted: dict[str, int] = json.loads(answer.json["result"]["content"][0]["text"])
+        return counted
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the memory of a process from /proc")
+@pytest.mark.timeout(180)
+def test_2000_sessions_and_2000_listeners(child: Child) -> None:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if hard != resource.RLIM_INFINITY and hard < 2 * MANY + 200:
+        pytest.skip(f"needs {2 * MANY + 200} open files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    asyncio.run(_wait_together(child))
+
+
+async def _wait_together(child: Child) -> None:
+    env = {**child.env, "PYTHONPATH": os.pathsep.join([str(TESTS), child.env["PYTHONPATH"]])}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", SERVER, env=env, stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
+    )
+    assert process.stderr is not None
+    crowd = Crowd(int((await process.stderr.readline()).split(b":")[2].partition(b"/")[0]), process.pid)
+    try:
+        for _ in range(20):
+            await (await crowd.idle()).aclose()
+        # In this order each is measured in memory that nobody gave back before.
+        ids, of_a_session = await crowd.each(crowd.session)
+        listeners, of_a_listener = await crowd.each(crowd.listen)
+        idle, of_a_connection = await crowd.each(crowd.idle)
+        for peer in idle:
+            await peer.aclose()
+        remaining = iter(ids)
+        streams, _ = await crowd.each(lambda: crowd.get(next(remaining)))
+        print(f"KiB: session {of_a_session:.1f}, listener {of_a_listener:.1f}, connection {of_a_connection:.1f}")
+        assert of_a_session < 10
+        assert of_a_listener - of_a_connection < 10
+        changing = await crowd.connect()
+        began = time.monotonic()
+        await changing.ask(modern("tools/call", {"name": "change"}))
+        heard = await asyncio.gather(*(peer.message() for peer in listeners + streams))
+        took = time.monotonic() - began
+        print(f"all {len(heard)} heard of the change after {took:.2f} s")
+        assert all(message["method"] == "notifications/tools/list_changed" for message in heard)
+        # A second on a quiet machine; the tests share theirs.
+        assert took < 4
+        full = crowd.kilobytes()
+        await crowd.leave()
+        async with asyncio.timeout(60):
+            while (left := await crowd.objects())["HttpSession"]:
+                await asyncio.sleep(0.5)
+        # What counted them is a request too.
+        assert (left["EventStream"], left["Track"]) == (0, 1)
+        assert left["Connection"] == 1
+        assert left["Protocol"] < 30
+        assert crowd.kilobytes() <= full
+        process.terminate()
+        async with asyncio.timeout(20):
+            assert await process.wait() == 0
+    finally:
+        await crowd.leave()
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
