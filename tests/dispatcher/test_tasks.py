@@ -1,0 +1,411 @@
+"""Coroutines started by hand behave as tasks do: current task, context, cancellation, timeouts, groups.
+
+Every case runs twice: on the spare task, and as an ordinary one, and has to come to the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import gc
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import anyio
+import pytest
+
+from mcpd.dispatcher.tasks import Rest, Starter
+
+Body = Callable[[list[Any]], Coroutine[Any, Any, None]]
+number: contextvars.ContextVar[int] = contextvars.ContextVar("number", default=0)
+
+
+async def finish(starter: Starter, tasks: set[asyncio.Task[Any]]) -> None:
+    while tasks:
+        await asyncio.wait(tasks)
+    starter.close()
+    await asyncio.sleep(0)
+
+
+async def by_hand(body: Body, then: Callable[[asyncio.Task[Any] | None], None] = lambda task: None) -> list[Any]:
+    """What `body` notes when it is started outside of any task, as a transport does it."""
+    loop = asyncio.get_running_loop()
+    tasks: set[asyncio.Task[Any]] = set()
+    notes: list[Any] = []
+    starter = Starter(loop, tasks)
+    await asyncio.sleep(0)  # the spare takes its seat
+
+    def start() -> None:
+        notes.append("started")
+        task = starter.start(body(notes))
+        notes.append("returned")
+        then(task)
+
+    loop.call_soon(start)
+    await asyncio.sleep(0)
+    await finish(starter, tasks)
+    return notes
+
+
+async def ordinary(body: Body, then: Callable[[asyncio.Task[Any]], None] = lambda task: None) -> list[Any]:
+    """The same as an ordinary task whose first step has been run."""
+    notes: list[Any] = ["started", "returned"]
+    task = asyncio.ensure_future(body(notes))
+    await asyncio.sleep(0)
+    then(task)
+    await asyncio.wait([task])
+    return notes
+
+
+async def test_the_first_step_runs_before_start_returns() -> None:
+    async def body(notes: list[Any]) -> None:
+        notes.append("step")
+
+    assert await by_hand(body) == ["started", "step", "returned"]
+
+
+async def test_what_does_not_wait_needs_no_task_and_the_spare_serves_again() -> None:
+    loop = asyncio.get_running_loop()
+    tasks: set[asyncio.Task[Any]] = set()
+    starter = Starter(loop, tasks)
+    await asyncio.sleep(0)
+    seen: list[Any] = []
+
+    async def body() -> None:
+        seen.append(asyncio.current_task())
+
+    loop.call_soon(lambda: [starter.start(body()) for _ in range(100)])
+    await asyncio.sleep(0)
+    assert len(seen) == 100
+    assert len(set(seen)) == 1
+    assert not tasks
+    await finish(starter, tasks)
+
+
+async def test_the_task_of_the_first_step_is_the_task_of_the_others() -> None:
+    async def body(notes: list[Any]) -> None:
+        first = asyncio.current_task()
+        await asyncio.sleep(0)
+        second = asyncio.current_task()
+        await asyncio.sleep(0.001)
+        notes.append(first is second is asyncio.current_task())
+        notes.append(first is not None)
+
+    for run in (by_hand, ordinary):
+        assert (await run(body))[-2:] == [True, True]
+
+
+async def test_each_has_a_context_of_its_own_that_lasts() -> None:
+    async def body(notes: list[Any]) -> None:
+        notes.append(number.get())
+        number.set(5)
+        await asyncio.sleep(0)
+        notes.append(number.get())
+        number.set(6)
+        await asyncio.sleep(0)
+        notes.append(number.get())
+
+    for run in (by_hand, ordinary):
+        assert [note for note in await run(body) if isinstance(note, int)] == [0, 5, 6]
+    assert number.get() == 0
+
+
+async def waits_for_event(notes: list[Any]) -> None:
+    await asyncio.Event().wait()
+
+
+async def waits_in_timeout(notes: list[Any]) -> None:
+    try:
+        async with asyncio.timeout(0.001):
+            await asyncio.Event().wait()
+    except TimeoutError:
+        notes.append("timeout")
+
+
+async def waits_in_late_timeout(notes: list[Any]) -> None:
+    await asyncio.sleep(0)
+    await waits_in_timeout(notes)
+
+
+async def a_timeout_of_nothing(notes: list[Any]) -> None:
+    try:
+        async with asyncio.timeout(0):
+            await asyncio.sleep(1)
+    except TimeoutError:
+        notes.append("timeout")
+
+
+async def waits_in_scope(notes: list[Any]) -> None:
+    with anyio.move_on_after(0.001) as scope:
+        await anyio.sleep_forever()
+    notes.append(scope.cancelled_caught)
+
+
+async def shields(notes: list[Any]) -> None:
+    inner = asyncio.ensure_future(asyncio.sleep(0.001, "inner"))
+    try:
+        await asyncio.shield(inner)
+    finally:
+        notes.append(await inner)
+
+
+async def groups(notes: list[Any]) -> None:
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(asyncio.sleep(0, 1))
+        await asyncio.sleep(0)
+    notes.append(task.result())
+
+
+async def groups_with_a_failure(notes: list[Any]) -> None:
+    async def fails() -> None:
+        raise ZeroDivisionError
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fails())
+            await asyncio.Event().wait()
+    except* ZeroDivisionError:
+        notes.append("failed")
+
+
+async def gathers(notes: list[Any]) -> None:
+    notes.append(await asyncio.gather(asyncio.sleep(0, 1), asyncio.sleep(0.001, 2)))
+
+
+async def runs_in_threads(notes: list[Any]) -> None:
+    notes.append(await asyncio.to_thread(lambda: 1))
+    notes.append(await anyio.to_thread.run_sync(lambda: 2))
+
+
+async def cancels_itself(notes: list[Any]) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel("enough")
+    try:
+        await asyncio.sleep(1)
+    except asyncio.CancelledError:
+        notes.append(f"cancelled {task.cancelling()}")
+        task.uncancel()
+    await asyncio.sleep(0)
+    notes.append("went on")
+
+
+async def cancels_itself_at_the_end(notes: list[Any]) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    notes.append("end")
+
+
+async def yields_bare(notes: list[Any]) -> None:
+    for _ in range(3):
+        await asyncio.sleep(0)
+    notes.append("three turns")
+
+
+async def generator(notes: list[Any]) -> None:
+    async def items() -> Any:
+        for item in range(3):
+            await asyncio.sleep(0)
+            yield item
+
+    notes.append([item async for item in items()])
+
+
+BODIES: list[Body] = [
+    waits_in_timeout, waits_in_late_timeout, a_timeout_of_nothing, waits_in_scope, shields, groups,
+    groups_with_a_failure, gathers, runs_in_threads, cancels_itself, cancels_itself_at_the_end, yields_bare, generator,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("debug", [False, True], ids=["", "debug"])
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
+async def test_by_hand_is_as_a_task(body: Body, debug: bool) -> None:
+    asyncio.get_running_loop().set_debug(debug)
+    hand, task = await by_hand(body), await ordinary(body)
+    assert sorted(map(str, hand)) == sorted(map(str, task))
+
+
+def cancelling(task: asyncio.Task[Any] | None) -> None:
+    assert task is not None
+    task.cancel("stop")
+
+
+async def notes_the_cancellation(notes: list[Any]) -> None:
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError as error:
+        notes.append(f"cancelled {error}")
+        raise
+    finally:
+        notes.append(number.get())
+
+
+async def refuses_the_cancellation(notes: list[Any]) -> None:
+    for _ in range(2):
+        try:
+            await asyncio.sleep(0.001)
+        except asyncio.CancelledError:
+            notes.append("no")
+    notes.append("done")
+
+
+async def waits_on_after_the_cancellation(notes: list[Any]) -> None:
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await asyncio.sleep(0.001)
+        notes.append("cleaned up")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [notes_the_cancellation, refuses_the_cancellation, waits_on_after_the_cancellation, waits_for_event, groups],
+    ids=lambda body: body.__name__,
+)
+async def test_cancelling_by_hand_is_as_cancelling_a_task(body: Body) -> None:
+    assert await by_hand(body, cancelling) == await ordinary(body, cancelling)
+
+
+async def test_inside_a_task_it_starts_as_an_ordinary_one() -> None:
+    loop = asyncio.get_running_loop()
+    tasks: set[asyncio.Task[Any]] = set()
+    starter = Starter(loop, tasks)
+    notes: list[str] = []
+
+    async def body() -> None:
+        notes.append("step")
+        await asyncio.sleep(0)
+        notes.append("end")
+
+    task = starter.start(body())
+    assert task is not None
+    assert notes == []
+    await task
+    assert notes == ["step", "end"]
+    await finish(starter, tasks)
+
+
+async def test_a_start_inside_of_a_first_step() -> None:
+    """A call that starts another call, as a client in the same process does."""
+    loop = asyncio.get_running_loop()
+    tasks: set[asyncio.Task[Any]] = set()
+    starter = Starter(loop, tasks)
+    await asyncio.sleep(0)
+    notes: list[str] = []
+
+    async def inner() -> None:
+        notes.append("inner")
+        await asyncio.sleep(0)
+        notes.append("inner end")
+
+    async def outer() -> None:
+        notes.append("outer")
+        starter.start(inner())
+        await asyncio.sleep(0)
+        notes.append("outer end")
+
+    loop.call_soon(lambda: starter.start(outer()))
+    await asyncio.sleep(0)
+    await finish(starter, tasks)
+    assert notes[0] == "outer"
+    assert sorted(notes) == ["inner", "inner end", "outer", "outer end"]
+
+
+async def test_many_at_once_all_come_to_their_end() -> None:
+    loop = asyncio.get_running_loop()
+    tasks: set[asyncio.Task[Any]] = set()
+    starter = Starter(loop, tasks)
+    await asyncio.sleep(0)
+    ended = []
+
+    async def body(which: int) -> None:
+        for _ in range(which % 4):
+            await asyncio.sleep(0)
+        ended.append(which)
+
+    loop.call_soon(lambda: [starter.start(body(which)) for which in range(500)])
+    await asyncio.sleep(0)
+    await finish(starter, tasks)
+    assert sorted(ended) == list(range(500))
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_one_that_is_cancelled_before_its_first_step_takes_it_all_the_same(waits: bool) -> None:
+    """Else nobody would answer the call."""
+    loop = asyncio.get_running_loop()
+    tasks: set[asyncio.Task[Any]] = set()
+    starter = Starter(loop, tasks)
+    notes: list[str] = []
+
+    async def body() -> None:
+        notes.append("began")
+        try:
+            if waits:
+                await asyncio.Event().wait()
+        finally:
+            notes.append("ended")
+
+    task = starter.start(body())
+    assert task is not None
+    task.cancel()
+    await finish(starter, tasks)
+    assert notes == ["began", "ended"]
+
+
+async def test_after_the_end_it_still_starts_what_comes_late() -> None:
+    loop = asyncio.get_running_loop()
+    tasks: set[asyncio.Task[Any]] = set()
+    starter = Starter(loop, tasks)
+    await asyncio.sleep(0)
+    starter.close()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    notes: list[str] = []
+
+    async def body() -> None:
+        notes.append("late")
+        await asyncio.sleep(0)
+
+    loop.call_soon(lambda: starter.start(body()))
+    await asyncio.sleep(0)
+    await finish(starter, tasks)
+    assert notes == ["late"]
+
+
+async def test_nothing_is_left_behind() -> None:
+    """Neither tasks nor coroutines that were never awaited; warnings are errors here."""
+
+    async def body(notes: list[Any]) -> None:
+        await asyncio.sleep(0)
+
+    for _ in range(20):
+        await by_hand(body)
+    gc.collect()
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_the_rest_of_a_coroutine_can_be_awaited() -> None:
+    async def body() -> str:
+        try:
+            await asyncio.sleep(0)
+        except ZeroDivisionError:
+            return "thrown"
+        return "done"
+
+    work = body()
+    assert await Rest(work, work.send(None)) == "done"
+
+    async def fails(later: Awaitable[None]) -> str:
+        try:
+            await later
+        except ZeroDivisionError:
+            return "thrown"
+        return "done"
+
+    failing = asyncio.get_running_loop().create_future()
+    work = fails(failing)
+    rest = Rest(work, work.send(None))
+    failing.set_exception(ZeroDivisionError())
+    assert await rest == "thrown"
