@@ -63,7 +63,8 @@ class Run:
 
     def answer(self, method: str, params: Any) -> Any:
         self.asked.append({"method": method, "params": scenario.wire(params)})
-        return self.wanted["answers"][method]
+        answer = self.wanted["answers"][method]
+        return answer.pop(0) if isinstance(answer, list) else answer
 
     async def sample(self, _context: Any, params: Any) -> Any:
         return types.CreateMessageResult.model_validate(self.answer("sampling/createMessage", params))

@@ -52,7 +52,8 @@ class Run:
 
     def answer(self, method: str, params: Any) -> Any:
         self.asked.append({"method": method, "params": scenario.wire(params)})
-        return self.wanted["answers"][method]
+        answer = self.wanted["answers"][method]
+        return answer.pop(0) if isinstance(answer, list) else answer
 
     async def sample(self, _context: Any, params: Any) -> Any:
         return types.CreateMessageResult.model_validate(self.answer("sampling/createMessage", params))
@@ -79,6 +80,7 @@ class Run:
                     params["name"],
                     params.get("arguments"),
                     progress_callback=heard if step.get("progress") else None,
+                    meta=params.get("_meta"),
                 )
             case "resources/list":
                 return await client.list_resources(cursor=cursor)
@@ -104,20 +106,41 @@ class Run:
                 return await client.set_logging_level(params["level"])
             case "ping":
                 return await client.send_ping()
+            case "notifications/roots/list_changed":
+                return await client.send_roots_list_changed()
+            case "subscriptions/listen":
+                return await self.listen(client, step)
         raise ValueError(f"this script has no step {step['method']!r}")
 
-    async def go(self) -> dict[str, Any]:
+    async def listen(self, client: Client, step: dict[str, Any]) -> dict[str, Any]:
+        """A subscription around some steps."""
+        wanted = step["params"]
+        async with client.listen(
+            tools_list_changed=wanted.get("toolsListChanged", False),
+            prompts_list_changed=wanted.get("promptsListChanged", False),
+            resources_list_changed=wanted.get("resourcesListChanged", False),
+            resource_subscriptions=wanted.get("resourceSubscriptions", ()),
+        ) as subscription:
+            steps = await self.take(client, step["steps"])
+            events = [type(await anext(subscription)).__name__ for _ in range(step["events"])]
+            return {"honored": scenario.wire(subscription.honored), "steps": steps, "events": events}
+
+    async def take(self, client: Client, wanted: list[Any]) -> list[Any]:
         steps = []
+        for step in wanted:
+            progress: list[Any] = []
+            done = {"method": step["method"], "progress": progress}
+            try:
+                with anyio.fail_after(step.get("timeout", 20)):
+                    done["result"] = scenario.wire(await self.call(client, step, progress))
+            except Exception as error:  # the report says what went wrong, whatever it was
+                done["error"] = scenario.failure(error)
+            steps.append(done)
+        return steps
+
+    async def go(self) -> dict[str, Any]:
         async with self.client() as client:
-            for step in self.wanted["steps"]:
-                progress: list[Any] = []
-                done = {"method": step["method"], "progress": progress}
-                try:
-                    with anyio.fail_after(step.get("timeout", 20)):
-                        done["result"] = scenario.wire(await self.call(client, step, progress))
-                except Exception as error:  # the report says what went wrong, whatever it was
-                    done["error"] = scenario.failure(error)
-                steps.append(done)
+            steps = await self.take(client, self.wanted["steps"])
             return {
                 "client": f"mcp {version('mcp')}",
                 "protocol": client.protocol_version,

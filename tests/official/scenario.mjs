@@ -19,9 +19,27 @@ export function capabilitiesOf(scenario) {
   const capabilities = {};
   if (scenario.answers['sampling/createMessage']) capabilities.sampling = {};
   if (scenario.answers['elicitation/create']) capabilities.elicitation = { form: {}, url: {} };
-  if (scenario.answers['roots/list']) capabilities.roots = {};
+  if (scenario.answers['roots/list']) capabilities.roots = { listChanged: true };
   if (Object.keys(scenario.extensions).length > 0) capabilities.extensions = scenario.extensions;
   return capabilities;
+}
+
+/** What the client answers to the server's question: the same each time, or of a list the next. */
+export function answerOf(answer) {
+  return Array.isArray(answer) ? answer.shift() : answer;
+}
+
+/** A subscription around some steps, until so many of its events were heard. */
+async function listen(client, step) {
+  const subscription = await client.listen(step.params);
+  const before = client.heard.length;
+  const done = await steps(client, { steps: step.steps });
+  const events = () => client.heard.slice(before).map(message => message.method);
+  const deadline = Date.now() + 20_000;
+  while (events().length < step.events && Date.now() < deadline) await new Promise(resolve => setTimeout(resolve, 5));
+  const result = { honored: subscription.honoredFilter, steps: done, events: events() };
+  await subscription.close();
+  return result;
 }
 
 /** Runs one step by the client's own typed method; both generations of the client have the same names. */
@@ -52,6 +70,10 @@ function call(client, step, options) {
       return client.setLoggingLevel(params.level, options);
     case 'ping':
       return client.ping(options);
+    case 'notifications/roots/list_changed':
+      return client.sendRootsListChanged();
+    case 'subscriptions/listen':
+      return listen(client, step);
     default:
       throw new Error(`this script has no step ${step.method}`);
   }

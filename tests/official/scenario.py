@@ -5,9 +5,11 @@ A scenario, as JSON; `scenario.mjs` is the same for the TypeScript clients:
     target    {"command": [...]} to launch over stdio, or {"url": "ws://..."} or {"url": "http://..."}
     era       "legacy" (initialize), "auto" (discover first), "pin" (2026-07-28, no fallback)
     extensions  {identifier: settings} that the client offers
-    answers   {method: result} for what the server asks of the client; offering an answer declares the capability
+    answers   {method: result} for what the server asks of the client; offering an answer declares the capability.
+              A list of results gives one after the other
     steps     [{"method", "params", "progress": true, "timeout": seconds}], in this order, all with the client's
-              own typed calls
+              own typed calls. `params._meta` of tools/call goes along. In a step subscriptions/listen `params` are
+              the filter: it opens a subscription, takes the `steps` inside it, waits for so many `events`, closes it
 
 The report: client, protocol, server, capabilities, instructions; for each step the result as it came over
 the wire, or the error; what the client was asked, and the notifications it heard.
@@ -38,6 +40,8 @@ def write(report: dict[str, Any]) -> None:
 
 def wire(model: Any) -> Any:
     """A pydantic model as it came: with the names of the wire, and without what was not sent."""
+    if isinstance(model, dict):
+        return model
     return model.model_dump(by_alias=True, mode="json", exclude_unset=True) if model is not None else None
 
 

@@ -4,7 +4,7 @@
 
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
-import { capabilitiesOf, read, steps, versionOf, write } from './scenario.mjs';
+import { answerOf, capabilitiesOf, read, steps, versionOf, write } from './scenario.mjs';
 
 const version = versionOf('@modelcontextprotocol/client');
 const scenario = await read();
@@ -19,9 +19,10 @@ const client = new Client(
 for (const [method, result] of Object.entries(scenario.answers)) {
   client.setRequestHandler(method, request => {
     asked.push({ method, params: request.params ?? null });
-    return result;
+    return answerOf(result);
   });
 }
+client.heard = heard;
 client.fallbackNotificationHandler = async notification => void heard.push(notification);
 client.onerror = error => heard.push({ error: error.message });
 client.callToolWith = (params, options) => client.callTool(params, options);

@@ -12,7 +12,7 @@ import {
   ElicitRequestSchema,
   ListRootsRequestSchema
 } from '@modelcontextprotocol/sdk/types.js';
-import { capabilitiesOf, read, steps, versionOf, write } from './scenario.mjs';
+import { answerOf, capabilitiesOf, read, steps, versionOf, write } from './scenario.mjs';
 
 const SCHEMAS = {
   'sampling/createMessage': CreateMessageRequestSchema,
@@ -29,9 +29,10 @@ const client = new Client({ name: 'official-typescript-1', version }, { capabili
 for (const [method, result] of Object.entries(scenario.answers)) {
   client.setRequestHandler(SCHEMAS[method], request => {
     asked.push({ method, params: request.params ?? null });
-    return result;
+    return answerOf(result);
   });
 }
+client.heard = heard;
 client.fallbackNotificationHandler = async notification => void heard.push(notification);
 client.onerror = error => heard.push({ error: error.message });
 client.callToolWith = (params, options) => client.callTool(params, undefined, options);
