@@ -170,6 +170,8 @@ class Server:
                 self.catalog.templates.add(entry)
             else:
                 self.catalog.resources.add(entry)
+            if entry.requires is not None and self._apps is not None:
+                self._apps.links_changed(uri)
             return function
 
         return register
@@ -188,7 +190,7 @@ class Server:
         """Take a resource or template away, by its URI or URI template; False if there is none."""
         removed = self.catalog.resources.remove(uri) or self.catalog.templates.remove(uri)
         if removed and self._apps is not None:
-            self._apps.links_changed(uri)
+            self._apps.removed(uri)
         return removed
 
     # -- prompts -----------------------------------------------------------------------------

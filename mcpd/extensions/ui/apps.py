@@ -77,6 +77,7 @@ class Apps:
         self.namespace = namespace
         self.extension = UiExtension()
         self._found: dict[str, list[Problem]] = {}
+        self._told: set[tuple[str, str]] = set()
         catalog.registered_uri = self._registered_uri
 
     def use(self, extension: UiExtension, *, strict_list: bool) -> None:
@@ -175,8 +176,14 @@ class Apps:
 
     def links_changed(self, uri: str) -> None:
         """The View of that URI came, went or holds something else: the tools that link it are listed otherwise."""
-        if any(ui.uri == uri for ui in self.tools.values()):
+        is_template = "{" in uri
+        if any(ui.uri is not None and (is_template or ui.uri == uri) for ui in self.tools.values()):
             self.catalog.tools.changed()
+
+    def removed(self, uri: str) -> None:
+        """There is no resource or template of that URI any more."""
+        self._found.pop(uri, None)
+        self.links_changed(uri)
 
     def dynamic(
         self, uri: str, mime_type: str | None, meta: dict[str, Any] | None
@@ -224,10 +231,22 @@ class Apps:
         _say(ui.problems)
         return ui
 
-    def link(self, uri: str) -> str:
-        """The URI to send for a View: with the hash of what it holds, where that is known."""
+    def link(self, tool: str, uri: str) -> str | None:
+        """The URI to send for a tool's View, with the hash of what it holds where that is known.
+
+        None for a View that is not there, which is logged: no tool links what cannot be read (APP-S-05, APP-S-18).
+        """
         entry = self.catalog.resources.find(uri)
-        return entry.versioned_uri if isinstance(entry, AppEntry) else uri
+        if isinstance(entry, AppEntry):
+            return entry.versioned_uri
+        if self.catalog.has_resource(uri, frozenset((UI,))):
+            return uri
+        if (tool, uri) not in self._told:
+            from .checks import dangling  # on the way to an error only
+
+            self._told.add((tool, uri))
+            log.error("%s", dangling(self, tool, uri))
+        return None
 
     @property
     def load_problems(self) -> list[Problem]:

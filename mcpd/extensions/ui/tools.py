@@ -6,6 +6,7 @@ Spec: MCP Apps 2026-01-26, "Resource Discovery"; APP-S-11 (nested and flat key),
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 from ...errors import RegistrationError
@@ -22,13 +23,13 @@ Visibility = Sequence[Literal["model", "app"]]
 
 
 class ToolUi:
-    """`_meta.ui` of one tool. `uri` is its View's, without version; `link` gives the one to send."""
+    """`_meta.ui` of one tool. `uri` is its View's, without version; `link` gives the one to send, if it is there."""
 
     def __init__(
         self,
         uri: str | None,
         visibility: list[str] | None,
-        link: Callable[[str], str],
+        link: Callable[[str], str | None],
         condition: Condition | None = None,
     ) -> None:
         self.uri = uri
@@ -47,13 +48,15 @@ class ToolUi:
     def meta(self, audience: Audience) -> dict[str, Any]:
         """The `_meta` for clients with Apps.
 
-        Without its View, because the condition does not hold, it still says who may see the tool: an app-only
-        tool is not the model's for that.
+        Without its View, because the condition does not hold or there is none, it still says who may see the
+        tool: an app-only tool is not the model's for that.
         """
         ui = dict(self.others)
         meta: dict[str, Any] = {"ui": ui}
         if self.uri is not None and (self.condition is None or self.condition.key in audience):
-            ui["resourceUri"] = meta[FLAT_URI] = self._link(self.uri)
+            uri = self._link(self.uri)
+            if uri is not None:
+                ui["resourceUri"] = meta[FLAT_URI] = uri
         if self.visibility is not None:
             ui["visibility"] = self.visibility
         return meta if ui else {}
@@ -64,7 +67,7 @@ def tool_ui(
     given: tuple[str | None, Visibility | None, Callable[..., Any] | None],
     meta: dict[str, Any] | None,
     namespace: str,
-    link: Callable[[str], str],
+    link: Callable[[str, str], str | None],
 ) -> ToolUi:
     """From `ui=`, `visibility=` and `ui_when=`, or from raw `_meta`, which loses what belongs here.
 
@@ -90,7 +93,7 @@ def tool_ui(
         if checked is None:
             raise RegistrationError(f"{where}: ui_when= says when the tool has its View; it needs ui=")
         condition = Condition(f"{UI}#{name}", when, UI, f"{where}: its ui_when function")
-    found_ui = ToolUi(checked, seen, link, condition)
+    found_ui = ToolUi(checked, seen, partial(link, name), condition)
     found_ui.others = others
     found_ui.problems = problems
     return found_ui

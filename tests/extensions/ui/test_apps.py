@@ -251,12 +251,37 @@ async def test_a_view_can_be_registered_after_its_tool_and_taken_away() -> None:
         return ""
 
     async with memory_wire(server, "2025-11-25", capabilities=WITH_APPS) as wire:
-        assert await link_of(wire, "draw") == "ui://late/chart"
+        assert "_meta" not in tool_of(await wire.result("tools/list"), "draw")
         server.app("chart", HTML)
         assert (await link_of(wire, "draw")).startswith("ui://late/chart?v=")
         assert server.remove_resource("ui://late/chart")
-        assert await link_of(wire, "draw") == "ui://late/chart"
+        assert "_meta" not in tool_of(await wire.result("tools/list"), "draw")
         assert "error" in await wire.request("resources/read", {"uri": "ui://late/chart"})
+
+
+@pytest.mark.parametrize("uri", ["ui://late/now", "ui://late/{name}"])
+async def test_a_view_of_a_function_can_come_later_too(uri: str) -> None:
+    server = Server("late")
+    server.add_tool(draw, ui="ui://late/now", visibility=["model"])
+    async with memory_wire(server, "2025-11-25", capabilities=WITH_APPS) as wire:
+        assert tool_of(await wire.result("tools/list"), "draw")["_meta"] == {"ui": {"visibility": ["model"]}}
+        server.resource(uri)(draw if "{" not in uri else lambda name: HTML)
+        assert await link_of(wire, "draw") == "ui://late/now"
+        server.remove_resource(uri)
+        assert "ui/resourceUri" not in tool_of(await wire.result("tools/list"), "draw")["_meta"]
+
+
+async def test_no_tool_links_a_view_that_is_not_there(caplog: pytest.LogCaptureFixture) -> None:
+    """APP-S-05, APP-S-18: an app that could not be loaded leaves its tool as text; the log says so, once."""
+    server = Server("gone")
+    server.add_apps("/no/such/folder")
+    server.add_tool(draw, ui="chart")
+    for _ in range(2):
+        async with memory_wire(server, "2025-11-25", capabilities=WITH_APPS) as wire:
+            assert "_meta" not in tool_of(await wire.result("tools/list"), "draw")
+            assert await wire.text("draw") == "drawn"
+        server.tools_changed()
+    assert caplog.text.count("tool draw: its View ui://gone/chart is not registered: there is no app at all") == 1
 
 
 async def test_unchanged_lists_are_the_same_bytes() -> None:

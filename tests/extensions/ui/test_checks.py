@@ -191,10 +191,8 @@ def test_check_tells_problems_from_warnings(
     assert done.returncode == 1
     lines = done.stderr.splitlines()
     assert [line.split(": ")[1] for line in lines] == ["problem", "problem", "warning"], lines
-    assert "'*' dropped" in lines[0]
-    assert "did you mean" not in lines[0]
-    assert "ui://bad/nowhere is not registered" in lines[1]
-    assert "no tool opens it" in lines[2]
+    for text in ("'*' dropped", "ui://bad/nowhere is not registered", "no tool opens it"):
+        assert sum(text in line for line in lines) == 1, lines
     assert "ui://bad/dash" in done.stdout
 
 
