@@ -145,20 +145,22 @@ class Session:
     `{"io.modelcontextprotocol/serverInfo": …}` as raw JSON, written into modern results.
     """
 
+    # On the class as long as they are so: over HTTP a session may be for one request.
+    principal = ""
+    """Who the peer is to the transport, e.g. a digest of its token; what is sealed for one serves no other."""
+    subscribed: set[str] | frozenset[str] = _NOTHING
+    """The resources that a legacy client watches."""
+    version: Version | None = None
+    client = _UNKNOWN
+    log_level: str | None = "info"
+    is_initialized = False
+    _next_id = 0
+
     def __init__(self, identity: Raw = Raw(_EMPTY), *, max_in_flight: int = 1024) -> None:
         self.identity = identity
         self.max_in_flight = max_in_flight
-        self.principal = ""
-        """Who the peer is to the transport, e.g. a digest of its token; what is sealed for one serves no other."""
-        self.subscribed: set[str] | frozenset[str] = _NOTHING
-        """The resources that a legacy client watches."""
-        self.version: Version | None = None
-        self.client = _UNKNOWN
-        self.log_level: str | None = "info"
-        self.is_initialized = False
         self.in_flight: dict[Id, Call] = {}
         self._asked: dict[Id, str] = {}
-        self._next_id = 0
 
     def assume(self, version: Version) -> None:
         """Take a version as agreed on elsewhere: by another process, in a header, or by being the oldest that fits."""

@@ -62,7 +62,10 @@ class Track:
     `sink` is the connection that carries it now. Without a `store` events have no ids, and nothing is kept.
     """
 
-    __slots__ = ("_last", "_primes", "_store", "is_complete", "is_listening", "number", "sink")
+    sink: EventStream | None = None
+    is_complete = False
+    """All was said: whoever resumes gets the rest and the end."""
+    _last = 0
 
     def __init__(
         self, number: int = 0, store: EventStore | None = None, *, primes: bool = False, is_listening: bool = False
@@ -70,12 +73,8 @@ class Track:
         self.number = number
         self.is_listening = is_listening
         """A GET stream, for what belongs to no request."""
-        self.sink: EventStream | None = None
-        self.is_complete = False
-        """All was said: whoever resumes gets the rest and the end."""
         self._store = store
         self._primes = primes
-        self._last = 0
 
     def opening(self) -> bytes:
         """What a stream begins with: an event to resume after, where the version has that (2025-11-25), or nothing."""

@@ -49,6 +49,10 @@ _JOINED_BYTES = 64 * 1024
 _DEFAULT_ACCESS = Access()
 
 
+class _Enough(Exception):
+    """Stops the parser in the middle of what it parses."""
+
+
 class _State(ServerState):
     """What uvicorn's connections share; the `Date` of each answer is made when it is needed."""
 
@@ -121,21 +125,20 @@ def _protocol_class(app: HttpApp) -> type[HttpToolsProtocol]:
         def on_headers_complete(self) -> None:
             if self._head_bytes > most_bytes and _size(self.headers) > most_bytes:
                 self._turn_away(*_TOO_LARGE)
-            elif self.parser.should_upgrade() and not self._should_upgrade():
+                raise _Enough
+            if self.parser.should_upgrade() and not self._should_upgrade():
                 self._has_other_upgrade = True
             else:
                 self._head_bytes = -1
-                self._cancel_timer()
+                if self._timer is not None:
+                    self._cancel_timer()
                 super().on_headers_complete()
 
-        def on_body(self, body: bytes) -> None:
-            if not self._is_deaf:
-                super().on_body(body)
-
         def on_message_complete(self) -> None:
-            if not (self._is_deaf or self._has_other_upgrade):
+            if not self._has_other_upgrade:
                 self._head_bytes = 0
-                self._cancel_timer()
+                if self._timer is not None:
+                    self._cancel_timer()
                 super().on_message_complete()
 
         def handle_websocket_upgrade(self) -> None:
@@ -160,6 +163,10 @@ def _protocol_class(app: HttpApp) -> type[HttpToolsProtocol]:
             self.data_received(head + self._data[stopped.args[0] :])
 
         # -- answers -------------------------------------------------------------------------
+
+        def send_400_response(self, msg: str) -> None:
+            if not self._is_deaf:
+                super().send_400_response(msg)
 
         def on_response_complete(self) -> None:
             self._outlet.complete()

@@ -59,25 +59,22 @@ class Reply:
 
     is_shared = False
 
-    __slots__ = (
-        "_beats", "_early", "_early_bytes", "_ending", "_has_begun", "_is_done", "_is_gone", "_is_quiet", "_on_gone",
-        "_own", "_watcher", "track", "visit",
-    )  # fmt: skip
+    # On the class as long as they are so: most replies are one JSON body, and never have any of this.
+    _early_bytes = 0
+    _own: EventStream | None = None
+    _on_gone: Callable[[], None] | None = None
+    _ending: asyncio.Future[None] | None = None
+    _watcher: asyncio.Task[None] | None = None
+    _has_begun = False
+    _is_done = False
+    _is_gone = False
+    _is_quiet = False
 
     def __init__(self, visit: Visit, track: Track, beats: Beats) -> None:
         self.visit = visit
         self.track = track
         self._beats = beats
         self._early: list[bytes] = []
-        self._early_bytes = 0
-        self._own: EventStream | None = None
-        self._on_gone: Callable[[], None] | None = None
-        self._ending: asyncio.Future[None] | None = None
-        self._watcher: asyncio.Task[None] | None = None
-        self._has_begun = False
-        self._is_done = False
-        self._is_gone = False
-        self._is_quiet = False
 
     # -- as a channel ------------------------------------------------------------------------
 
