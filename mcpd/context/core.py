@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Coroutine, Mapping
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 from msgspec import UNSET, Raw
@@ -19,6 +18,8 @@ from ..types.lifecycle import ClientCapabilities, Implementation
 from ..types.notifications import LOG_LEVELS, LogLevel, LogMessageParams, ProgressParams
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from ..types.rounds import ListenResult, SubscriptionFilter
     from ..types.sampling import CreateMessageResult, Root, SamplingMessage
     from .asking import Answer, Question, Rounds
@@ -356,8 +357,9 @@ class Context:
     def end(self) -> None:
         """The request is over: give up what a thread still waits for, such as the answer to a question."""
         self._has_ended = True
-        for pending in list(self._pending or ()):
-            pending.cancel()
+        if self._pending is not None:
+            for pending in list(self._pending):
+                pending.cancel()
 
 
 _decode_meta = Decoder(dict[str, Any]).decode
