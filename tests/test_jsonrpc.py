@@ -180,7 +180,7 @@ def test_what_is_half_an_answer_is_refused_without_an_id(members: str) -> None:
         b'{"jsonrpc":"2.0","id":"\xff","method":"m"}',
         b'\xef\xbb\xbf{"jsonrpc":"2.0","id":1,"method":"m"}',
         b'{"jsonrpc":"2.0","id":1,"method":"m"}'.decode().encode("utf-16"),
-        b'{"jsonrpc":"2.0","id":1,"method":"m","params":' + b"[" * 5000 + b"]" * 5000 + b"}",
+        b'{"jsonrpc":"2.0","id":1,"method":"m","params":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
         b"[" * 100_000,
         b'{"a":' * 100_000,
         b"[1,2",

@@ -15,7 +15,9 @@ def model(stream: bytes, limit: int) -> list[bytes | None]:
     """What the lines of a whole stream are."""
     *lines, last = stream.split(b"\n")
     found = [*lines, *([last] if last else [])]
-    return [line if len(line) <= limit else None for line in found if len(line) > limit or (line and not line.isspace())]
+    return [
+        line if len(line) <= limit else None for line in found if len(line) > limit or (line and not line.isspace())
+    ]
 
 
 def cut(chunks: list[bytes], limit: int) -> list[bytes | None]:

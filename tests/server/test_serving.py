@@ -1,0 +1,209 @@
+"""Serving inside a program: several transports at once, its ends, and what becomes of the program's own signals.
+
+How a whole process ends is in tests/cli/test_serve_process.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Child
+from wires import initialize
+
+from mcpd import Server
+from mcpd.errors import ConfigurationError
+from mcpd.server.serving import Settings, serve
+
+
+@pytest.fixture
+def pipes() -> Iterator[tuple[int, int, int, int]]:
+    """(server's in, our out, our in, server's out)."""
+    fd_in, ours_out = os.pipe()
+    ours_in, fd_out = os.pipe()
+    yield fd_in, ours_out, ours_in, fd_out
+    for descriptor in (fd_in, ours_out, ours_in, fd_out):
+        try:
+            os.close(descriptor)
+        except OSError:  # the test did
+            pass
+
+
+def make_server() -> Server:
+    server = Server("t")
+
+    @server.tool
+    async def echo(text: str) -> str:
+        return text
+
+    return server
+
+
+async def test_the_end_of_the_input_is_the_end_of_serving(pipes: tuple[int, int, int, int]) -> None:
+    fd_in, ours_out, ours_in, fd_out = pipes
+    serving = asyncio.create_task(serve(make_server(), Settings(stdio=True, descriptors=(fd_in, fd_out))))
+    os.write(ours_out, b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+    assert await asyncio.to_thread(os.read, ours_in, 1000) == b'{"jsonrpc":"2.0","id":1,"result":{}}\n'
+    os.close(ours_out)
+    async with asyncio.timeout(20):
+        await serving
+
+
+async def test_signals_are_given_back(pipes: tuple[int, int, int, int]) -> None:
+    """Who embeds us has handlers of its own, before and after."""
+    fd_in, ours_out, _, fd_out = pipes
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    serving = asyncio.create_task(serve(make_server(), Settings(stdio=True, descriptors=(fd_in, fd_out))))
+    await asyncio.sleep(0)
+    assert signal.getsignal(signal.SIGTERM) != before[0]
+    os.kill(os.getpid(), signal.SIGTERM)
+    async with asyncio.timeout(20):
+        await serving
+    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+    os.close(ours_out)
+
+
+async def test_a_second_signal_does_not_wait_for_the_grace_time(pipes: tuple[int, int, int, int]) -> None:
+    fd_in, ours_out, ours_in, fd_out = pipes
+    server, entered = make_server(), asyncio.Event()
+
+    @server.tool
+    async def wait() -> str:
+        entered.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    settings = Settings(stdio=True, descriptors=(fd_in, fd_out), grace=600)
+    serving = asyncio.create_task(serve(server, settings))
+    os.write(ours_out, _line(initialize("2025-11-25")))
+    os.write(ours_out, b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait"}}\n')
+    await entered.wait()
+    for _ in range(2):
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.sleep(0.01)
+    async with asyncio.timeout(20):
+        await serving
+    assert b"shutting down" in os.read(ours_in, 100_000)
+
+
+def _line(message: Any) -> bytes:
+    import json
+
+    return json.dumps(message).encode() + b"\n"
+
+
+def test_outside_of_the_main_thread_there_are_no_signals(pipes: tuple[int, int, int, int]) -> None:
+    fd_in, ours_out, ours_in, fd_out = pipes
+    settings = Settings(stdio=True, descriptors=(fd_in, fd_out))
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            asyncio.run(serve(make_server(), settings))
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    os.write(ours_out, b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+    assert b'"result"' in os.read(ours_in, 1000)
+    os.close(ours_out)
+    thread.join(20)
+    assert not thread.is_alive()
+    assert not failed
+
+
+@pytest.mark.parametrize("settings", [Settings(ws="nonsense"), Settings(ws="256.0.0.1:1"), Settings(http=":port")])
+async def test_an_address_that_cannot_be_used_is_said(settings: Settings) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(ConfigurationError):
+        await serve(make_server(), settings)
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+async def test_several_transports_on_one_server(pipes: tuple[int, int, int, int]) -> None:
+    fd_in, ours_out, ours_in, fd_out = pipes
+    heard: list[str] = []
+    settings = Settings(
+        stdio=True, ws="127.0.0.1:0", http="127.0.0.1:0", descriptors=(fd_in, fd_out), announce=heard.append
+    )
+    serving = asyncio.create_task(serve(make_server(), settings))
+    os.write(ours_out, b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+    assert b'"result"' in await asyncio.to_thread(os.read, ours_in, 1000)
+    assert [url.partition(":")[0] for url in heard] == ["ws", "http"]
+    from websockets.asyncio.client import connect
+
+    async with connect(heard[0]) as client:
+        await client.send('{"jsonrpc":"2.0","id":2,"method":"ping"}')
+        assert '"id":2' in str(await client.recv())
+        os.close(ours_out)
+        async with asyncio.timeout(20):
+            await serving
+
+
+# A program that serves itself, as one does who does not use the command.
+PROGRAM = """
+import sys, threading, time
+from mcpd import Server
+server = Server("t")
+
+@server.tool
+def hangs() -> str:
+    print("hanging", file=sys.stderr, flush=True)
+    time.sleep(3600)
+    return "never"
+
+def other() -> None:
+    time.sleep(float(sys.argv[1]))
+    print("the program's own thread is done", file=sys.stderr, flush=True)
+
+if __name__ == "__main__":
+    threading.Thread(target=other).start()
+    server.run(stdio=True, grace=0.1)
+    print("after run", file=sys.stderr, flush=True)
+"""
+
+
+def start(child: Child, folder: Path, seconds: str) -> subprocess.Popen[bytes]:
+    (folder / "program.py").write_text(PROGRAM)
+    return subprocess.Popen(
+        [child.python, str(folder / "program.py"), seconds],
+        env=child.env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals as POSIX has them")
+def test_a_program_that_runs_a_server_goes_on_after_it(child: Child, tmp_path: Path) -> None:
+    """Its own threads are its own business."""
+    program = start(child, tmp_path, "0.5")
+    out, said = program.communicate(_line(initialize("2025-11-25")), timeout=30)
+    assert b'"protocolVersion":"2025-11-25"' in out
+    assert said.decode().splitlines() == ["after run", "the program's own thread is done"]
+    assert program.returncode == 0
+
+
+def test_a_program_ends_with_a_hung_tool(child: Child, tmp_path: Path) -> None:
+    program = start(child, tmp_path, "0")
+    assert program.stdin is not None
+    assert program.stderr is not None
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "hangs"}}
+    program.stdin.write(_line(initialize("2025-11-25")) + _line(call))
+    program.stdin.flush()
+    said = b""
+    while b"hanging" not in said:
+        said += os.read(program.stderr.fileno(), 1000)
+    out, rest = program.communicate(timeout=30)
+    assert b"shutting down" in out
+    assert b"still runs" in rest
+    assert program.returncode == 0
