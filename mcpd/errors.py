@@ -158,7 +158,10 @@ class UnsupportedVersion(ProtocolError):
 
 
 class UrlElicitationRequired(ProtocolError):
-    """The user has to visit a URL first. Spec: 2025-11-25 client/elicitation; no other version."""
+    """The user has to visit a URL first. Spec: 2025-11-25 client/elicitation; no other version.
+
+    `Context.require_url` raises it where that is right, and does in other versions what they have for it.
+    """
 
     code = -32042
     default_message = "URL elicitation required"

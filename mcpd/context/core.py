@@ -222,7 +222,8 @@ class Context:
         """Ask the user to fill in a form; gives an `Answer` with `action` and `content`.
 
         `form` is a struct, dataclass or TypedDict of strings, numbers, booleans and choices (Literal, Enum,
-        lists of these), or a flat JSON Schema. Never ask for secrets here: use `elicit_url` (S26-150).
+        `mcpd.choices` for values with titles, lists of these), or a flat JSON Schema; `answer.get()` is the form
+        filled in, or ends the tool if the user declined. Never ask for secrets here: use `elicit_url` (S26-150).
         `key` names the question in 2026-07-28; the default counts. `timeout` is in seconds.
         Raises MissingCapability or ToolError if the client cannot be asked, RequestTimeout if it does not answer.
         Spec: 2026-07-28 client/elicitation.
