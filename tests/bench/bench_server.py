@@ -7,6 +7,8 @@ import os
 import sys
 
 from mcpd import Server
+from mcpd import text as text_block
+from mcpd.types.tools import CallToolResult
 
 sys.path.insert(0, os.environ["BENCH_COMMON"])
 from common import N_EXTRA, SIZES, make_extra, text
@@ -21,9 +23,10 @@ async def echo(text: str) -> str:
 
 
 @server.tool
-async def add(a: int, b: int) -> int:
+async def add(a: int, b: int) -> CallToolResult:
     """Add two integers."""
-    return a + b
+    # The harness wants this shape from every server and in every version: the number as text, an object as data.
+    return CallToolResult(content=[text_block(str(a + b))], structured_content={"result": a + b})
 
 
 @server.tool
