@@ -213,7 +213,8 @@ async def _finish(connections: Sequence[_Finishing], grace: float, stop: _Stop) 
 class _Stop:
     """The wish to stop: from a signal, or from the end of the input; a second one is a wish to hurry.
 
-    Signals are Python's own, not the event loop's: those wait until a tool that blocks the loop is done.
+    The event loop hears of a signal when it comes around to it. Python's own handler is called at once, even
+    while a tool blocks the loop, and sees to it that the process ends.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, grace: float, last_resort: LastResort | None) -> None:
@@ -225,20 +226,17 @@ class _Stop:
         self._is_asked = False
         self._before: dict[int, Any] = {}
         for number in (signal.SIGTERM, signal.SIGINT):
+            before = signal.getsignal(number)
             try:
-                self._before[number] = signal.signal(number, self._signalled)
-            except ValueError:
-                # Not the main thread: whoever embeds us has its own way to stop.
-                pass
+                loop.add_signal_handler(number, self.set)
+            except (NotImplementedError, RuntimeError, ValueError):
+                # Not the main thread, or Windows: whoever embeds us has its own way to stop.
+                continue
+            # The loop is woken all the same: it had itself told of signals through a descriptor.
+            signal.signal(number, self._arm)
+            self._before[number] = before
 
-    def _signalled(self, number: int, frame: object) -> None:
-        self._arm()
-        try:
-            self._loop.call_soon_threadsafe(self.set)
-        except RuntimeError:  # the loop has ended already
-            pass
-
-    def _arm(self) -> None:
+    def _arm(self, number: int = 0, frame: object = None) -> None:
         if self._last_resort is not None:
             self._last_resort.arm(_HURRY_SECONDS if self._is_asked else self._grace + _ENDING_SECONDS)
         self._is_asked = True
@@ -255,5 +253,6 @@ class _Stop:
         await self._second.wait()
 
     def restore(self) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+        for number, before in self._before.items():
+            self._loop.remove_signal_handler(number)
+            signal.signal(number, before)
