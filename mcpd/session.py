@@ -220,7 +220,7 @@ class Session:
         The happy road decodes once; only a request that cannot be served is looked at again, so that
         its faults are named in the order of the specification: envelope, version, method, params.
         """
-        newest = table.get(table.MODERN[-1])
+        newest = table.get(table.MODERN[-1]) if self.version is None else self.version
         method = request.method
         read = newest.lookup(method)
         if read is not None and method in newest.requests:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Raw
 
@@ -33,13 +33,20 @@ __all__ = ["HttpApp"]
 log = logging.getLogger("mcpd.http")
 
 _MODERN = table.MODERN[-1].encode()
-_MOST_SOURCES = 1024
+_MOST_MANNERS = 1024
 _DEFAULT_ACCESS = Access()
 _DEFAULT_SETTINGS = HttpSettings()
 _HEALTH = ("/healthz", "/readyz")
 
 Step = Coroutine[Any, Any, Any]
 """A part of the work on a request; it gives the next one, or None."""
+
+
+class _Manners(NamedTuple):
+    """What is wrong with requests that have these headers: where they come from, and what a POST of them says."""
+
+    refusal: Refusal | None
+    fault: tuple[int, str] | None
 
 
 class HttpApp:
@@ -70,7 +77,7 @@ class HttpApp:
         self._paths = {self._path, self._path + "/"} if self._path != "/" else {"/", ""}
         self._modern = ModernEndpoint(self.core)
         self._legacy = LegacyEndpoint(self.core)
-        self._sources: dict[tuple[bytes | None, bytes | None], Refusal | None] = {}
+        self._manners: dict[tuple[bytes | None, ...], _Manners] = {}
 
     # -- what the ASGI server calls ----------------------------------------------------------
 
@@ -106,7 +113,8 @@ class HttpApp:
 
     def _route(self, visit: Visit) -> Step:
         """What this request gets, by all that its head says."""
-        refusal = self._check_source(visit)
+        manners = self._check_manners(visit)
+        refusal = manners.refusal
         if refusal is not None:
             log.warning("Refused a request: %d %s", refusal.status, refusal.text.rstrip())
             return visit.refuse(refusal)
@@ -122,7 +130,7 @@ class HttpApp:
                 log.warning("Refused a request: %d", refusal.status)
                 return visit.refuse(refusal)
         if visit.method == "POST":
-            return self._post(visit)
+            return self._post(visit) if manners.fault is None else visit.fail_plainly(*manners.fault)
         if visit.method not in ("GET", "DELETE"):
             text = f"{visit.method[:20]} means nothing here.\n"
             return visit.answer_text(405, text, ((b"allow", b"GET, POST, DELETE"),))
@@ -132,7 +140,7 @@ class HttpApp:
         return self._legacy.get(visit) if visit.method == "GET" else self._legacy.delete(visit)
 
     def _refuse_websocket(self, visit: Visit) -> Refusal | None:
-        refusal = self._check_source(visit) or self.guard.check_token(visit.text(b"authorization"))
+        refusal = self._check_manners(visit).refusal or self.guard.check_token(visit.text(b"authorization"))
         if refusal is not None:
             log.warning("Refused a WebSocket: %d", refusal.status)
             return refusal
@@ -142,31 +150,28 @@ class HttpApp:
             return Refusal(503, "The server is shutting down.\n")
         return None
 
-    def _check_source(self, visit: Visit) -> Refusal | None:
-        """Host and Origin. Most clients send the same two each time: what was found is kept."""
-        fields = visit.fields
-        source = (fields.get(b"host"), fields.get(b"origin"))
-        try:
-            return self._sources[source]
-        except KeyError:
+    def _check_manners(self, visit: Visit) -> _Manners:
+        """What is wrong with a request by itself. Most clients send the same each time: what was found is kept."""
+        get = visit.fields.get
+        key = (get(b"host"), get(b"origin"), get(b"accept"), get(b"content-type"), get(b"content-encoding"))
+        manners = self._manners.get(key)
+        if manners is None:
+            fault: tuple[int, str] | None = None
+            if not visit.accepts_both:
+                fault = 406, "Not acceptable: Accept has to name application/json and text/event-stream"
+            elif not visit.has_json:
+                fault = 415, "Unsupported media type: the body has to be application/json in UTF-8, as it is"
             refusal = self.guard.check_source(visit.text(b"host"), visit.text(b"origin"))
-            if len(self._sources) >= _MOST_SOURCES:
-                self._sources.clear()
-            self._sources[source] = refusal
-            return refusal
+            manners = _Manners(refusal, fault)
+            if len(self._manners) >= _MOST_MANNERS:
+                self._manners.clear()
+            self._manners[key] = manners
+        return manners
 
     # -- the endpoint ------------------------------------------------------------------------
 
     async def _post(self, visit: Visit) -> Step:
         """Read a message; gives what is to be done with it."""
-        if not visit.accepts_both:
-            return visit.fail_plainly(
-                406, "Not acceptable: Accept has to name application/json and text/event-stream, either may be answered"
-            )
-        if not visit.has_json or b"content-encoding" in visit.fields:
-            return visit.fail_plainly(
-                415, "Unsupported media type: the body has to be application/json in UTF-8, as it is"
-            )
         try:
             body = await visit.read(self.settings.max_body_bytes, self.settings.body_timeout)
             if not body.isascii():

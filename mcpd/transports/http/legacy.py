@@ -112,7 +112,7 @@ class LegacyEndpoint:
             connection.receive(body)
             await visit.answer_empty(202)
             return
-        reply = Reply(visit, session.new_track(), self._core.beats)
+        reply = Reply(visit, session.new_track, self._core.beats)
         session.busy += 1
         try:
             if isinstance(message, Request):
@@ -120,7 +120,8 @@ class LegacyEndpoint:
             else:
                 await self._batch(connection, reply, message, session)
         finally:
-            reply.stop()
+            if reply.is_attended:
+                reply.stop()
             session.forget_latest()
             session.busy -= 1
             if self.sessions.find(session.id, session.principal) is session:
@@ -135,7 +136,7 @@ class LegacyEndpoint:
         if isinstance(message, (Response, Failure)):
             await visit.fail(400, InvalidRequest("An answer belongs to a session: " + NO_SESSION))
             return
-        reply = Reply(visit, Track(), core.beats)
+        reply = Reply(visit, Track, core.beats)
         connection = core.connect(reply, hears_changes=False)
         connection.session.assume(version)
         connection.session.principal = core.principal(visit)
@@ -146,7 +147,8 @@ class LegacyEndpoint:
             else:
                 await self._batch(connection, reply, message)
         finally:
-            reply.stop()
+            if reply.is_attended:
+                reply.stop()
             core.open.discard(connection)
 
     async def _request(

@@ -12,7 +12,7 @@ from msgspec.json import Decoder
 
 from ...errors import HeaderMismatch, InvalidParams, MethodNotFound, ProtocolError, UnsupportedVersion
 from ...jsonrpc import ABSENT, MALFORMED, Request
-from ...session import Call, check_envelope
+from ...session import check_envelope
 from ...types.base import NO_JSON, Params, RequestMeta, Wire
 from ...versions import table
 from .core import Core, status_for, status_of
@@ -49,14 +49,20 @@ class ModernEndpoint:
         """Answer one request; the client that leaves gives it up (S26-058, S26-096)."""
         core = self._core
         is_listening = request.method == "subscriptions/listen"
-        reply = Reply(visit, Track(), core.beats)
+        reply = Reply(visit, Track, core.beats)
         connection = core.connect(reply, hears_changes=is_listening)
         session = connection.session
-        session.assume(_MODERN)
+        session.version = _MODERN
         session.principal = core.principal(visit)
         try:
             call = session.receive_request(request)
-            self._check(visit, call)
+            member = _NAMED.get(call.method)
+            name: str | None = None if member is None else getattr(call.params, member)
+            check_standard(visit, _MODERN.name, call.method, call.raw, name)
+            if call.method == "tools/call" and name is not None:
+                mirrors = core.mirrors(name)
+                if mirrors:
+                    check_mirrors(visit, mirrors, call.params.arguments)
         except ProtocolError as error:
             status, first = self._first_fault(visit, request, error)
             await visit.fail(status, first, request.id)
@@ -69,21 +75,12 @@ class ModernEndpoint:
         try:
             answer = await connection.answer(call, waits)
         finally:
-            core.open.discard(connection)
-            reply.stop()
+            if reply.is_attended:
+                core.open.discard(connection)
+                reply.stop()
             if is_listening:
                 connection.closed()
         await reply.finish(answer, status_of(answer))
-
-    def _check(self, visit: Visit, call: Call) -> None:
-        """Headers against a request that was understood. Raises HeaderMismatch."""
-        member = _NAMED.get(call.method)
-        name: str | None = None if member is None else getattr(call.params, member)
-        check_standard(visit, _MODERN.name, call.method, call.raw, name)
-        if call.method == "tools/call" and name is not None:
-            mirrors = self._core.mirrors(name)
-            if mirrors:
-                check_mirrors(visit, mirrors, call.params.arguments)
 
     def _first_fault(self, visit: Visit, request: Request, error: ProtocolError) -> tuple[int, ProtocolError]:
         """The status and error for a request that cannot be served: of all its faults the first in the order."""

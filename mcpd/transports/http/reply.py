@@ -60,19 +60,20 @@ class Reply:
     is_shared = False
 
     # On the class as long as they are so: most replies are one JSON body, and never have any of this.
+    track: Track | None = None
+    """The stream, once it is one."""
     _early_bytes = 0
     _own: EventStream | None = None
     _on_gone: Callable[[], None] | None = None
     _ending: asyncio.Future[None] | None = None
     _watcher: asyncio.Task[None] | None = None
-    _has_begun = False
     _is_done = False
     _is_gone = False
     _is_quiet = False
 
-    def __init__(self, visit: Visit, track: Track, beats: Beats) -> None:
+    def __init__(self, visit: Visit, new_track: Callable[[], Track], beats: Beats) -> None:
         self.visit = visit
-        self.track = track
+        self._new_track = new_track
         self._beats = beats
         self._early: list[bytes] = []
 
@@ -81,12 +82,12 @@ class Reply:
     @property
     def is_congested(self) -> bool:
         """Whether the client is behind with reading."""
-        sink = self.track.sink
-        return sink is not None and sink.is_congested
+        track = self.track
+        return track is not None and track.sink is not None and track.sink.is_congested
 
     def send(self, frame: bytes, about: Id | None = None) -> None:
         """Say something before the answer."""
-        if self._has_begun:
+        if self.track is not None:
             self.track.push(frame)
             return
         self._early.append(frame)
@@ -99,7 +100,7 @@ class Reply:
 
     async def drain(self) -> None:
         """Wait until the client has read most of what was said."""
-        if self.track.sink is not None:
+        if self.track is not None and self.track.sink is not None:
             await self.track.sink.drain()
 
     async def aclose(self, reason: str = "") -> None:
@@ -113,22 +114,27 @@ class Reply:
         self._beats.add(self)
         self._watcher = asyncio.get_running_loop().create_task(self._watch())
 
+    @property
+    def is_attended(self) -> bool:
+        """Whether the client is watched, which `stop` ends."""
+        return self._watcher is not None
+
     def begin(self) -> None:
         """Become an event stream, unless all is said by now."""
-        if self._has_begun or self._is_done:
+        if self.track is not None or self._is_done:
             return
-        self._has_begun = True
-        opening = self.track.opening()
+        track = self.track = self._new_track()
+        opening = track.opening()
         if not self._is_gone:
-            self._own = self.track.sink = EventStream(self.visit)
+            self._own = track.sink = EventStream(self.visit)
             self._own.push(opening)
         for frame in self._early:
-            self.track.push(frame)
+            track.push(frame)
         self._early.clear()
 
     def beat(self) -> None:
         """Show that the work goes on, to the client and to what lies between."""
-        if self._has_begun:
+        if self.track is not None:
             if self._own is not None:
                 self._own.beat()
         elif self._is_quiet:
@@ -140,15 +146,17 @@ class Reply:
     def release(self) -> None:
         """Let the connection go and the work go on: the client comes back for the rest (2025-11-25)."""
         self.begin()
-        if self._own is not None and self.track.sink is self._own:
+        if self._own is not None and self.track is not None and self.track.sink is self._own:
             self.track.sink = None
             self._ending = asyncio.ensure_future(self._own.end())
 
     async def finish(self, answer: bytes | None, status: int = 200, headers: tuple[Header, ...] = ()) -> None:
         """Give the answer, and complete the reply; None if the request was given up and there is no answer."""
-        self.stop()
+        if self._watcher is not None:
+            self.stop()
+        self._is_done = True
         track = self.track
-        if self._has_begun:
+        if track is not None:
             if answer is not None:
                 track.push(answer)
             track.is_complete = True
@@ -157,6 +165,7 @@ class Reply:
         elif self._is_gone:
             pass
         elif self._early:
+            track = self._new_track()
             events = [track.opening(), *map(track.write, self._early)]
             if answer is not None:
                 events.append(track.write(answer))
@@ -191,7 +200,7 @@ class Reply:
         self._is_gone = True
         own = self._own
         if own is not None:
-            if self.track.sink is own:
+            if self.track is not None and self.track.sink is own:
                 self.track.sink = None
             if self._ending is None:
                 own.close()

@@ -34,10 +34,7 @@ _ACCEPTED = {
     b"text/*": _BIT_EVENTS,
     b"*/*": _BIT_JSON | _BIT_EVENTS,
 }
-_MOST_KEPT = 256
 _NONE: frozenset[bytes] = frozenset()
-
-_accepts: dict[bytes, int] = {}
 
 
 class Gone(Exception):
@@ -94,29 +91,18 @@ class Visit:
     @property
     def accepts_both(self) -> bool:
         """Whether the answer may be JSON as well as an event stream; no `Accept` means anything."""
-        return self._accepted() == _BIT_JSON | _BIT_EVENTS
+        return _read_accept(self.fields.get(b"accept", b"*/*")) == _BIT_JSON | _BIT_EVENTS
 
     @property
     def accepts_events(self) -> bool:
         """Whether the answer may be an event stream."""
-        return bool(self._accepted() & _BIT_EVENTS)
-
-    def _accepted(self) -> int:
-        value = self.fields.get(b"accept", b"*/*")
-        bits = _accepts.get(value)
-        if bits is None:
-            bits = _read_accept(value)
-            if len(_accepts) < _MOST_KEPT:
-                _accepts[value] = bits
-        return bits
+        return bool(_read_accept(self.fields.get(b"accept", b"*/*")) & _BIT_EVENTS)
 
     @property
     def has_json(self) -> bool:
-        """Whether the body is said to be JSON in UTF-8, as it is."""
+        """Whether the body is said to be JSON in UTF-8, and not packed."""
         value = self.fields.get(b"content-type")
-        if value == b"application/json":
-            return True
-        if value is None:
+        if value is None or b"content-encoding" in self.fields:
             return False
         kind, *parameters = [part.strip().lower() for part in value.split(b";")]
         charset = [part.partition(b"=")[2].strip(b'"') for part in parameters if part.startswith(b"charset=")]

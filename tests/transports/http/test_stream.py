@@ -160,7 +160,7 @@ async def test_a_quiet_stream_says_that_it_is_there() -> None:
 
 async def test_an_answer_alone_is_json() -> None:
     client = Client()
-    reply = Reply(client.visit, Track(), Beats(0))
+    reply = Reply(client.visit, Track, Beats(0))
     reply.attend()
     await turns()
     await reply.finish(b"{}", 404)
@@ -175,7 +175,7 @@ async def test_an_answer_alone_is_json() -> None:
 async def test_whoever_left_gets_nothing() -> None:
     client = Client()
     gone: list[int] = []
-    reply = Reply(client.visit, Track(), Beats(0))
+    reply = Reply(client.visit, Track, Beats(0))
     reply.attend(lambda: gone.append(1))
     client.left.set()
     await turns()
@@ -188,12 +188,12 @@ async def test_whoever_left_gets_nothing() -> None:
 
 async def test_nothing_is_answered_to_what_was_given_up() -> None:
     client = Client()
-    reply = Reply(client.visit, Track(), Beats(0))
+    reply = Reply(client.visit, Track, Beats(0))
     await reply.finish(None)
     assert client.sent[0]["status"] == 202
     assert client.body == b""
     client = Client()
-    reply = Reply(client.visit, Track(), Beats(0))
+    reply = Reply(client.visit, Track, Beats(0))
     reply.send(b"{}")
     await reply.finish(None)
     assert client.body == b"data: {}\n\n"
@@ -207,7 +207,7 @@ async def test_a_server_that_fails_to_receive_has_no_client() -> None:
 
     client.visit.receive = receive
     gone: list[int] = []
-    reply = Reply(client.visit, Track(), Beats(0))
+    reply = Reply(client.visit, Track, Beats(0))
     reply.attend(lambda: gone.append(1))
     await turns()
     assert gone == [1]
@@ -217,7 +217,7 @@ async def test_a_server_that_fails_to_receive_has_no_client() -> None:
 async def test_beats_begin_with_the_first_and_stop_with_the_last() -> None:
     beats = Beats(0.01)
     client = Client()
-    reply = Reply(client.visit, Track(), beats)
+    reply = Reply(client.visit, Track, beats)
     reply.attend()
     assert beats._timer is not None
     while not client.body.endswith(b":\n\n"):
