@@ -1,0 +1,263 @@
+"""The session without any I/O: what the wire cannot show, such as what is in flight and who may be asked.
+
+What it does with messages is tested on the wire: test_eras, test_batch, test_dispatcher, test_anything.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from msgspec import Raw
+from wire_schema import VERSIONS
+from wires import LEGACY, META, MODERN, each_version, envelope, initialize
+
+from mcpd.errors import (
+    InternalError,
+    InvalidParams,
+    InvalidRequest,
+    LocalProtocolError,
+    MethodNotFound,
+    ResourceNotFound,
+)
+from mcpd.jsonrpc import Failure, Request, Response, decode
+from mcpd.session import Call, Session
+from mcpd.types.base import EmptyResult
+from mcpd.types.notifications import CancelledParams, ProgressParams
+
+
+def request(method: str, request_id: Any = 1, params: Any = None) -> Request:
+    message = {"jsonrpc": "2.0", "id": request_id, "method": method}
+    found = decode(json.dumps(message if params is None else {**message, "params": params}).encode())
+    assert isinstance(found, Request)
+    return found
+
+
+def opened(version: str, **how: Any) -> Session:
+    """A session in that version, with nothing in flight."""
+    session = Session(**how)
+    first = request("tools/list", 0, {"_meta": envelope()})
+    if version != MODERN:
+        found = decode(json.dumps(initialize(version)).encode())
+        assert isinstance(found, Request)
+        first = found
+    session.respond(session.receive_request(first), EmptyResult())
+    return session
+
+
+def ask(session: Session, method: str = "tools/list", request_id: Any = 1) -> Call:
+    is_modern = session.version is not None and session.version.is_modern
+    return session.receive_request(request(method, request_id, {"_meta": envelope()} if is_modern else None))
+
+
+# ----------------------------------------------------------------------------------- in flight
+
+
+@each_version
+def test_a_call_is_open_until_it_is_answered(version: str) -> None:
+    session = opened(version)
+    call = ask(session)
+    assert call.is_open
+    assert list(session.in_flight) == [1]
+    assert session.respond(call, EmptyResult()) is not None
+    assert not call.is_open
+    assert not session.in_flight
+    assert session.respond(call, EmptyResult()) is None
+    assert session.fail(call, InternalError()) is None
+
+
+@each_version
+def test_what_is_refused_was_never_open(version: str) -> None:
+    session = opened(version)
+    for wrong in (request("no/such", 1, {"_meta": envelope()} if version == MODERN else None),
+                  request("tools/list", 1, {"cursor": 5}), request("tools/list", 1, {"_meta": 5})):  # fmt: skip
+        with pytest.raises((MethodNotFound, InvalidParams)):
+            session.receive_request(wrong)
+    assert not session.in_flight
+
+
+def test_an_id_in_use_keeps_its_first_call() -> None:
+    session = opened("2025-06-18")
+    first = ask(session)
+    with pytest.raises(InvalidRequest):
+        ask(session)
+    assert session.in_flight == {1: first}
+
+
+def test_ids_of_two_types_are_two() -> None:
+    session = opened("2025-06-18")
+    calls = {request_id: ask(session, request_id=request_id) for request_id in (1, "1", 0, "", "0")}
+    assert session.in_flight == calls
+
+
+def test_no_more_than_so_many_at_once() -> None:
+    session = opened("2025-06-18", max_in_flight=2)
+    calls = [ask(session, request_id=number) for number in range(2)]
+    with pytest.raises(InvalidRequest, match="2"):
+        ask(session, request_id=2)
+    session.respond(calls[0], EmptyResult())
+    ask(session, request_id=2)
+
+
+@each_version
+def test_a_cancelled_call_cannot_be_answered_and_its_id_is_free(version: str) -> None:
+    session = opened(version)
+    call = ask(session)
+    assert session.cancel(1) is call
+    assert session.cancel(1) is None
+    assert session.cancel(None) is None
+    again = ask(session)
+    assert session.respond(call, EmptyResult()) is None
+    assert session.fail(call, InternalError()) is None
+    assert session.in_flight == {1: again}
+
+
+def test_initialize_is_not_cancelled() -> None:
+    session = Session()
+    first = decode(json.dumps(initialize("2025-06-18", 1)).encode())
+    assert isinstance(first, Request)
+    call = session.receive_request(first)
+    assert session.cancel(1) is None
+    assert call.is_open
+
+
+def test_an_answer_that_cannot_be_written_leaves_the_call_open_for_another() -> None:
+    session = opened("2025-06-18")
+    call = ask(session)
+    with pytest.raises(TypeError):
+        session.respond(call, EmptyResult(meta={"x": object()}))
+    with pytest.raises(TypeError):
+        session.fail(call, InvalidParams("x", object()))
+    assert call.is_open
+    assert session.fail(call, InternalError()) is not None
+    assert not session.in_flight
+
+
+# --------------------------------------------------------------------------------- who is there
+
+
+def test_before_anything_nothing_is_known() -> None:
+    session = Session()
+    assert session.version is None
+    assert session.client.info is None
+    assert session.client.capabilities.extensions is None
+    assert session.notify("notifications/message", None) is None
+    with pytest.raises(LocalProtocolError):
+        session.ask("ping", None)
+
+
+def test_a_legacy_client_is_remembered() -> None:
+    session = Session()
+    message = initialize("2025-06-18", 1, {"roots": {"listChanged": True}, "extensions": {"x/y": {}}})
+    first = decode(json.dumps(message).encode())
+    assert isinstance(first, Request)
+    session.respond(session.receive_request(first), EmptyResult())
+    call = ask(session)
+    assert call.client is session.client
+    assert call.client.info is not None
+    assert call.client.info.name == "wire"
+    assert call.client.capabilities.roots is not None
+    assert call.client.capabilities.roots.list_changed
+    assert call.log_level == "info"
+
+
+def test_a_modern_client_is_read_from_each_request_and_forgotten() -> None:
+    """S26-018, S26-036."""
+    session = opened(MODERN)
+    params = {"_meta": {**envelope(capabilities={"sampling": {}}), f"{META}logLevel": "error"}}
+    first = session.receive_request(request("tools/list", 1, params))
+    second = session.receive_request(
+        request("tools/list", 2, {"_meta": {f"{META}protocolVersion": MODERN, f"{META}clientCapabilities": {}}})
+    )
+    assert first.client.capabilities.sampling is not None
+    assert (first.client.info is not None, first.log_level) == (True, "error")
+    assert second.client.capabilities.sampling is None
+    assert (second.client.info, second.log_level) == (None, None)
+
+
+def test_capabilities_that_cannot_be_read_are_told_when_they_are_needed() -> None:
+    session = opened(MODERN)
+    call = session.receive_request(
+        request("tools/list", 1, {"_meta": {**envelope(), f"{META}clientCapabilities": {"extensions": 5}}})
+    )
+    with pytest.raises(InvalidParams, match="clientCapabilities"):
+        _ = call.client.capabilities
+
+
+def test_who_cannot_be_read_is_nobody() -> None:
+    session = opened(MODERN)
+    params = {"_meta": {**envelope(), f"{META}clientInfo": {"name": 5}}}
+    assert session.receive_request(request("tools/list", 1, params)).client.info is None
+
+
+# ------------------------------------------------------------------------------- speaking first
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_notifications_are_those_of_the_version(version: str) -> None:
+    session = opened(version)
+    progress = ProgressParams(progress_token=1, progress=1)
+    call = ask(session)
+    assert session.notify("notifications/progress", progress, call) is not None
+    assert session.notify("no/such", progress) is None
+    cancelled = session.notify("notifications/cancelled", CancelledParams(request_id=1))
+    assert (cancelled is None) == (version == "2024-10-07")
+    session.respond(call, EmptyResult())
+    assert session.notify("notifications/progress", progress, call) is None
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_each_request_of_ours_has_an_id_of_its_own(version: str) -> None:
+    """S25-003 to S25-005."""
+    session = opened(version)
+    asked = [session.ask("ping", None) for _ in range(3)]
+    assert len({request_id for request_id, _ in asked}) == 3
+    for request_id, frame in asked:
+        assert json.loads(frame) == {"jsonrpc": "2.0", "id": request_id, "method": "ping"}
+
+
+def test_a_modern_client_is_never_asked() -> None:
+    """S26-042, S26-048."""
+    session = opened(MODERN)
+    for method in ("ping", "sampling/createMessage", "roots/list", "elicitation/create"):
+        with pytest.raises(LocalProtocolError):
+            session.ask(method, None)
+
+
+def test_an_answer_counts_once_and_only_if_it_was_asked_for() -> None:
+    session = opened("2025-06-18")
+    first, _ = session.ask("ping", None)
+    second, _ = session.ask("ping", None)
+    assert session.receive_answer(Response(first, Raw(b"{}"))) == first
+    assert session.receive_answer(Response(first, Raw(b"{}"))) is None
+    session.forget(second)
+    session.forget(second)
+    assert session.receive_answer(Response(second, Raw(b"{}"))) is None
+    assert session.receive_answer(Response(str(second), Raw(b"{}"))) is None
+    failure = decode(b'{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":""}}')
+    assert isinstance(failure, Failure)
+    assert session.receive_answer(failure) is None
+
+
+# --------------------------------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_error_without_an_id_is_written_as_the_version_wants_it(version: str) -> None:
+    """protocol-versions 3: null up to 2025-06-18, absent since."""
+    session = opened(version)
+    written = json.loads(session.refuse(InvalidRequest("no")))
+    assert written["error"] == {"code": -32600, "message": "no"}
+    assert written.get("id", "absent") == ("absent" if version in (LEGACY[-1], MODERN) else None)
+    assert json.loads(session.refuse(InvalidRequest("no"), 0))["id"] == 0
+    assert json.loads(session.refuse(InvalidRequest("no"), ""))["id"] == ""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_codes_are_those_of_the_version(version: str) -> None:
+    session = opened(version)
+    frame = session.fail(ask(session), ResourceNotFound("x:y"))
+    assert frame is not None
+    code = json.loads(frame)["error"]["code"]
+    assert code == (-32602 if version == MODERN else -32002)
