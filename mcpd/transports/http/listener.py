@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable
 from email.utils import formatdate
+from functools import partial
 from typing import Any
 
 from ...channel import Channel, Receiver
@@ -24,11 +25,12 @@ from ..address import Address, authority, bind, parse
 from ..guards import Access
 from ..websocket_server import Endpoint, Limits
 from .app import HttpApp
+from .visit import AT_ONCE, Header
 
 try:
     import httptools
     import uvicorn
-    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+    from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
     from uvicorn.server import ServerState
 except ImportError as error:
     raise ConfigurationError(
@@ -133,6 +135,8 @@ def _protocol_class(app: HttpApp) -> type[HttpToolsProtocol]:
                 if self._timer is not None:
                     self._cancel_timer()
                 super().on_headers_complete()
+                # The cycle is one request's; this connection may have the next before that is answered.
+                self.scope[AT_ONCE] = partial(_answer_at_once, self.cycle, self._outlet)  # type: ignore[literal-required]
 
         def on_message_complete(self) -> None:
             if not self._has_other_upgrade:
@@ -237,13 +241,17 @@ class _Outlet:
                 self._head = data
         elif not self._head:
             self.transport.write(data)
-        elif len(data) < _JOINED_BYTES:
-            head, self._head = self._head, b""
-            self.transport.write(head + data)
         else:
             head, self._head = self._head, b""
+            self.write_whole(head, data)
+
+    def write_whole(self, head: bytes, body: bytes) -> None:
+        """Write an answer that is all there."""
+        if len(body) < _JOINED_BYTES:
+            self.transport.write(head + body)
+        else:
             self.transport.write(head)
-            self.transport.write(data)
+            self.transport.write(body)
 
     def complete(self) -> None:
         """An answer is complete: if it had no body its head goes now, and what comes next is a head."""
@@ -260,6 +268,37 @@ class _Outlet:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.transport, name)
+
+
+def _answer_at_once(
+    cycle: RequestResponseCycle, outlet: _Outlet, status: int, headers: list[Header], body: bytes
+) -> bool:
+    """Do to a request what uvicorn does on `http.response.start` and a last `http.response.body`; False if it cannot.
+
+    The headers are ours, and need no look for what may not be in one.
+    """
+    if cycle.response_started or cycle.flow.write_paused or cycle.scope["method"] == "HEAD":
+        return False
+    if cycle.disconnected:
+        return True
+    cycle.response_started = cycle.response_complete = True
+    cycle.waiting_for_100_continue = False
+    parts = [STATUS_LINE[status]]
+    says_close = False
+    for name, value in (*cycle.default_headers, *headers):
+        parts += (name, b": ", value, b"\r\n")
+        says_close = says_close or name == b"connection"
+    if says_close:
+        cycle.keep_alive = False
+    elif not cycle.keep_alive:
+        parts.append(b"connection: close\r\n")
+    parts.append(b"\r\n")
+    outlet.write_whole(b"".join(parts), body)
+    cycle.message_event.set()
+    if not cycle.keep_alive:
+        outlet.close()
+    cycle.on_response()
+    return True
 
 
 def _without_upgrade(method: bytes, url: bytes, headers: list[tuple[bytes, bytes]]) -> bytes:
