@@ -1,22 +1,16 @@
-"""The application on sockets of our own: uvicorn's HTTP/1.1 with httptools, inside the event loop that is running.
+"""The application on sockets of our own, inside the event loop that is running.
 
-Uvicorn's server around that (signals, reload, a tick ten times a second) stays out: what stops us is `serving`,
-and it always ends. Added to uvicorn's protocol: limits for the head of a request, in bytes and in time.
-WebSocket upgrades go to `transports.websocket`, with their connection.
+Uvicorn's server (signals, reload, a tick ten times a second) stays out: what stops us is `serving`, and it always
+ends. WebSocket upgrades go to `transports.websocket`, with their connection.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import socket
 import stat
-import sys
-import time
 from collections.abc import Callable
-from email.utils import formatdate
-from functools import partial
 from typing import Any
 
 from ...channel import Channel, Receiver
@@ -25,296 +19,12 @@ from ..address import Address, authority, bind, parse
 from ..guards import Access
 from ..websocket_server import Endpoint, Limits
 from .app import HttpApp
-from .visit import AT_ONCE, Header
-
-try:
-    import httptools
-    import uvicorn
-    from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
-    from uvicorn.server import ServerState
-except ImportError as error:
-    raise ConfigurationError(
-        f"HTTP needs the package {error.name}: install mcpd with its extra http, pip install 'mcpd-server[http]'"
-    ) from None
+from .http1 import LINGER, Http1Protocol, HttpState, new_config
 
 __all__ = ["HttpListener", "listen"]
 
-log = logging.getLogger("mcpd.http")
-
 _BACKLOG = 512
-_TOO_LARGE = (
-    b"431 Request Header Fields Too Large",
-    "The head of the request is too large (setting max_head_bytes).\n",
-)
-_LINGER = 1.0
-_JOINED_BYTES = 64 * 1024
 _DEFAULT_ACCESS = Access()
-
-
-class _Enough(Exception):
-    """Stops the parser in the middle of what it parses."""
-
-
-class _State(ServerState):
-    """What uvicorn's connections share; the `Date` of each answer is made when it is needed."""
-
-    def __init__(self) -> None:
-        self._second = 0
-        self._headers: list[tuple[bytes, bytes]] = []
-        super().__init__()
-
-    @property
-    def default_headers(self) -> list[tuple[bytes, bytes]]:
-        now = int(time.time())
-        if now != self._second:
-            self._second = now
-            self._headers = [(b"date", formatdate(now, usegmt=True).encode())]
-        return self._headers
-
-    @default_headers.setter
-    def default_headers(self, value: list[tuple[bytes, bytes]]) -> None:
-        """Uvicorn sets an empty list when it begins."""
-
-
-def _protocol_class(app: HttpApp) -> type[HttpToolsProtocol]:
-    settings = app.settings
-    most_bytes, most_connections = settings.max_head_bytes, settings.max_connections
-    # A body that is late is told so by the application, which may not have begun to read it.
-    head_timeout, body_timeout = settings.head_timeout, settings.body_timeout + 1
-
-    class Protocol(HttpToolsProtocol):
-        """One connection. `_head_bytes` counts what came of a head that is not whole, and is -1 while a body comes."""
-
-        _head_bytes = 0
-        _timer: asyncio.TimerHandle | None = None
-        _is_deaf = False
-        """What still comes is not listened to."""
-        _has_other_upgrade = False
-        _data = b""
-        _outlet: _Outlet
-
-        # -- what asyncio calls --------------------------------------------------------------
-
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            self._outlet = self.transport = _Outlet(transport, self.linger)  # type: ignore[assignment]
-            if len(self.connections) > most_connections:
-                self._turn_away(b"503 Service Unavailable", f"All {most_connections} connections are in use.\n")
-                return
-            # A connection that says nothing, or never comes to the point, is given up.
-            self._set_timer(head_timeout)
-
-        def data_received(self, data: bytes) -> None:
-            if self._is_deaf:
-                return
-            if self._head_bytes >= 0:
-                self._head_bytes += len(data)
-            self._data = data
-            super().data_received(data)
-            if self._head_bytes == 0:
-                return  # most requests come whole, and cost no timer
-            if self._head_bytes > most_bytes:
-                self._turn_away(*_TOO_LARGE)
-            elif self._timer is None:
-                self._set_timer(head_timeout if self._head_bytes > 0 else body_timeout)
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._cancel_timer()
-            super().connection_lost(exc)
-
-        # -- what the parser calls -----------------------------------------------------------
-
-        def on_headers_complete(self) -> None:
-            if self._head_bytes > most_bytes and _size(self.headers) > most_bytes:
-                self._turn_away(*_TOO_LARGE)
-                raise _Enough
-            if self.parser.should_upgrade() and not self._should_upgrade():
-                self._has_other_upgrade = True
-            else:
-                self._head_bytes = -1
-                if self._timer is not None:
-                    self._cancel_timer()
-                super().on_headers_complete()
-                # The cycle is one request's; this connection may have the next before that is answered.
-                self.scope[AT_ONCE] = partial(_answer_at_once, self.cycle, self._outlet)  # type: ignore[literal-required]
-
-        def on_message_complete(self) -> None:
-            if not self._has_other_upgrade:
-                self._head_bytes = 0
-                if self._timer is not None:
-                    self._cancel_timer()
-                super().on_message_complete()
-
-        def handle_websocket_upgrade(self) -> None:
-            self.transport = self._outlet.transport
-            super().handle_websocket_upgrade()
-
-        def _unsupported_upgrade_warning(self) -> None:
-            """Ignore a wish for another protocol, as RFC 9110 7.8 allows: some clients send it with every request.
-
-            The parser has stopped before the body: what it read is put together again without that wish.
-            """
-            stopped = sys.exception()
-            if self._is_deaf or not self._has_other_upgrade or stopped is None:
-                return
-            self._has_other_upgrade = False
-            if self.parser.get_method() == b"CONNECT":
-                self._turn_away(b"405 Method Not Allowed", "This is no proxy.\n")
-                return
-            head = _without_upgrade(self.parser.get_method(), self.url, self.headers)
-            self.parser = httptools.HttpRequestParser(self)
-            self._head_bytes = 0
-            self.data_received(head + self._data[stopped.args[0] :])
-
-        # -- answers -------------------------------------------------------------------------
-
-        def send_400_response(self, msg: str) -> None:
-            if not self._is_deaf:
-                super().send_400_response(msg)
-
-        def on_response_complete(self) -> None:
-            self._outlet.complete()
-            super().on_response_complete()
-
-        def linger(self) -> bool:
-            """Instead of closing after what was written let the client read that first, if it still sends.
-
-            Closing with unread data on the way would answer that with a reset, and the client might see nothing else.
-            """
-            transport = self._outlet.transport
-            if not self._head_bytes or transport.is_closing() or not transport.can_write_eof():
-                return False
-            self._is_deaf = True
-            transport.write_eof()
-            transport.resume_reading()
-            self._cancel_timer()
-            self._set_timer(_LINGER)
-            return True
-
-        def _turn_away(self, status: bytes, text: str) -> None:
-            if self._is_deaf:
-                return
-            body = text.encode()
-            self._outlet.complete()
-            self._outlet.transport.write(
-                b"HTTP/1.1 %b\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n"
-                b"connection: close\r\n\r\n%b" % (status, len(body), body)
-            )
-            self._head_bytes = -1
-            self._outlet.close()
-            self._is_deaf = True
-
-        # -- time ----------------------------------------------------------------------------
-
-        def _set_timer(self, patience: float) -> None:
-            self._timer = self.loop.call_later(patience, self._outlet.transport.abort)
-
-        def _cancel_timer(self) -> None:
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-
-    return Protocol
-
-
-class _Outlet:
-    """A transport as uvicorn's answers see it: their head waits for their body, so that both leave in one write.
-
-    Uvicorn writes them one after the other, and a write is a call of the system, the dearest part of an answer.
-    """
-
-    __slots__ = ("_head", "_is_next_a_head", "_linger", "transport")
-
-    def __init__(self, transport: asyncio.Transport, linger: Callable[[], bool]) -> None:
-        self.transport = transport
-        self._linger = linger
-        self._head = b""
-        self._is_next_a_head = True
-
-    def write(self, data: bytes) -> None:
-        """Write, unless it is the head of an answer; with a body that is large, a copy of it would cost more."""
-        if self._is_next_a_head:
-            if data.startswith(b"HTTP/1.1 100"):
-                self.transport.write(data)
-            else:
-                self._is_next_a_head = False
-                self._head = data
-        elif not self._head:
-            self.transport.write(data)
-        else:
-            head, self._head = self._head, b""
-            self.write_whole(head, data)
-
-    def write_whole(self, head: bytes, body: bytes) -> None:
-        """Write an answer that is all there."""
-        if len(body) < _JOINED_BYTES:
-            self.transport.write(head + body)
-        else:
-            self.transport.write(head)
-            self.transport.write(body)
-
-    def complete(self) -> None:
-        """An answer is complete: if it had no body its head goes now, and what comes next is a head."""
-        if self._head:
-            head, self._head = self._head, b""
-            self.transport.write(head)
-        self._is_next_a_head = True
-
-    def close(self) -> None:
-        """Close after what was written."""
-        self.complete()
-        if not self._linger():
-            self.transport.close()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.transport, name)
-
-
-def _answer_at_once(
-    cycle: RequestResponseCycle, outlet: _Outlet, status: int, headers: list[Header], body: bytes
-) -> bool:
-    """Do to a request what uvicorn does on `http.response.start` and a last `http.response.body`; False if it cannot.
-
-    The headers are ours, and need no look for what may not be in one.
-    """
-    if cycle.response_started or cycle.flow.write_paused or cycle.scope["method"] == "HEAD":
-        return False
-    if cycle.disconnected:
-        return True
-    cycle.response_started = cycle.response_complete = True
-    cycle.waiting_for_100_continue = False
-    parts = [STATUS_LINE[status]]
-    says_close = False
-    for name, value in (*cycle.default_headers, *headers):
-        parts += (name, b": ", value, b"\r\n")
-        says_close = says_close or name == b"connection"
-    if says_close:
-        cycle.keep_alive = False
-    elif not cycle.keep_alive:
-        parts.append(b"connection: close\r\n")
-    parts.append(b"\r\n")
-    outlet.write_whole(b"".join(parts), body)
-    cycle.message_event.set()
-    if not cycle.keep_alive:
-        outlet.close()
-    cycle.on_response()
-    return True
-
-
-def _without_upgrade(method: bytes, url: bytes, headers: list[tuple[bytes, bytes]]) -> bytes:
-    lines = [b"%b %b HTTP/1.1" % (method, url)]
-    for name, value in headers:
-        if name == b"connection":
-            value = b", ".join(
-                token for token in value.split(b",") if token.strip().lower() not in (b"upgrade", b"http2-settings")
-            )
-        if name not in (b"upgrade", b"http2-settings"):
-            lines.append(b"%b: %b" % (name, value))
-    return b"\r\n".join(lines) + b"\r\n\r\n"
-
-
-def _size(headers: list[tuple[bytes, bytes]]) -> int:
-    return sum(len(name) + len(value) + 4 for name, value in headers)
 
 
 class HttpListener:
@@ -326,33 +36,18 @@ class HttpListener:
         self._sockets = sockets
         self._unix_path = path
         self._servers: list[asyncio.AbstractServer] = []
-        self._state = _State()
-        self.config: uvicorn.Config
+        self._state = HttpState()
+        self.config = new_config(app, self._upgrade)
         endpoint = app.settings.path
         self.url = f"unix:{path} (http://localhost{endpoint})" if path else f"http://{authority(sockets[0])}{endpoint}"
 
     async def start(self) -> None:
         """Begin to accept."""
         loop = asyncio.get_running_loop()
-        protocol = _protocol_class(self.app)
-        config = uvicorn.Config(
-            self.app,
-            http=protocol,
-            ws="none",
-            lifespan="off",
-            proxy_headers=False,
-            server_header=False,
-            access_log=False,
-            log_config=None,
-            timeout_keep_alive=75,
-        )
-        config.load()
-        self.config = config
-        config.ws_protocol_class = self._upgrade  # type: ignore[assignment]
-        config.loaded_app = self.app
+        config = self.config
 
         def connect() -> asyncio.Protocol:
-            return protocol(config=config, server_state=self._state, app_state={}, _loop=loop)
+            return Http1Protocol(config, self._state, {}, _loop=loop)
 
         for listening in self._sockets:
             if self._unix_path:
@@ -398,7 +93,7 @@ class HttpListener:
 
     async def _settle(self) -> None:
         if self._state.tasks:
-            await asyncio.wait(self._state.tasks, timeout=_LINGER)
+            await asyncio.wait(self._state.tasks, timeout=LINGER)
 
 
 async def listen(
@@ -414,7 +109,7 @@ async def listen(
     """
     if isinstance(address, str):
         address = parse(address)
-    limits = Limits(max_frame_bytes=app.settings.max_body_bytes)
+    limits = Limits(max_frame_bytes=app.settings.max_body_bytes, max_connections=app.settings.max_connections)
     sockets = [_bind_unix(address.path)] if address.path else await bind(address, is_guarded=access.is_guarded)
     listener = HttpListener(app, Endpoint(accept, app.guard, limits), sockets, address.path)
     try:
@@ -432,11 +127,8 @@ def _bind_unix(path: str) -> socket.socket:
     try:
         if _is_left_behind(path):
             os.unlink(path)
-        mask = os.umask(0o177)
-        try:
-            listening.bind(path)
-        finally:
-            os.umask(mask)
+        listening.bind(path)
+        os.chmod(path, 0o600)  # nobody can connect before it listens
         listening.listen(_BACKLOG)
         listening.setblocking(False)
     except OSError as error:
