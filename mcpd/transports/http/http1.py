@@ -39,6 +39,7 @@ _TOO_LARGE = (
     "The head of the request is too large (setting max_head_bytes).\n",
 )
 _JOINED_BYTES = 64 * 1024
+_CLOSE = (b"connection", b"close")
 
 
 def new_config(app: HttpApp, upgrade: Callable[..., asyncio.Protocol]) -> Config:
@@ -296,6 +297,8 @@ def _answer_at_once(
         return True
     cycle.response_started = cycle.response_complete = True
     cycle.waiting_for_100_continue = False
+    if _CLOSE in cycle.scope["headers"]:
+        cycle.keep_alive = False  # older uvicorn finds that out only here
     parts = [STATUS_LINE[status]]
     says_close = False
     for name, value in (*cycle.default_headers, *headers):
