@@ -432,13 +432,15 @@ async def test_a_document_that_is_turned_down() -> None:
 async def test_a_document_that_is_none() -> None:
     """The tool's text result is there whatever its View is."""
     server = make_server()
+    uri = server.app("ui://weather/missing", "<!doctype html><meta charset=utf-8><title>soon gone</title>")
 
-    @server.tool(ui="ui://weather/missing")
+    @server.tool(ui=uri)
     async def dangling() -> str:
         return "text"
 
     async with Host(server) as host:
         call = await host.call_tool("dangling")
+        assert server.remove_resource("ui://weather/missing")
         with pytest.raises(RemoteError):
             await host.open_view(call, lambda message: None)
         assert host.views == []
