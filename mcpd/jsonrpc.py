@@ -9,6 +9,7 @@ Spec: https://www.jsonrpc.org/specification and 2026-07-28 basic/index.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
@@ -172,8 +173,34 @@ def _decode_other(frame: bytes | Raw | str) -> Message | Batch:
     except RecursionError:
         raise _refuse(ParseError("Parse error: nested too deep")) from None
     except (DecodeError, UnicodeDecodeError) as error:
+        whole = _without_half_characters(frame)
+        if whole is not None:
+            return decode(whole)
         raise _refuse(ParseError(f"Parse error: {error}")) from None
     return _sort(message)
+
+
+def _without_half_characters(frame: bytes | Raw | str) -> bytes | None:
+    """The frame with U+FFFD for each half of a surrogate pair; None if there is none.
+
+    JavaScript writes them for text that was cut in the middle of a character, which happens to what models
+    write. JSON leaves open what they mean (RFC 8259 section 8.2); refused here, their request would have no id.
+    """
+    data = frame.encode() if isinstance(frame, str) else bytes(frame)
+    if len(data) > _MENDED_BYTES or (b"\\ud" not in data and b"\\uD" not in data):
+        return None
+    whole = re.sub(_ESCAPE, lambda found: b"\\ufffd" if found[1] else found[0], data)
+    return None if whole == data else whole
+
+
+_MENDED_BYTES = 1024 * 1024
+"""What is longer is not looked through: that takes a hundred times as long as reading it."""
+
+# A pair of surrogates, one alone (group 1), or any other escape.
+_ESCAPE = (
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    rb"|(u[dD][89a-fA-F][0-9a-fA-F]{2})|[\x00-\xff])"
+)
 
 
 def _sort(message: _Envelope) -> Message:
