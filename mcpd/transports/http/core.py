@@ -34,7 +34,8 @@ class HttpSettings(Struct, frozen=True, kw_only=True):
     (0: never); of more than `max_sessions` the one that was idle longest ends. `keep_alive_interval` is how
     often a quiet stream says that it is there, and after which a call that takes longer becomes one (0: never).
     `max_stored_events` and `max_stored_bytes` are what a session keeps for clients that lost the connection,
-    which are to come back after `retry_ms`.
+    which are to come back after `retry_ms`. A connection is closed when its request does not come within
+    `head_timeout` and `body_timeout`, or when none came for `idle_timeout`.
     """
 
     path: str = "/mcp"
@@ -49,6 +50,7 @@ class HttpSettings(Struct, frozen=True, kw_only=True):
     body_timeout: float = 60.0
     max_head_bytes: int = 64 * 1024
     head_timeout: float = 10.0
+    idle_timeout: float = 75.0
     max_connections: int = 10_000
 
 

@@ -53,7 +53,6 @@ def new_config(app: HttpApp, upgrade: Callable[..., asyncio.Protocol]) -> Config
         server_header=False,
         access_log=False,
         log_config=None,
-        timeout_keep_alive=75,
     )
     config.load()
     # Not what `load` makes of them: the application as it is, and our own framing.
@@ -96,6 +95,7 @@ class Http1Protocol(HttpToolsProtocol):
     _is_deaf = False
     """What still comes is not listened to."""
     _has_other_upgrade = False
+    _idle_since = 0.0
     _data = b""
     _outlet: _Outlet
 
@@ -190,7 +190,20 @@ class Http1Protocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         self._outlet.complete()
-        super().on_response_complete()
+        if self.pipeline:
+            super().on_response_complete()
+            return
+        # As uvicorn does it, but for its timer: `close_idle` has one for all connections.
+        self.server_state.total_requests += 1
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+            self._idle_since = self.loop.time()
+
+    def close_idle(self, since: float) -> None:
+        """Close a connection that was answered before that time, and has asked for nothing since."""
+        is_idle = self._head_bytes == 0 and self.cycle is not None and self.cycle.response_complete  # type: ignore[redundant-expr]
+        if is_idle and self._idle_since < since and not self.transport.is_closing():
+            self.transport.close()
 
     def linger(self) -> bool:
         """Instead of closing after what was written let the client read that first, if it still sends.

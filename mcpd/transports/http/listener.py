@@ -37,6 +37,7 @@ class HttpListener:
         self._unix_path = path
         self._servers: list[asyncio.AbstractServer] = []
         self._state = HttpState()
+        self._timer: asyncio.TimerHandle | None = None
         self.config = new_config(app, self._upgrade)
         endpoint = app.settings.path
         self.url = f"unix:{path} (http://localhost{endpoint})" if path else f"http://{authority(sockets[0])}{endpoint}"
@@ -55,6 +56,15 @@ class HttpListener:
             else:
                 server = await loop.create_server(connect, sock=listening, backlog=_BACKLOG)
             self._servers.append(server)
+        self._close_idle()
+
+    def _close_idle(self) -> None:
+        """Now and then close connections that nobody uses any more."""
+        loop = asyncio.get_running_loop()
+        for connection in list(self._state.connections):
+            if isinstance(connection, Http1Protocol):
+                connection.close_idle(loop.time() - self.app.settings.idle_timeout)
+        self._timer = loop.call_later(self.app.settings.idle_timeout / 4, self._close_idle)
 
     def _upgrade(self, **_uvicorn: Any) -> asyncio.Protocol:
         return self._websockets.connect()
@@ -62,6 +72,9 @@ class HttpListener:
     def pause(self) -> None:
         """Accept no more, and close what is idle; calls that run may still be answered. `aclose` comes next."""
         self.app.drain()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         for server in self._servers:
             server.close()
         self._servers.clear()

@@ -158,6 +158,19 @@ async def test_a_silent_connection_is_given_up() -> None:
             assert await peer.rest() == b""
 
 
+async def test_a_connection_that_nobody_uses_is_closed() -> None:
+    """Not one whose answer is still to come."""
+    stage = Stage()
+    async with serving(stage.server, HttpSettings(idle_timeout=0.1)) as port:
+        unused, waiting = await port.connect(), await port.connect()
+        assert (await unused.ask(post(PING))).body == PONG
+        waiting.send(modern("tools/call", {"name": "wait"}))
+        assert await unused.rest() == b""
+        stage.open()
+        assert (await waiting.answer()).status == 200
+        assert await waiting.rest() == b""
+
+
 async def test_a_body_that_never_begins_is_given_up() -> None:
     stage = Stage()
     async with serving(stage.server, HttpSettings(body_timeout=-0.95)) as port:
