@@ -434,6 +434,27 @@ async def test_ctrl_c_while_the_module_loads(child: Child, tmp_path: Path) -> No
     assert "Traceback" not in wire.stderr
 
 
+@pytest.mark.parametrize(
+    ("then", "words", "code"),
+    [("raise ValueError('broken')", ["serve", "--stdio"], 1), ("", ["check"], 0), ("", ["serve", "--stdio"], 0)],
+)
+def test_threads_of_a_target_cannot_keep_the_process(
+    child: Child, tmp_path: Path, then: str, words: list[str], code: int
+) -> None:
+    """D11: neither if it then cannot be loaded, nor when all is done."""
+    path = tmp_path / "threads.py"
+    path.write_text(
+        "import threading, time\nfrom mcpd import Server\nserver = Server('t')\n"
+        f"threading.Thread(target=time.sleep, args=(3600,)).start()\n{then}\n"
+    )
+    done = subprocess.run(
+        child.mcpd(*words, str(path)), env=child.env, input=b"", capture_output=True, timeout=30, check=False
+    )
+    assert done.returncode == code
+    assert b"Traceback" not in done.stderr
+    assert (b"broken" in done.stderr) == bool(then)
+
+
 async def test_nobody_reads_stdout_any_more(child: Child, server_file: str) -> None:
     """The call that runs has nobody to answer: the process does not wait for it."""
     async with process_wire(child, "--grace", "600", server_file, version=VERSION) as wire:
