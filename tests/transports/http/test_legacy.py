@@ -259,6 +259,18 @@ async def test_errors_of_requests_are_answers() -> None:
             assert (answer.status, answer.code) == (200, code)
 
 
+async def test_messages_are_utf_8() -> None:
+    """S25-026: both ways; and what is no UTF-8 is no JSON."""
+    stage = Stage()
+    async with serving(stage.server) as port:
+        session = await port.open()
+        answer = await session.ask("tools/call", {"name": "echo", "arguments": {"text": "ü✓😀"}})
+        assert "ü✓😀".encode() in answer.body
+        broken = json.dumps(call("tools/call", {"name": "echo", "arguments": {"text": "?"}})).encode()
+        answer = await port.ask(post(broken.replace(b"?", b"\xff"), session.headers))
+        assert (answer.status, answer.code) == (400, -32700)
+
+
 async def test_one_id_is_not_asked_twice_at_once() -> None:
     """The second is refused on its own connection, the first goes on."""
     stage = Stage()
@@ -384,6 +396,24 @@ async def test_answers_to_nothing_are_taken() -> None:
             {"jsonrpc": "2.0", "id": "x", "error": {"code": 1, "message": "no"}},
         ):
             assert (await session.post(message)).status == 202
+
+
+async def test_a_session_ends_its_own_streams_and_waits_for_slow_ones() -> None:
+    """The channel by itself: what `drain` and `aclose` mean with nothing, and with something, to wait for."""
+    stage = Stage()
+    async with serving(stage.server) as port:
+        session = await port.open()
+        channel = port.app._legacy.sessions.find(session.id, "")
+        assert channel is not None
+        await channel.drain()
+        stream = await session.listen()
+        await stream.event()
+        channel.send(b"{}")
+        assert not channel.is_congested
+        await channel.drain()
+        assert (await stream.event()) is not None
+        await channel.aclose()
+        assert await stream.event() is None
 
 
 async def test_an_answer_without_a_session_is_400() -> None:
