@@ -37,7 +37,7 @@ async def count_objects() -> dict[str, int]:
 stage.server.run(
     http="127.0.0.1:0",
     announce=lambda url: print(url, file=sys.stderr, flush=True),
-    http_settings=HttpSettings(session_idle_timeout=3.0),
+    http_settings=HttpSettings(session_idle_timeout=12.0),
 )
 """
 
