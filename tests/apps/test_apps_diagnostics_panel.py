@@ -419,6 +419,8 @@ async def test_the_log_shows_filters_and_gives_itself_away(open_app: Open) -> No
         rows = "[...document.querySelectorAll('#log > li')].filter((row) => !row.hidden)"
         sent = len(await scene.received())
         await scene.view.until(f"{rows}.filter((row) => row.dataset.direction === 'out').length === {sent}")
+        # The answer to ping is on its way back when the request is in the log already.
+        await scene.view.until(f"{rows}.filter((row) => row.dataset.direction === 'in').length >= 2")
         assert await scene.view.evaluate(f"{rows}.filter((row) => row.dataset.direction === 'in').length") == 2
         await scene.view.call(
             """() => { const field = document.querySelector('[data-field="log-filter"]');
