@@ -128,8 +128,9 @@ async def custom_header(
 
 
 @server.tool
-async def test_reconnection() -> str:
-    """Takes its time, so that the client can come back for the result."""
+async def test_reconnection(ctx: Context) -> str:
+    """Lets go of its client's connection, so that the client comes back for the result."""
+    ctx.close_stream()
     await asyncio.sleep(0.2)
     return "Reconnection test completed"
 
