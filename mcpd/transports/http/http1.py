@@ -1,7 +1,7 @@
-"""One HTTP/1.1 connection: uvicorn's protocol on httptools, with limits, and with less to do for each answer.
+"""One HTTP/1.1 connection: uvicorn's protocol on httptools, with limits, and with one write for each answer.
 
 Added: limits for the head of a request, in bytes and in time, and for the number of connections; refusals that
-arrive although a body is still on its way; wishes for HTTP/2 that are passed over; answers in one write.
+arrive although a body is still on its way; wishes for HTTP/2 that are passed over.
 Relies on the attributes of uvicorn's classes that are used here, and on nothing else of it.
 """
 
@@ -12,17 +12,15 @@ import sys
 import time
 from collections.abc import Callable
 from email.utils import formatdate
-from functools import partial
 from typing import Any
 
 from ...errors import ConfigurationError
 from .app import HttpApp
-from .visit import AT_ONCE, Header
 
 try:
     import httptools
     from uvicorn import Config
-    from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
     from uvicorn.server import ServerState
 except ImportError as error:
     raise ConfigurationError(
@@ -39,7 +37,6 @@ _TOO_LARGE = (
     "The head of the request is too large (setting max_head_bytes).\n",
 )
 _JOINED_BYTES = 64 * 1024
-_CLOSE = (b"connection", b"close")
 
 
 def new_config(app: HttpApp, upgrade: Callable[..., asyncio.Protocol]) -> Config:
@@ -151,8 +148,6 @@ class Http1Protocol(HttpToolsProtocol):
             if self._timer is not None:
                 self._cancel_timer()
             super().on_headers_complete()
-            # The cycle is one request's; this connection may have the next before that is answered.
-            self.scope[AT_ONCE] = partial(_answer_at_once, self.cycle, self._outlet)  # type: ignore[literal-required]
 
     def on_message_complete(self) -> None:
         if not self._has_other_upgrade:
@@ -270,15 +265,11 @@ class _Outlet:
             self.transport.write(data)
         else:
             head, self._head = self._head, b""
-            self.write_whole(head, data)
-
-    def write_whole(self, head: bytes, body: bytes) -> None:
-        """Write an answer that is all there."""
-        if len(body) < _JOINED_BYTES:
-            self.transport.write(head + body)
-        else:
-            self.transport.write(head)
-            self.transport.write(body)
+            if len(data) < _JOINED_BYTES:
+                self.transport.write(head + data)
+            else:
+                self.transport.write(head)
+                self.transport.write(data)
 
     def complete(self) -> None:
         """An answer is complete: if it had no body its head goes now, and what comes next is a head."""
@@ -295,39 +286,6 @@ class _Outlet:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.transport, name)
-
-
-def _answer_at_once(
-    cycle: RequestResponseCycle, outlet: _Outlet, status: int, headers: list[Header], body: bytes
-) -> bool:
-    """Do to a request what uvicorn does on `http.response.start` and a last `http.response.body`; False if it cannot.
-
-    The headers are ours, and need no look for what may not be in one.
-    """
-    if cycle.response_started or cycle.flow.write_paused or cycle.scope["method"] == "HEAD":
-        return False
-    if cycle.disconnected:
-        return True
-    cycle.response_started = cycle.response_complete = True
-    cycle.waiting_for_100_continue = False
-    if _CLOSE in cycle.scope["headers"]:
-        cycle.keep_alive = False  # older uvicorn finds that out only here
-    parts = [STATUS_LINE[status]]
-    says_close = False
-    for name, value in (*cycle.default_headers, *headers):
-        parts += (name, b": ", value, b"\r\n")
-        says_close = says_close or name == b"connection"
-    if says_close:
-        cycle.keep_alive = False
-    elif not cycle.keep_alive:
-        parts.append(b"connection: close\r\n")
-    parts.append(b"\r\n")
-    outlet.write_whole(b"".join(parts), body)
-    cycle.message_event.set()
-    if not cycle.keep_alive:
-        outlet.close()
-    cycle.on_response()
-    return True
 
 
 def _without_upgrade(method: bytes, url: bytes, headers: list[tuple[bytes, bytes]]) -> bytes:

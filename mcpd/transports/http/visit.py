@@ -16,10 +16,8 @@ from ...jsonrpc import ErrorObject, Failure, Id, encode
 from ..guards import Refusal
 
 __all__ = [
-    "AT_ONCE",
     "EVENT_STREAM",
     "JSON",
-    "AtOnce",
     "BadBody",
     "Gone",
     "Header",
@@ -33,10 +31,6 @@ Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Header: TypeAlias = tuple[bytes, bytes]
-
-AtOnce: TypeAlias = Callable[[int, list[Header], bytes], bool]
-AT_ONCE = "mcpd.at_once"
-"""Where a scope may have what writes a whole answer, if it can be written now; saves two messages of ASGI."""
 
 JSON: Header = (b"content-type", b"application/json")
 EVENT_STREAM: Header = (b"content-type", b"text/event-stream")
@@ -164,9 +158,6 @@ class Visit:
         """Answer with a whole body."""
         self.status = status
         fields = [kind, (b"content-length", b"%d" % len(body)), *headers, *self.extra]
-        at_once: AtOnce | None = self.scope.get(AT_ONCE)
-        if at_once is not None and at_once(status, fields, body):
-            return
         await self._send({"type": "http.response.start", "status": status, "headers": fields})
         await self._send({"type": "http.response.body", "body": body if self.method != "HEAD" else b""})
 
