@@ -135,7 +135,7 @@ class Call:
         """The least severe level of log message that is wanted, None for no messages at all."""
         if self.version.is_modern:
             return None if self.meta is None else self.meta.log_level
-        return self.session.log_level
+        return None if self.session.is_alone else self.session.log_level
 
 
 class Session:
@@ -154,6 +154,8 @@ class Session:
     client = _UNKNOWN
     log_level: str | None = "info"
     is_initialized = False
+    is_alone = False
+    """There is one request and no more: what an older client sets is not kept, and it is told of nothing later."""
     _next_id = 0
 
     def __init__(self, identity: Raw = Raw(_EMPTY), *, max_in_flight: int = 1024) -> None:
@@ -163,9 +165,10 @@ class Session:
         self._asked: dict[Id, str] = {}
 
     def assume(self, version: Version) -> None:
-        """Take a version as agreed on elsewhere: by another process, in a header, or by being the oldest that fits."""
+        """Take a legacy version as agreed on elsewhere, for one request that stands alone."""
         self.version = version
-        self.is_initialized = not version.is_modern
+        self.is_initialized = True
+        self.is_alone = True
 
     def watch(self, uri: str) -> int:
         """Remember that the client watches a resource; gives how many it watches."""

@@ -318,6 +318,11 @@ class Context:
 
     # -- what a legacy session remembers -----------------------------------------------------
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether this is an older client's request without a session: what it sets for later is not kept."""
+        return self._call.session.is_alone and not self._call.version.is_modern
+
     def set_log_level(self, level: str) -> None:
         """The least severe level that the session's client wants to see."""
         self._call.session.log_level = level

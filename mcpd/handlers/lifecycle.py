@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..context import Context
+from ..errors import MethodNotFound
 from ..registry.catalog import Catalog
 from ..types.base import EmptyResult, Params
 from ..types.lifecycle import (
@@ -15,7 +16,7 @@ from ..types.lifecycle import (
 )
 from ..versions.table import SUPPORTED
 
-__all__ = ["discover", "initialize", "ping"]
+__all__ = ["check_session", "discover", "initialize", "ping"]
 
 
 def initialize(catalog: Catalog, ctx: Context, params: InitializeParams) -> InitializeResult:
@@ -46,11 +47,19 @@ def _capabilities(catalog: Catalog, ctx: Context) -> ServerCapabilities:
     audience = catalog.audience(ctx)
     extensions = {name: catalog.extensions.get(name, {}) for name in sorted(audience)}
     offers = catalog.offers
+    keeps = not ctx.is_alone  # without a session nothing is told later, and no level or subscription is kept
+    changes = ListChanged(list_changed=keeps)
     return ServerCapabilities(
-        logging={},
+        logging={} if keeps else None,
         completions={} if "completions" in offers else None,
-        prompts=ListChanged(list_changed=True) if "prompts" in offers else None,
-        resources=ResourcesCapability(subscribe=True, list_changed=True) if "resources" in offers else None,
-        tools=ListChanged(list_changed=True) if "tools" in offers else None,
+        prompts=changes if "prompts" in offers else None,
+        resources=ResourcesCapability(subscribe=keeps, list_changed=keeps) if "resources" in offers else None,
+        tools=changes if "tools" in offers else None,
         extensions=extensions or None,
     )
+
+
+def check_session(ctx: Context) -> None:
+    """Raise MethodNotFound where nothing can be kept for later: there such a method was not offered."""
+    if ctx.is_alone:
+        raise MethodNotFound(f"Method not found: {ctx.method} needs a session, and this request has none")

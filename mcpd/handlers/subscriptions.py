@@ -14,6 +14,7 @@ from ..registry.catalog import Catalog
 from ..types.base import EmptyResult
 from ..types.resources import SubscribeParams
 from ..types.rounds import ListenParams, ListenResult, SubscriptionFilter
+from .lifecycle import check_session
 
 __all__ = ["MAX_WATCHED", "listen", "subscribe", "unsubscribe"]
 
@@ -37,7 +38,8 @@ def listen(catalog: Catalog, ctx: Context, params: ListenParams) -> Coroutine[An
 
 
 def subscribe(catalog: Catalog, ctx: Context, params: SubscribeParams) -> EmptyResult:
-    """Watch a resource for this session. Raises ResourceNotFound."""
+    """Watch a resource for this session. Raises ResourceNotFound, MethodNotFound without a session."""
+    check_session(ctx)
     if not catalog.has_resource(params.uri, catalog.audience(ctx)):
         raise ResourceNotFound(params.uri)
     if ctx.watch(params.uri) > MAX_WATCHED:
@@ -47,6 +49,7 @@ def subscribe(catalog: Catalog, ctx: Context, params: SubscribeParams) -> EmptyR
 
 
 def unsubscribe(catalog: Catalog, ctx: Context, params: SubscribeParams) -> EmptyResult:
-    """No longer watch a resource; one that was not watched is no error."""
+    """No longer watch a resource; one that was not watched is no error. Raises MethodNotFound without a session."""
+    check_session(ctx)
     ctx.unwatch(params.uri)
     return EmptyResult()

@@ -14,6 +14,7 @@ from ..registry.completion import choices, rank
 from ..types.base import EmptyResult
 from ..types.completion import CompleteParams, CompleteResult, Completion, PromptReference
 from ..types.notifications import LOG_LEVELS, SetLevelParams
+from .lifecycle import check_session
 
 __all__ = ["complete", "set_level"]
 
@@ -48,7 +49,8 @@ async def complete(catalog: Catalog, ctx: Context, params: CompleteParams) -> Co
 
 
 def set_level(catalog: Catalog, ctx: Context, params: SetLevelParams) -> EmptyResult:
-    """From now on the session gets log messages of this level and above."""
+    """From now on the session gets log messages of this level and above. Raises MethodNotFound without a session."""
+    check_session(ctx)
     if params.level not in LOG_LEVELS:
         raise InvalidParams(f"level: expected one of {', '.join(LOG_LEVELS)}", {"requested": params.level})
     ctx.set_log_level(params.level)

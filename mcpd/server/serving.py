@@ -30,7 +30,8 @@ __all__ = ["Settings", "run", "serve"]
 class Settings(Struct, kw_only=True):
     """How to serve. `descriptors` are (in, out) if stdio was claimed already; `grace` is in seconds.
 
-    A message of more than `max_frame_bytes` is refused, over whichever transport; None for the default, 64 MiB.
+    A message of more than `max_frame_bytes` is refused, over whichever transport; None for the transport's own
+    limit, 64 MiB if nothing else was set.
     """
 
     stdio: bool = False
@@ -38,6 +39,8 @@ class Settings(Struct, kw_only=True):
     http: str | None = None
     http_settings: Any = None
     """The details of HTTP, an `HttpSettings`; None for the defaults."""
+    ws_limits: Any = None
+    """What one WebSocket client may use, a `transports.websocket_server.Limits`; None for the defaults."""
     descriptors: tuple[int, int] | None = None
     grace: float = 5.0
     max_frame_bytes: int | None = None
@@ -160,11 +163,12 @@ def _access(settings: Settings) -> Access:
 
 
 async def _listen_websocket(settings: Settings, accept: Callable[[Channel], Receiver]) -> _Listening:
-    from ..transports.stdio import MAX_FRAME_BYTES
     from ..transports.websocket_server import Limits, listen
 
     assert settings.ws is not None
-    limits = Limits(max_frame_bytes=settings.max_frame_bytes or MAX_FRAME_BYTES)
+    limits = settings.ws_limits or Limits()
+    if settings.max_frame_bytes is not None:
+        limits = structs.replace(limits, max_frame_bytes=settings.max_frame_bytes)
     return await listen(settings.ws, accept, _access(settings), limits)
 
 

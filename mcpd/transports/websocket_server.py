@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 from websockets.http11 import Request
@@ -20,7 +20,7 @@ from .websocket import WebSocketChannel
 
 __all__ = ["Endpoint", "Limits", "Listener", "listen"]
 
-PATHS = ("/", "/mcp")
+_PATHS = ("/mcp", "/")
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -47,13 +47,21 @@ _DEFAULT_LIMITS = Limits()
 class Endpoint:
     """What the connections of one server share: who may connect, the limits, and who takes their frames.
 
-    `accept` is called for each connection after its handshake and gives the receiver of its frames.
+    `accept` is called for each connection after its handshake and gives the receiver of its frames. Of `paths`
+    the first is the one that is told to who asks for another.
     """
 
-    def __init__(self, accept: Callable[[Channel], Receiver], guard: Guard, limits: Limits = _DEFAULT_LIMITS) -> None:
+    def __init__(
+        self,
+        accept: Callable[[Channel], Receiver],
+        guard: Guard,
+        limits: Limits = _DEFAULT_LIMITS,
+        paths: Sequence[str] = _PATHS,
+    ) -> None:
         self.accept = accept
         self.guard = guard
         self.limits = limits
+        self.paths = paths
         self.connections: set[WebSocketChannel] = set()
         self.is_closed = False
 
@@ -72,8 +80,8 @@ class Endpoint:
         if refusal is not None:
             return refusal
         path = request.path.partition("?")[0]
-        if path not in PATHS:
-            return Refusal(404, f"Nothing is served at {path[:200]!r}: connect to /mcp.\n")
+        if path not in self.paths:
+            return Refusal(404, f"Nothing is served at {path[:200]!r}: connect to {self.paths[0]}.\n")
         if len(self.connections) > self.limits.max_connections:
             return Refusal(
                 503,

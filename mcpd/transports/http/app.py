@@ -73,8 +73,9 @@ class HttpApp:
         self.guard = Guard(access, bound)
         self._cors = Cors(access.origins)
         self._has_token = access.token is not None
-        self._path = settings.path.rstrip("/") or "/"
-        self._paths = {self._path, self._path + "/"} if self._path != "/" else {"/", ""}
+        path = settings.path.rstrip("/")
+        self.paths = (path, path + "/") if path else ("/", "")
+        """Where the endpoint is, first as it is told to people."""
         self._modern = ModernEndpoint(self.core)
         self._legacy = LegacyEndpoint(self.core)
         self._manners: dict[tuple[bytes | None, ...], _Manners] = {}
@@ -122,7 +123,7 @@ class HttpApp:
             visit.extra = self._cors.headers(visit)
             if visit.method == "OPTIONS" and self._cors.is_preflight(visit):
                 return visit.answer_empty(204, self._cors.preflight(visit))
-        if visit.path not in self._paths:
+        if visit.path not in self.paths:
             return self._elsewhere(visit)
         if self._has_token:
             refusal = self.guard.check_token(visit.text(b"authorization"))
@@ -144,8 +145,8 @@ class HttpApp:
         if refusal is not None:
             log.warning("Refused a WebSocket: %d", refusal.status)
             return refusal
-        if visit.path not in self._paths and visit.path != "/":
-            return Refusal(404, f"Nothing is served at this path: connect to {self._path}.\n")
+        if visit.path not in self.paths and visit.path != "/":
+            return Refusal(404, f"Nothing is served at this path: connect to {self.paths[0]}.\n")
         if self.core.is_draining:
             return Refusal(503, "The server is shutting down.\n")
         return None
@@ -220,7 +221,7 @@ class HttpApp:
             return
         await visit.answer_text(
             404,
-            f"Nothing is served at this path: the MCP endpoint is {self._path}, POST a JSON-RPC message to it "
+            f"Nothing is served at this path: the MCP endpoint is {self.paths[0]}, POST a JSON-RPC message to it "
             "(Streamable HTTP).\nThe HTTP+SSE transport of 2024-11-05 is not served.\n",
         )
 

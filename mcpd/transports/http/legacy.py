@@ -85,6 +85,7 @@ class LegacyEndpoint:
             await visit.answer_text(503, f"The server {why}; try again later.\n", ((b"retry-after", b"5"),))
             return
         session = self.sessions.new(core.principal(visit))
+        session.connection.session.is_alone = core.settings.stateless
         is_added = False
         try:
             call = session.connection.session.receive_request(request)

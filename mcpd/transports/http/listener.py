@@ -124,7 +124,8 @@ async def listen(
         address = parse(address)
     limits = Limits(max_frame_bytes=app.settings.max_body_bytes, max_connections=app.settings.max_connections)
     sockets = [_bind_unix(address.path)] if address.path else await bind(address, is_guarded=access.is_guarded)
-    listener = HttpListener(app, Endpoint(accept, app.guard, limits), sockets, address.path)
+    websockets = Endpoint(accept, app.guard, limits, (*app.paths, "/"))
+    listener = HttpListener(app, websockets, sockets, address.path)
     try:
         await listener.start()
     except BaseException:

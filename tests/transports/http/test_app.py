@@ -333,12 +333,25 @@ async def test_while_draining_no_session_begins_and_the_rest_goes_on() -> None:
         assert (await port.modern("tools/list")).status == 200
 
 
+async def _upgrade(port: Port, path: str) -> int:
+    peer = await port.connect()
+    key = ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==")
+    wish = [("Connection", "Upgrade"), ("Upgrade", "websocket"), ("Sec-WebSocket-Version", "13"), key]
+    peer.send(request("GET", path, wish))
+    status = (await peer.head()).status
+    peer.abort()
+    return status
+
+
 async def test_the_path_is_a_setting() -> None:
     stage = Stage()
     for path, inside in (("/", "/"), ("/deep/path/", "/deep/path"), ("/m", "/m/")):
         async with serving(stage.server, HttpSettings(path=path)) as port:
             assert (await port.ask(post(initialize(), path=inside))).status == 200
             assert (await port.ask(post(initialize(), path="/nowhere"))).status == 404
+            assert await _upgrade(port, inside) == 101
+            assert await _upgrade(port, "/") == 101
+            assert await _upgrade(port, "/nowhere") == 404
     with pytest.raises(ConfigurationError, match="from the root"):
         stage.server.asgi_app(settings=HttpSettings(path="mcp"))
 

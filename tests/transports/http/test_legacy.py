@@ -626,6 +626,35 @@ async def test_who_names_a_version_was_initialized_and_has_a_session(version: st
             assert "Mcp-Session-Id" in answer.error["message"]
 
 
+SETTINGS = [
+    call("logging/setLevel", {"level": "debug"}),
+    call("resources/subscribe", {"uri": "stage://text"}),
+    call("resources/unsubscribe", {"uri": "stage://text"}),
+]
+
+
+@pytest.mark.parametrize("message", SETTINGS, ids=lambda message: message["method"])
+async def test_what_only_a_session_could_keep_is_refused_without_one(message: dict[str, Any]) -> None:
+    stage = Stage()
+    for settings, headers in (
+        (HttpSettings(), {}),
+        (HttpSettings(stateless=True), {"MCP-Protocol-Version": "2025-11-25"}),
+    ):
+        async with serving(stage.server, settings) as port:
+            answer = await port.ask(post(message, headers))
+            assert answer.code == -32601
+            assert "needs a session" in answer.error["message"]
+
+
+async def test_without_a_session_no_log_messages_come() -> None:
+    """They are not offered there, as no level could be kept."""
+    stage = Stage()
+    async with serving(stage.server) as port:
+        answer = await port.ask(post(call("tools/call", {"name": "log", "arguments": {"text": "lost"}})))
+        assert answer["content-type"] == "application/json"
+        assert answer.json["result"]["content"][0]["text"] == "logged"
+
+
 async def test_a_request_that_stands_alone_may_stream() -> None:
     stage = Stage()
     async with serving(stage.server) as port:
@@ -649,6 +678,10 @@ async def test_stateless_keeps_no_sessions(version: str) -> None:
         answer = await port.ask(post(initialize(version)))
         assert answer.json["result"]["protocolVersion"] == version
         assert "mcp-session-id" not in answer
+        # Nothing is offered that only a session could keep.
+        capabilities = answer.json["result"]["capabilities"]
+        assert "logging" not in capabilities
+        assert capabilities["tools"] == capabilities["resources"] == capabilities["prompts"] == {}
         named = {"MCP-Protocol-Version": version}
         assert (await port.ask(post(INITIALIZED, named))).status == 202
         answer = await port.ask(post(call("tools/call", {"name": "regional"}), {**named, "Mcp-Session-Id": "any"}))

@@ -32,7 +32,8 @@ stage = Stage()
 async def count_objects() -> dict[str, int]:
     gc.collect()
     names = [type(one).__name__ for one in gc.get_objects()]
-    return {name: names.count(name) for name in ("HttpSession", "Connection", "EventStream", "Track", "Protocol")}
+    counted = {name: names.count(name) for name in ("HttpSession", "Connection", "EventStream", "Track", "Protocol")}
+    return {**counted, "blocks": sys.getallocatedblocks()}
 
 stage.server.run(
     http="127.0.0.1:0",
@@ -131,6 +132,7 @@ async def _wait_together(child: Child) -> None:
     try:
         for _ in range(20):
             await (await crowd.idle()).aclose()
+        before = await crowd.objects()
         # In this order each is measured in memory that nobody gave back before.
         ids, of_a_session = await crowd.each(crowd.session)
         listeners, of_a_listener = await crowd.each(crowd.listen)
@@ -159,6 +161,9 @@ async def _wait_together(child: Child) -> None:
         assert (left["EventStream"], left["Track"]) == (0, 0)
         assert left["Connection"] == 1  # of the request that counts them
         assert left["Protocol"] < 30
+        # All that was taken is given back, but for what is made once: less than half a block for each client.
+        print(f"blocks of memory: {before['blocks']} before, {left['blocks']} after")
+        assert left["blocks"] - before["blocks"] < MANY
         assert crowd.kilobytes() <= full
         process.terminate()
         async with asyncio.timeout(20):
