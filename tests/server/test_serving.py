@@ -17,11 +17,14 @@ from typing import Any
 
 import pytest
 from conftest import Child
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from wires import initialize
 
 from mcpd import Server
 from mcpd.errors import ConfigurationError
 from mcpd.server.serving import Settings, serve
+from mcpd.transports.websocket_server import Limits
 
 
 @pytest.fixture
@@ -129,6 +132,23 @@ async def test_an_address_that_cannot_be_used_is_said(settings: Settings) -> Non
     assert signal.getsignal(signal.SIGTERM) == before
 
 
+async def test_the_limits_of_a_websocket_client_are_a_setting() -> None:
+    urls: asyncio.Queue[str] = asyncio.Queue()
+    limits = Limits(max_connections=1, max_frame_bytes=100)
+    settings = Settings(ws="127.0.0.1:0", ws_limits=limits, announce=urls.put_nowait)
+    serving = asyncio.create_task(serve(make_server(), settings))
+    url = await urls.get()
+    async with connect(url) as client:
+        with pytest.raises(InvalidStatus, match="503"):
+            await connect(url)
+        await client.send("x" * 101)
+        with pytest.raises(ConnectionClosed, match="100 bytes"):
+            await client.recv()
+    serving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await serving
+
+
 async def test_several_transports_on_one_server(pipes: tuple[int, int, int, int]) -> None:
     fd_in, ours_out, ours_in, fd_out = pipes
     heard: list[str] = []
@@ -139,8 +159,6 @@ async def test_several_transports_on_one_server(pipes: tuple[int, int, int, int]
     os.write(ours_out, b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
     assert b'"result"' in await asyncio.to_thread(os.read, ours_in, 1000)
     assert [url.partition(":")[0] for url in heard] == ["ws", "http"]
-    from websockets.asyncio.client import connect
-
     async with connect(heard[0]) as client:
         await client.send('{"jsonrpc":"2.0","id":2,"method":"ping"}')
         assert '"id":2' in str(await client.recv())
