@@ -11,12 +11,13 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set, ValuesView
+from functools import cache
 from typing import Any, Literal
 
 import msgspec
 from msgspec import inspect as types
 
-__all__ = ["Definitions", "dec_hook", "enc_hook", "problem", "to_builtins"]
+__all__ = ["Definitions", "dec_hook", "enc_hook", "output_hook", "problem", "to_builtins"]
 
 _log = logging.getLogger("mcpd.registry")
 
@@ -47,6 +48,32 @@ def dec_hook(kind: Any, value: Any) -> Any:
             raise ValueError("Expected `str`")
         return kind(value)
     raise NotImplementedError(f"{kind.__qualname__} cannot be read from JSON; {_KNOWN}")
+
+
+def output_hook(kind: Any, value: Any) -> Any:
+    """`dec_hook` for a check of what goes out. ValueError if it does not fit.
+
+    A model that writes itself otherwise than it reads itself (aliases, computed fields) cannot read that again:
+    what its schema requires has to be there.
+    """
+    if _is_model(kind):
+        required = _required_output(kind)
+        if required is not None:
+            missing = [name for name in required if not isinstance(value, dict) or name not in value]
+            if missing:
+                raise ValueError(f"missing: {', '.join(missing)}")
+            return kind.model_construct()  # any instance will do
+    return dec_hook(kind, value)
+
+
+@cache
+def _required_output(kind: Any) -> Sequence[str] | None:
+    """What the output of a model has to have; None if a model takes what it gives."""
+    try:
+        read, written = (kind.model_json_schema(mode=mode) for mode in ("validation", "serialization"))
+    except Exception:  # such a model is shown as any object
+        return ()
+    return None if read == written else written.get("required", ())
 
 
 def _model_errors(error: ValueError) -> str:

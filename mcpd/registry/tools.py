@@ -21,7 +21,7 @@ from ..types.content import TextContent
 from ..types.tools import AnyValue, CallToolResult, Tool
 from ..wire.mirrors import ANNOTATION, Mirror, mirrors, without_mirrors
 from .content import encode_data, tool_result
-from .foreign import dec_hook
+from .foreign import output_hook
 from .pages import Audience
 from .signature import Callee
 from .threads import run_in_thread
@@ -172,7 +172,7 @@ class OutputError(Exception):
 def typed_check(returns: Any) -> Callable[[Any], list[str]] | None:
     """A check of structured content against a return annotation; None if msgspec cannot read that type."""
     try:
-        decode = Decoder(returns, dec_hook=dec_hook).decode
+        decode = Decoder(returns, dec_hook=output_hook).decode
     except TypeError:
         return None
 

@@ -14,8 +14,9 @@ import msgspec
 import pytest
 
 from mcpd.errors import ArgumentsError, RegistrationError
-from mcpd.registry.foreign import Definitions, dec_hook, enc_hook, problem, to_builtins
+from mcpd.registry.foreign import Definitions, dec_hook, enc_hook, output_hook, problem, to_builtins
 from mcpd.registry.signature import bind
+from mcpd.registry.tools import typed_check
 
 
 class Model:
@@ -40,6 +41,12 @@ class Broken(Model):
     @classmethod
     def model_json_schema(cls, ref_template: str, mode: str) -> dict[str, Any]:
         raise RuntimeError("no schema")
+
+
+class Silent(Broken):
+    @classmethod
+    def model_construct(cls) -> Silent:
+        return cls()
 
 
 def test_a_model_comes_in_and_goes_out() -> None:
@@ -232,6 +239,36 @@ def test_pydantic_defaults_and_aliases(pydantic: Any) -> None:
     assert callee.output_schema is not None
     assert to_builtins(callee.call(b"{}")) == {"pageSize": 3}
     assert set(callee.output_schema["properties"]) == {"pageSize"}
+
+
+def test_a_pydantic_model_that_writes_itself_otherwise_than_it_reads_itself(pydantic: Any) -> None:
+    """What goes out is checked against what the output schema requires, not by reading it as input."""
+
+    class Price(pydantic.BaseModel):
+        model_config = pydantic.ConfigDict(extra="forbid")
+        net: int = pydantic.Field(validation_alias="in", serialization_alias="out")
+
+        @pydantic.computed_field  # type: ignore[prop-decorator]
+        @property
+        def gross(self) -> int:
+            return self.net * 2
+
+    class Plain(pydantic.BaseModel):
+        net: int
+
+    check = typed_check(list[Price])
+    assert check is not None
+    assert check(to_builtins([Price(**{"in": 3})])) == []
+    assert check([{"out": 3}]) == ["missing: gross"]
+    assert check([3]) == ["missing: out, gross"]
+    check = typed_check(Plain)
+    assert check is not None
+    assert check(to_builtins(Plain(net=3))) == []
+    assert check({"net": "many"}) != []
+
+
+def test_a_model_without_an_output_schema_may_write_anything() -> None:
+    assert isinstance(output_hook(Silent, {"a": 1}), Silent)
 
 
 def test_pydantic_field_beside_a_type(pydantic: Any) -> None:
