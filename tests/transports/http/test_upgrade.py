@@ -199,7 +199,7 @@ async def test_a_server_that_cannot_send_means_that_the_client_is_gone() -> None
     for _ in range(10):
         await asyncio.sleep(0)
     (channel,) = app.core.sockets
-    assert not channel._is_open  # type: ignore[attr-defined]
+    assert not channel.is_open
     channel.send(b"into the void")
     await channel.drain()
     await channel.aclose()
