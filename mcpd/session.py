@@ -145,22 +145,23 @@ class Session:
     `{"io.modelcontextprotocol/serverInfo": …}` as raw JSON, written into modern results.
     """
 
-    # On the class as long as they are so: over HTTP a session may be for one request.
-    principal = ""
-    """Who the peer is to the transport, e.g. a digest of its token; what is sealed for one serves no other."""
-    subscribed: set[str] | frozenset[str] = _NOTHING
-    """The resources that a legacy client watches."""
-    version: Version | None = None
-    client = _UNKNOWN
-    log_level: str | None = "info"
-    is_initialized = False
-    is_alone = False
-    """There is one request and no more: what an older client sets is not kept, and it is told of nothing later."""
-    _next_id = 0
+    __slots__ = ("_asked", "_next_id", "client", "identity", "in_flight", "is_alone", "is_initialized", "log_level",
+                 "max_in_flight", "principal", "subscribed", "version")  # fmt: skip
 
     def __init__(self, identity: Raw = Raw(_EMPTY), *, max_in_flight: int = 1024) -> None:
         self.identity = identity
         self.max_in_flight = max_in_flight
+        self.principal = ""
+        """Who the peer is to the transport, e.g. a digest of its token; what is sealed for one serves no other."""
+        self.version: Version | None = None
+        self.client = _UNKNOWN
+        self.log_level: str | None = "info"
+        self.subscribed: set[str] | frozenset[str] = _NOTHING
+        """The resources that a legacy client watches."""
+        self.is_initialized = False
+        self.is_alone = False
+        """There is one request and no more: what an older client sets is not kept, and it is told of nothing later."""
+        self._next_id = 0
         self.in_flight: dict[Id, Call] = {}
         self._asked: dict[Id, str] = {}
 

@@ -228,6 +228,7 @@ async def all_messages(wire: Wire) -> list[Any]:
 
 
 @each_version
+@pytest.mark.usefixtures("shared")
 async def test_every_message_is_json_rpc(version: str) -> None:
     """S25-002, S25-009, S25-012, S26-002, S26-008, S26-017: version, id and members, as the wire checks them of all."""
     from wire_schema import Conversation, SchemaViolation

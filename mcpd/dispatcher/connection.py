@@ -47,14 +47,8 @@ Handler: TypeAlias = Callable[[Context, Any], Any]
 class Connection:
     """One channel, its session, and the calls that run for it. Make it on the event loop's thread."""
 
-    # Over HTTP a connection may be for one request, which needs none of these: made when first asked for.
-    _subscriptions: Subscriptions | None = None
-    _outgoing: Outgoing | None = None
-    _ended: asyncio.Future[McpdError | None] | None = None
-    _starter: Starter | None = None
-    _is_ending = False
-    on_roots_changed: Callable[[Context], Coroutine[Any, Any, None]] | None = None
-    """Run when a legacy client says that its roots changed, with a context that belongs to no request."""
+    __slots__ = ("_ended", "_get_sealer", "_is_ending", "_outgoing", "_starter", "_subscriptions", "_tasks", "channel",
+                 "handlers", "loop", "on_roots_changed", "session")  # fmt: skip
 
     def __init__(
         self,
@@ -67,8 +61,16 @@ class Connection:
         self.handlers = handlers
         self.channel = channel
         self.loop = asyncio.get_running_loop()
+        self.on_roots_changed: Callable[[Context], Coroutine[Any, Any, None]] | None = None
+        """Run when a legacy client says that its roots changed, with a context that belongs to no request."""
         self._get_sealer = get_sealer
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._is_ending = False
+        # Over HTTP a connection may be for one request, which needs none of these: made when first asked for.
+        self._subscriptions: Subscriptions | None = None
+        self._outgoing: Outgoing | None = None
+        self._ended: asyncio.Future[McpdError | None] | None = None
+        self._starter: Starter | None = None
 
     @property
     def subscriptions(self) -> Subscriptions:

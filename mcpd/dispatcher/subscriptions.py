@@ -48,6 +48,8 @@ class Subscriptions:
     for it, is said once.
     """
 
+    __slots__ = ("_channel", "_draining", "_due", "_is_scheduled", "_listeners", "_session")
+
     def __init__(self, session: Session, channel: Channel) -> None:
         self._session = session
         self._channel = channel

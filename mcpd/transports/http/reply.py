@@ -59,23 +59,24 @@ class Reply:
 
     is_shared = False
 
-    # On the class as long as they are so: most replies are one JSON body, and never have any of this.
-    track: Track | None = None
-    """The stream, once it is one."""
-    _early_bytes = 0
-    _own: EventStream | None = None
-    _on_gone: Callable[[], None] | None = None
-    _ending: asyncio.Future[None] | None = None
-    _watcher: asyncio.Task[None] | None = None
-    _is_done = False
-    _is_gone = False
-    _is_quiet = False
+    __slots__ = ("_beats", "_early", "_early_bytes", "_ending", "_is_done", "_is_gone", "_is_quiet", "_new_track",
+                 "_on_gone", "_own", "_watcher", "track", "visit")  # fmt: skip
 
     def __init__(self, visit: Visit, new_track: Callable[[], Track], beats: Beats) -> None:
         self.visit = visit
+        self.track: Track | None = None
+        """The stream, once it is one."""
         self._new_track = new_track
         self._beats = beats
         self._early: list[bytes] = []
+        self._early_bytes = 0
+        self._own: EventStream | None = None
+        self._on_gone: Callable[[], None] | None = None
+        self._ending: asyncio.Future[None] | None = None
+        self._watcher: asyncio.Task[None] | None = None
+        self._is_done = False
+        self._is_gone = False
+        self._is_quiet = False
 
     # -- as a channel ------------------------------------------------------------------------
 
@@ -112,7 +113,7 @@ class Reply:
         """The work takes time: watch the client meanwhile; `on_gone` is called if it leaves before the end."""
         self._on_gone = on_gone
         self._beats.add(self)
-        self._watcher = asyncio.get_running_loop().create_task(self._watch())
+        self._watcher = asyncio.get_running_loop().create_task(self._watch(), name="mcpd-watch")
 
     @property
     def is_attended(self) -> bool:

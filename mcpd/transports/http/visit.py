@@ -45,6 +45,7 @@ _ACCEPTED = {
     b"*/*": _BIT_JSON | _BIT_EVENTS,
 }
 _NONE: frozenset[bytes] = frozenset()
+_NOTHING: dict[bytes, bytes] = {}
 
 
 class Gone(Exception):
@@ -194,6 +195,7 @@ class Visit:
     async def begin(self, headers: Iterable[Header]) -> Send:
         """Begin an answer of unknown length; what is given back takes the parts of its body."""
         self.status = 200
+        self.fields = _NOTHING  # it may last for hours, and its head was read
         await self._send({"type": "http.response.start", "status": 200, "headers": [*headers, *self.extra]})
         return self._send
 
