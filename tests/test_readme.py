@@ -23,6 +23,7 @@ import pytest
 from apps_scene import OPAQUE, STRICT, initialize_result
 from browser import Chromium, chromium
 from conftest import Child
+from http_peer import Peer, call, post
 from pages import Pages
 from websockets.asyncio.client import connect
 from wires import MODERN, ProcessWire, Wire, each_version, initialize, process_wire
@@ -71,6 +72,7 @@ def test_every_block_is_run() -> None:
         "apps/bed.html",
         "server.py",
         "server.py",
+        "asgi.py",
         "test_server.py",
         "agent.py",
     ]
@@ -430,11 +432,55 @@ async def test_a_program_of_its_own(garden: Path, child: Child) -> None:
 
 
 async def test_the_asgi_application(garden: Path, child: Child) -> None:
-    code = "import server; app = server.server.asgi_app(); print(type(app).__name__, callable(app))"
-    done = subprocess.run(
-        [child.python, "-c", code], cwd=garden.parent, env=child.env, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.endswith("True\n")
+    """`uvicorn asgi:app`, asked by the name that it allows, by another, and over WebSocket."""
+    process = await asyncio.create_subprocess_exec(
+        *(child.python, "-m", "uvicorn", "asgi:app", "--port", "0"),
+        cwd=garden.parent, env=child.env, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stderr is not None
+    try:
+        async with asyncio.timeout(20):
+            while (found := re.search(rb"127.0.0.1:(\d+)", line := await process.stderr.readline())) is None:
+                assert line
+        port = int(found[1])
+        peer = Peer(*await asyncio.open_connection("127.0.0.1", port))
+        show = call("tools/call", {"name": "show_bed", "arguments": {"bed": "north"}})
+        answer = await peer.ask(post(show, host="garden.example"))
+        assert answer.json["result"]["content"][0]["text"] == '{"name":"north","plants":[]}'
+        assert (await peer.ask(post(show, host="elsewhere.example"))).status == 403
+        await peer.aclose()
+        async with connect(f"ws://127.0.0.1:{port}/mcp", proxy=None) as client:
+            await client.send('{"jsonrpc":"2.0","id":1,"method":"ping"}')
+            assert await client.recv() == '{"jsonrpc":"2.0","id":1,"result":{}}'
+    finally:
+        process.terminate()
+        async with asyncio.timeout(20):
+            await process.wait()
+
+
+async def test_the_asgi_application_mounted(garden: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At `/mcp` below the place of the mount, in each of the two ways that servers say so; `identify` is asked."""
+    monkeypatch.syspath_prepend(str(garden.parent))
+    monkeypatch.delitem(sys.modules, "server", raising=False)
+    server = importlib.import_module("server").server
+    asked: list[str] = []
+    app = server.asgi_app(identify=lambda scope: asked.append(scope["path"]))
+    ping = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+    headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+    for path in ("/garden/mcp", "/mcp"):
+        scope = {"type": "http", "method": "POST", "path": path, "root_path": "/garden", "headers": headers}
+        said: list[Any] = []
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": ping}
+
+        async def send(message: Any, said: list[Any] = said) -> None:
+            said.append(message)
+
+        await app(scope, receive, send)
+        assert said[0]["status"] == 200
+        assert said[1]["body"] == b'{"jsonrpc":"2.0","id":1,"result":{}}'
+    assert asked == ["/garden/mcp", "/mcp"]
 
 
 async def test_the_agent(garden: Path, monkeypatch: pytest.MonkeyPatch) -> None:
