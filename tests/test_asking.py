@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypedDict
 
 import pytest
 from msgspec import Meta, Struct, field
-from wires import Wire, each_legacy, memory_wire
+from wires import MODERN, Wire, each_legacy, memory_wire
 
 from mcpd import Context, Server, choices, elicit_form, elicit_url, list_roots, sample
 from mcpd.errors import ConnectionLost, LocalProtocolError, RemoteError, RequestTimeout
@@ -480,6 +480,29 @@ async def test_sampling(version: str) -> None:
         }
         reply(wire, question, SAID)
         assert await text_of(wire, call) == ("I think", False)
+
+
+async def curious(ctx: Context) -> str:
+    return (await ctx.sample("?", include_context="allServers")).text
+
+
+@each_legacy
+async def test_context_of_other_servers_is_asked_for_where_the_client_offers_it(version: str) -> None:
+    for offered in ({}, {"context": {}}):
+        async with memory_wire(serve(curious), version, capabilities={"sampling": offered}) as wire:
+            call, question = await asked(wire, "curious")
+            # Older clients had no way to say that they do it.
+            is_asked = bool(offered) or version < "2025-11-25"
+            assert question["params"].get("includeContext") == ("allServers" if is_asked else None)
+            reply(wire, question, SAID)
+
+
+async def test_context_of_other_servers_in_a_round() -> None:
+    for offered in ({}, {"context": {}}):
+        async with memory_wire(serve(curious), MODERN, capabilities={"sampling": offered}) as wire:
+            result = await wire.result("tools/call", {"name": "curious", "arguments": {}})
+            (question,) = result["inputRequests"].values()
+            assert question["params"].get("includeContext") == ("allServers" if offered else None)
 
 
 async def test_sampling_with_tools_and_several_blocks() -> None:

@@ -157,8 +157,8 @@ async def test_what_cannot_be_completed_is_named(version: str, params: Any, name
 
 async def test_a_resource_without_variables_has_nothing_to_complete() -> None:
     async with memory_wire(make_server(), MODERN) as wire:
-        found = await complete(wire, "x", "", type="ref/resource", uri="fixed://one")
-        assert found["values"] == []
+        for uri in ("fixed://one", "files://docs/a.txt"):
+            assert (await complete(wire, "x", "", type="ref/resource", uri=uri))["values"] == []
 
 
 @each_version

@@ -14,6 +14,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 from msgspec import Raw, Struct, ValidationError, to_builtins
 from msgspec.json import Decoder, Encoder
+from msgspec.structs import replace
 
 from ..errors import (
     InvalidParams,
@@ -28,7 +29,7 @@ from ..session import Call
 from ..types.base import NO_JSON
 from ..types.content import TextContent
 from ..types.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
-from ..types.lifecycle import ClientCapabilities
+from ..types.lifecycle import ClientCapabilities, SamplingCapability
 from ..types.rounds import InputRequest, InputRequiredResult
 from ..types.sampling import (
     CreateMessageParams,
@@ -214,6 +215,7 @@ class Rounds:
         for question in questions.values():
             if not self.can_ask(question):
                 raise self._missing(question)
+        questions = {key: self._without_context(question) for key, question in questions.items()}
         if not self._call.version.is_modern:
             return {key: await self._request(question, timeout) for key, question in questions.items()}
         unanswered = {key: question for key, question in questions.items() if key not in self._answers}
@@ -223,6 +225,20 @@ class Rounds:
         if unanswered:
             raise InputNeeded(unanswered)
         return answers
+
+    def _without_context(self, question: Question) -> Question:
+        """A question to the model asks for other servers' context only where the client has a capability for that.
+
+        Spec: 2025-11-25 and 2026-07-28 client/sampling, capabilities. Versions without that capability leave it open.
+        """
+        params = question.params
+        if not isinstance(params, CreateMessageParams) or params.include_context in (None, "none"):
+            return question
+        sampling = self._call.client.capabilities.sampling
+        is_known = self._call.version.shape(_WITH_CONTEXT).context is not None
+        if not is_known or (sampling is not None and sampling.context is not None):
+            return question
+        return replace(question, params=replace(params, include_context=None))
 
     def require(self, question: Question, key: str | None) -> NoReturn:
         """End the handler with a question by URL, in the way that this version has for it."""
@@ -276,6 +292,7 @@ class Rounds:
         return InputRequiredResult(result_type="input_required", input_requests=requests, request_state=state)
 
 
+_WITH_CONTEXT = SamplingCapability(context={})
 _decode_answers = Decoder(dict[str, Raw]).decode
 _decode_any = Decoder().decode
 _encode_sorted = Encoder(order="sorted").encode

@@ -34,7 +34,7 @@ async def complete(catalog: Catalog, ctx: Context, params: CompleteParams) -> Co
     else:
         entry = catalog.templates.get(params.ref.uri, audience)
         if entry is None:
-            if catalog.resources.get(params.ref.uri, audience) is None:
+            if not catalog.has_resource(params.ref.uri, audience):
                 raise InvalidParams(f"ref.uri: unknown resource template {params.ref.uri}")
             return CompleteResult(completion=Completion(values=[]))
         names = entry.uri_template.variables
