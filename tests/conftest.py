@@ -77,6 +77,13 @@ async def _alone(test: Awaitable[None]) -> None:
     pytest.fail("left running after the test:\n" + "\n".join(f"  {task!r}" for task in left))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What needs a browser is slow: each process of the tests starts one."""
+    for item in items:
+        if "chromium" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
+
+
 # ------------------------------------------------------------------------------------- fixtures
 
 
