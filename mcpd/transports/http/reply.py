@@ -96,7 +96,8 @@ class Reply:
         if self._early_bytes > _MOST_EARLY:
             # Work that says much and never waits: only a stream can make it wait for its client.
             self.begin()
-        elif len(self._early) == 1:
+        elif len(self._early) == 1 and self._watcher is not None:
+            # Work that does not wait has said all in a moment, and needs no stream for it.
             asyncio.get_running_loop().call_soon(self.begin)
 
     async def drain(self) -> None:
@@ -111,9 +112,12 @@ class Reply:
 
     def attend(self, on_gone: Callable[[], None] | None = None) -> None:
         """The work takes time: watch the client meanwhile; `on_gone` is called if it leaves before the end."""
+        loop = asyncio.get_running_loop()
         self._on_gone = on_gone
         self._beats.add(self)
-        self._watcher = asyncio.get_running_loop().create_task(self._watch(), name="mcpd-watch")
+        self._watcher = loop.create_task(self._watch(), name="mcpd-watch")
+        if self._early:
+            loop.call_soon(self.begin)
 
     @property
     def is_attended(self) -> bool:
