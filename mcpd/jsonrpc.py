@@ -21,6 +21,7 @@ from .errors import InvalidRequest, ParseError, ProtocolError
 __all__ = [
     "ABSENT",
     "MALFORMED",
+    "MOST_PARTS",
     "Batch",
     "ErrorObject",
     "Failure",
@@ -94,7 +95,13 @@ class Result(Struct, tag_field="jsonrpc", tag="2.0"):
 
 
 class Batch(list[Raw]):
-    """The raw parts of a JSON array. Spec: 2025-03-26 basic/index, batching."""
+    """The raw parts of a JSON array, at most MOST_PARTS. Spec: 2025-03-26 basic/index, batching."""
+
+
+MOST_PARTS = 1024
+"""How many messages a batch may have."""
+
+_LARGE_BATCH_BYTES = 1024 * 1024
 
 
 class _Envelope(Struct):
@@ -106,6 +113,10 @@ class _Envelope(Struct):
     params: Raw = ABSENT
     result: Raw = ABSENT
     error: Any = UNSET
+
+
+class _Part(Struct, tag_field="jsonrpc", tag="2.0"):
+    """What every part of a batch is, if it is a message."""
 
 
 class _Call(Struct, tag_field="jsonrpc", tag="2.0"):
@@ -124,6 +135,7 @@ Message: TypeAlias = Request | Notification | Response | Failure
 _decode_request = Decoder(Request).decode
 _envelope_decoder: Decoder[_Envelope] | None = None
 _batch_decoder: Decoder[list[Raw]] | None = None
+_probe_decoder: Decoder[list[_Part]] | None = None
 _json_decoder: Decoder[Raw] | None = None
 
 
@@ -154,22 +166,16 @@ def decode_batch(batch: Batch) -> list[Message | ProtocolError]:
 
 def _decode_other(frame: bytes | Raw | str) -> Message | Batch:
     """All that is not a plain request: notifications, answers, batches and rubbish."""
-    global _envelope_decoder, _batch_decoder, _json_decoder
-    if _envelope_decoder is None or _batch_decoder is None or _json_decoder is None:
-        _envelope_decoder, _batch_decoder, _json_decoder = Decoder(_Envelope), Decoder(list[Raw]), Decoder(Raw)
+    global _envelope_decoder, _json_decoder
+    if _envelope_decoder is None or _json_decoder is None:
+        _envelope_decoder, _json_decoder = Decoder(_Envelope), Decoder(Raw)
     try:
         try:
             message = _envelope_decoder.decode(frame)
         except ValidationError as error:
             # Found before the end was read: what follows may still be no JSON at all.
             _json_decoder.decode(frame)
-            try:
-                parts = _batch_decoder.decode(frame)
-            except ValidationError:
-                raise _refuse(InvalidRequest(f"Not a JSON-RPC message: {explain(error)}")) from None
-            if not parts:
-                raise _refuse(InvalidRequest("Empty batch")) from None
-            return Batch(parts)
+            return _split(frame, error)
     except RecursionError:
         raise _refuse(ParseError("Parse error: nested too deep")) from None
     except (DecodeError, UnicodeDecodeError) as error:
@@ -178,6 +184,29 @@ def _decode_other(frame: bytes | Raw | str) -> Message | Batch:
             return decode(whole)
         raise _refuse(ParseError(f"Parse error: {error}")) from None
     return _sort(message)
+
+
+def _split(frame: bytes | Raw | str, error: ValidationError) -> Batch:
+    """The parts of a batch; `error` is why the frame is no message. Never does work without a bound for it.
+
+    Each part costs a hundred times the bytes that a bad one is sent in. So what is large has to hold messages.
+    """
+    global _batch_decoder, _probe_decoder
+    if _batch_decoder is None or _probe_decoder is None:
+        _batch_decoder, _probe_decoder = Decoder(list[Raw]), Decoder(list[_Part])
+    try:
+        if len(bytes(frame) if isinstance(frame, Raw) else frame) > _LARGE_BATCH_BYTES:
+            size = len(_probe_decoder.decode(frame))
+        else:
+            size = 0
+        parts = _batch_decoder.decode(frame) if size <= MOST_PARTS else []
+    except ValidationError:
+        raise _refuse(InvalidRequest(f"Not a JSON-RPC message: {explain(error)}")) from None
+    if max(size, len(parts)) > MOST_PARTS:
+        raise _refuse(InvalidRequest(f"Batch too large: it may have {MOST_PARTS} messages")) from None
+    if not parts:
+        raise _refuse(InvalidRequest("Empty batch")) from None
+    return Batch(parts)
 
 
 def _without_half_characters(frame: bytes | Raw | str) -> bytes | None:

@@ -14,6 +14,7 @@ from msgspec import UNSET, Raw
 from mcpd.errors import InvalidRequest, ParseError, ProtocolError
 from mcpd.jsonrpc import (
     ABSENT,
+    MOST_PARTS,
     Batch,
     ErrorObject,
     Failure,
@@ -275,6 +276,23 @@ def test_a_batch_comes_out_as_its_raw_parts() -> None:
     assert isinstance(parts, Batch)
     assert [bytes(part) for part in parts] == [b'{"jsonrpc":"2.0","method":"m"}', b"1", b'"x"', b"[ ]"]
     assert isinstance(decode(parts[0]), Notification)
+
+
+def test_a_batch_has_at_most_so_many_parts() -> None:
+    """Rubbish costs its sender two bytes a part, and us a refusal of each: so there is a limit, and it comes first."""
+    message = b'{"jsonrpc":"2.0","method":"x"}'
+
+    def batch(part: bytes, size: int) -> bytes:
+        return b"[" + b",".join([part] * size) + b"]"
+
+    assert len(decode(batch(b"1", MOST_PARTS))) == MOST_PARTS  # type: ignore[arg-type]
+    for part in (b"1", message):
+        assert str(MOST_PARTS) in refused(batch(part, MOST_PARTS + 1)).message
+    # What is large has to hold messages, of which there may be as many.
+    large = b'{"jsonrpc":"2.0","method":"x","params":{"text":"%b"}}' % (b"x" * 2000)
+    assert len(decode(batch(large, MOST_PARTS))) == MOST_PARTS  # type: ignore[arg-type]
+    assert str(MOST_PARTS) in refused(batch(message, 100_000)).message
+    assert "Not a JSON-RPC message" in refused(batch(b"1", 1_000_000)).message
 
 
 def test_an_empty_batch_is_an_invalid_request() -> None:

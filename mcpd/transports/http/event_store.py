@@ -15,21 +15,26 @@ from .stream import EventStream
 __all__ = ["EventStore", "Track"]
 
 
+_MOST_LEFT = 16
+
+
 class EventStore:
     """The events of one session that may still be asked for, oldest first.
 
-    Over `most_events` or `most_bytes` the oldest are forgotten; the newest is kept whatever its size.
+    Over `most_events` or `most_bytes` the oldest are forgotten; the newest is kept whatever its size. A stream on
+    which more will be said can be resumed even when all that was said on it is forgotten.
     """
 
-    __slots__ = ("_bytes", "_events", "most_bytes", "most_events", "retry_ms", "tracks")
+    __slots__ = ("_bytes", "_events", "_left", "most_bytes", "most_events", "retry_ms", "tracks")
 
     def __init__(self, most_events: int, most_bytes: int, retry_ms: int) -> None:
         self.most_events = most_events
         self.most_bytes = most_bytes
         self.retry_ms = retry_ms
         self.tracks: dict[int, Track] = {}
-        """The streams of which any event is kept, by number."""
-        self._events: deque[tuple[int, int, bytes]] | None = None
+        """The streams that can be resumed, by number."""
+        self._events: deque[tuple[Track, int, bytes]] | None = None
+        self._left: list[Track] = []
         self._bytes = 0
 
     def add(self, track: Track, number: int, data: bytes) -> None:
@@ -38,22 +43,35 @@ class EventStore:
         if events is None:
             # Most sessions never have an event stream: an empty deque takes 600 bytes of each.
             events = self._events = deque()
-        events.append((track.number, number, data))
+        events.append((track, number, data))
+        track.kept += 1
         self.tracks[track.number] = track
         self._bytes += len(data)
         while len(events) > 1 and (len(events) > self.most_events or self._bytes > self.most_bytes):
             forgotten, _, gone = events.popleft()
             self._bytes -= len(gone)
-            if self.oldest(forgotten) is None:
-                del self.tracks[forgotten]
+            forgotten.kept -= 1
+            self.release(forgotten)
 
-    def after(self, track: int, number: int) -> list[bytes]:
+    def after(self, track: Track, number: int) -> list[bytes]:
         """The events of a track that follow that number, as far as they are kept."""
-        return [data for kept, position, data in self._events or () if kept == track and position > number]
+        return [data for kept, position, data in self._events or () if kept is track and position > number]
 
-    def oldest(self, track: int) -> int | None:
-        """The number of the first event of a track that is kept, None if there is none."""
-        return next((position for kept, position, _ in self._events or () if kept == track), None)
+    def release(self, track: Track) -> None:
+        """Let go of a track on which nothing more will be said, once nothing of it is kept."""
+        if track.is_over and not track.kept:
+            self.tracks.pop(track.number, None)
+
+    def leave(self, track: Track) -> None:
+        """Nobody listens on a GET stream for now. A few such are waited for: who comes back may have missed nothing."""
+        if track in self._left:
+            self._left.remove(track)
+        self._left.append(track)
+        if len(self._left) > _MOST_LEFT:
+            oldest = self._left.pop(0)
+            if oldest.sink is None:
+                oldest.is_over = True
+                self.release(oldest)
 
 
 class Track:
@@ -65,6 +83,10 @@ class Track:
     sink: EventStream | None = None
     is_complete = False
     """All was said: whoever resumes gets the rest and the end."""
+    is_over = False
+    """Nothing more will be said: it is complete, or a GET stream that its client has left for others."""
+    kept = 0
+    """How many of its events the store has."""
     _last = 0
 
     def __init__(
@@ -101,11 +123,15 @@ class Track:
             self.sink.push(data)
 
     def since(self, number: int) -> list[bytes] | None:
-        """The events that follow that number; None if some of them are forgotten, or none such was ever sent."""
+        """What is kept of the events that follow that number; None if none such was ever sent.
+
+        Of a client that was away for long some may be lost: what is left, above all the answer, is still worth having.
+        """
         assert self._store is not None
-        if not 0 < number <= self._last:
-            return None
-        oldest = self._store.oldest(self.number)
-        if number < self._last and (oldest is None or oldest > number + 1):
-            return None
-        return self._store.after(self.number, number)
+        return self._store.after(self, number) if 0 < number <= self._last else None
+
+    def complete(self) -> None:
+        """All was said."""
+        self.is_complete = self.is_over = True
+        if self._store is not None:
+            self._store.release(self)

@@ -37,6 +37,8 @@ _TOO_LARGE = (
     "The head of the request is too large (setting max_head_bytes).\n",
 )
 _JOINED_BYTES = 64 * 1024
+_BLANK = (b"\r\n", b"\n")
+"""What old clients send behind a body, and no beginning of a request (RFC 9112 2.2)."""
 
 
 def new_config(app: HttpApp, upgrade: Callable[..., asyncio.Protocol]) -> Config:
@@ -88,6 +90,8 @@ class Http1Protocol(HttpToolsProtocol):
 
     config: Config
     _head_bytes = 0
+    _beside_bytes = 0
+    """How much came since the last piece of a body: chunk headers and trailers."""
     _timer: asyncio.TimerHandle | None = None
     _is_deaf = False
     """What still comes is not listened to."""
@@ -118,14 +122,18 @@ class Http1Protocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._is_deaf:
             return
-        if self._head_bytes >= 0:
+        if self._head_bytes > 0 or (self._head_bytes == 0 and data not in _BLANK):
             self._head_bytes += len(data)
+        elif self._head_bytes < 0:
+            self._beside_bytes += len(data)
         self._data = data
         super().data_received(data)
         if self._head_bytes == 0:
             return  # most requests come whole, and cost no timer
-        if self._head_bytes > self._most_head_bytes:
+        if self._head_bytes > self._most_head_bytes or self._beside_bytes > self._most_head_bytes:
             self._turn_away(*_TOO_LARGE)
+        elif self._head_bytes > 0 and self._is_answering:
+            pass  # the time for the next request begins with the end of this one's answer
         elif self._timer is None:
             # A body that is late is told so by the application, if it has begun to read it.
             settings = self._settings
@@ -145,9 +153,13 @@ class Http1Protocol(HttpToolsProtocol):
             self._has_other_upgrade = True
         else:
             self._head_bytes = -1
+            self._beside_bytes = 0
             if self._timer is not None:
                 self._cancel_timer()
             super().on_headers_complete()
+            if not self.parser.should_upgrade():
+                # Trailers are no headers (RFC 9110 6.5.1): what is checked must not change while the body comes.
+                self.headers = []
 
     def on_message_complete(self) -> None:
         if not self._has_other_upgrade:
@@ -155,6 +167,10 @@ class Http1Protocol(HttpToolsProtocol):
             if self._timer is not None:
                 self._cancel_timer()
             super().on_message_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._beside_bytes = 0
+        super().on_body(body)
 
     def handle_websocket_upgrade(self) -> None:
         self.transport = self._outlet.transport
@@ -179,9 +195,12 @@ class Http1Protocol(HttpToolsProtocol):
 
     # -- answers -------------------------------------------------------------------------
 
+    @property
+    def _is_answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete  # type: ignore[redundant-expr]
+
     def send_400_response(self, msg: str) -> None:
-        if not self._is_deaf:
-            super().send_400_response(msg)
+        self._turn_away(b"400 Bad Request", msg + "\n")
 
     def on_response_complete(self) -> None:
         self._outlet.complete()
@@ -193,6 +212,8 @@ class Http1Protocol(HttpToolsProtocol):
         if not self.transport.is_closing():
             self.flow.resume_reading()
             self._idle_since = self.loop.time()
+            if self._head_bytes > 0 and self._timer is None:
+                self._set_timer(self._settings.head_timeout)
 
     def close_idle(self, since: float) -> None:
         """Close a connection that was answered before that time, and has asked for nothing since."""
@@ -216,7 +237,17 @@ class Http1Protocol(HttpToolsProtocol):
         return True
 
     def _turn_away(self, status: bytes, text: str) -> None:
+        """Refuse what comes, and end the connection: after the answer that is being given, if there is one."""
         if self._is_deaf:
+            return
+        if self._is_answering and (self.cycle.response_started or not self.cycle.more_body):
+            self._is_deaf = True
+            self.cycle.keep_alive = False
+            return
+        if self._head_bytes < 0 and not self._is_answering:
+            # It was answered already, and goes on sending.
+            self._outlet.close()
+            self._is_deaf = True
             return
         body = text.encode()
         self._outlet.complete()

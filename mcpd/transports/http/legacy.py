@@ -230,12 +230,13 @@ class LegacyEndpoint:
         if match is None or track is None:
             return None
         missed = track.since(int(match[2]))
-        if missed is None and track.is_listening:
-            # Some of what was said to nobody in particular is lost; what comes now need not be.
-            missed = session.store.after(track.number, int(match[2]))
         return None if missed is None else (track, missed)
 
     async def _serve_stream(self, session: HttpSession, visit: Visit, track: Track, missed: list[bytes]) -> None:
+        if track.is_complete and not missed:
+            # An empty stream would bring it back for ever; this status is the other one that a GET may get.
+            await visit.answer_text(405, "All that was said on this stream was sent.\n", ((b"allow", b"POST"),))
+            return
         sink = EventStream(visit)
         earlier, track.sink = track.sink, sink
         if earlier is not None:
@@ -246,6 +247,7 @@ class LegacyEndpoint:
             await sink.end()
             return
         if track.is_listening:
+            track.is_over = False
             session.leave(track)
             if not session.listen(track):
                 self._core.spawn(sink.end())
@@ -262,6 +264,8 @@ class LegacyEndpoint:
             if track.sink is sink:
                 track.sink = None
                 session.leave(track)
+                if track.is_listening:
+                    session.store.leave(track)
             if self.sessions.find(session.id, session.principal) is session:
                 self.sessions.touch(session)
 

@@ -151,9 +151,11 @@ class Reply:
     def release(self) -> None:
         """Let the connection go and the work go on: the client comes back for the rest (2025-11-25)."""
         self.begin()
-        if self._own is not None and self.track is not None and self.track.sink is self._own:
+        sink = None if self.track is None else self.track.sink
+        if sink is not None and self.track is not None:
+            # The connection of the POST, or the one on which the client came back.
             self.track.sink = None
-            self._ending = asyncio.ensure_future(self._own.end())
+            self._ending = asyncio.ensure_future(sink.end())
 
     async def finish(self, answer: bytes | None, status: int = 200, headers: tuple[Header, ...] = ()) -> None:
         """Give the answer, and complete the reply; None if the request was given up and there is no answer."""
@@ -164,7 +166,7 @@ class Reply:
         if track is not None:
             if answer is not None:
                 track.push(answer)
-            track.is_complete = True
+            track.complete()
             if track.sink is not None:
                 await track.sink.end()
         elif self._is_gone:
@@ -174,7 +176,7 @@ class Reply:
             events = [track.opening(), *map(track.write, self._early)]
             if answer is not None:
                 events.append(track.write(answer))
-            track.is_complete = True
+            track.complete()
             await self.visit.answer(200, b"".join(events), HEADERS[0], (*HEADERS[1:], *headers))
         elif answer is not None:
             await self.visit.answer(status, answer, headers=headers)

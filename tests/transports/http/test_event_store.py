@@ -12,6 +12,7 @@ from http_stage import Stage
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mcpd import Context
 from mcpd.transports.http import HttpSettings
 from mcpd.transports.http.event_store import EventStore, Track
 
@@ -89,14 +90,16 @@ async def test_what_was_said_meanwhile_is_replayed() -> None:
         assert [(await resumed.message())["params"]["progress"] for _ in range(2)] == [1, 2]
 
 
-async def test_resuming_after_the_last_event_gives_only_the_end() -> None:
+async def test_a_stream_of_which_all_was_sent_is_not_begun_again() -> None:
+    """An empty stream would be asked for again, and again: clients take the end of one for a lost connection."""
     stage = Stage()
     async with serving(stage.server) as port:
         session = await port.open()
         answer = await session.ask("tools/call", count(1, "")["params"])
         last = answer.text.rstrip().rpartition("id: ")[2].partition("\n")[0]
-        resumed = await session.listen(last)
-        assert await resumed.event() is None
+        resumed = await port.ask(session.get(last))
+        assert resumed.status == 405
+        assert resumed["allow"] == "POST"
 
 
 async def test_a_stream_replays_nothing_of_another() -> None:
@@ -171,22 +174,62 @@ async def test_an_event_of_another_session_is_400() -> None:
         assert (await port.ask(second.get("1-1"))).status == 400
 
 
-async def test_what_is_forgotten_cannot_be_resumed() -> None:
+async def test_of_what_is_forgotten_the_rest_is_replayed() -> None:
+    """The answer comes, even if some of what came before it is lost."""
     stage = Stage()
     async with serving(stage.server, HttpSettings(max_stored_events=3)) as port:
         session = await port.open()
         answer = await session.ask("tools/call", count(5, "")["params"])
         known = [line[4:] for line in answer.text.split("\n") if line.startswith("id: ")]
         assert len(known) == 7
-        assert (await port.ask(session.get(known[0]))).status == 400
-        resumed = await session.listen(known[3])
-        assert len([await resumed.message() for _ in range(3)]) == 3
+        for seen in (known[0], known[3]):
+            resumed = await session.listen(seen)
+            messages = [await resumed.message() for _ in range(3)]
+            assert "result" in messages[-1]
+            assert await resumed.event() is None
         found = port.app._legacy.sessions.find(session.id, "")
         assert found is not None
         assert len(found.store.tracks) == 1
         for number in range(5):
             await session.ask("tools/call", count(3, "")["params"], id=10 + number)
         assert len(found.store.tracks) == 1
+
+
+async def test_a_stream_goes_on_after_others_have_said_much() -> None:
+    """A call that runs, and a GET stream, of which all events are forgotten: nothing was missed on them."""
+    stage = Stage()
+    async with serving(stage.server, HttpSettings(max_stored_events=3, retry_ms=10)) as port:
+        session = await port.open()
+        listening = await session.listen()
+        heard = (await ids(listening, 1))[0]
+        polling = await session.ask("tools/call", {"name": "poll"}, "x")
+        assert await stage.entered.get() == "door"
+        await session.ask("tools/call", count(9, "")["params"], id=5)
+        listening.abort()
+        await busy(port, session, 1)
+        polled = await session.listen(polling.text[4 : polling.text.index("\n")])
+        stage.open()
+        assert (await polled.message())["id"] == "x"
+        assert await polled.event() is None
+        again = await session.listen(heard)
+        stage.change()
+        assert (await again.message())["method"] == "notifications/tools/list_changed"
+
+
+async def test_streams_that_clients_left_are_not_waited_for_without_end() -> None:
+    stage = Stage()
+    async with serving(stage.server, HttpSettings(max_stored_events=1)) as port:
+        session = await port.open()
+        first = ""
+        for _ in range(40):
+            peer = await session.listen()
+            first = first or (await ids(peer, 1))[0]
+            peer.abort()
+            await busy(port, session, 0)
+        found = port.app._legacy.sessions.find(session.id, "")
+        assert found is not None
+        assert len(found.store.tracks) < 20
+        assert (await port.ask(session.get(first))).status == 400
 
 
 async def test_a_listening_stream_goes_on_after_a_gap() -> None:
@@ -233,6 +276,32 @@ async def test_a_call_may_let_its_connection_go() -> None:
         assert (await polled.message())["id"] == "y"
 
 
+async def test_a_call_may_let_its_connection_go_again() -> None:
+    """Also the one on which its client came back."""
+    stage = Stage()
+
+    @stage.server.tool
+    async def poll_twice(*, ctx: Context) -> str:
+        for door in ("first", "second"):
+            ctx.close_stream()
+            stage.entered.put_nowait(door)
+            await stage.door(door).wait()
+        return "polled twice"
+
+    async with serving(stage.server, HttpSettings(retry_ms=10)) as port:
+        session = await port.open()
+        answer = await session.ask("tools/call", {"name": "poll_twice"}, "x")
+        assert await stage.entered.get() == "first"
+        polled = await session.listen(answer.text[4 : answer.text.index("\n")])
+        await busy(port, session, 2)
+        stage.open("first")
+        assert await stage.entered.get() == "second"
+        assert await polled.event() is None
+        polled = await session.listen(answer.text[4 : answer.text.index("\n")])
+        stage.open("second")
+        assert (await polled.message())["result"]["content"][0]["text"] == "polled twice"
+
+
 async def test_only_that_version_lets_connections_go() -> None:
     stage = Stage()
     stage.open()
@@ -270,8 +339,7 @@ def test_the_newest_event_is_kept_whatever_its_size() -> None:
     track.write(b"x" * 1000)
     assert track.since(1) == [b"id: 1-2\ndata: " + b"x" * 1000 + b"\n\n"]
     track.write(b"small")
-    assert track.since(1) is None
-    assert track.since(2) is not None
+    assert track.since(1) == track.since(2) == [b"id: 1-3\ndata: small\n\n"]
 
 
 @given(
@@ -292,13 +360,14 @@ def test_the_store_against_a_list(written: list[tuple[int, int]], most_events: i
     kept = everything[:]
     while len(kept) > 1 and (len(kept) > most_events or sum(len(data) for _, _, data in kept) > most_bytes):
         kept.pop(0)
-    assert set(store.tracks) == {number for number, _, _ in kept}
+    # More may be said on all of them.
+    assert set(store.tracks) == {number for number, _ in written}
     for number, track in tracks.items():
         for position in range(last[number] + 2):
-            wanted = [(p, data) for n, p, data in everything if n == number and p > position]
-            there = [(p, data) for n, p, data in kept if n == number and p > position]
-            is_whole = 0 < position <= last[number] and wanted == there
-            assert track.since(position) == ([data for _, data in there] if is_whole else None)
+            there = [data for n, p, data in kept if n == number and p > position]
+            assert track.since(position) == (there if 0 < position <= last[number] else None)
+        track.complete()
+    assert set(store.tracks) == {number for number, _, _ in kept}
 
 
 def test_frames_are_one_line() -> None:

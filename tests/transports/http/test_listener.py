@@ -8,12 +8,12 @@ import socket
 import stat
 import subprocess
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 from conftest import Child
-from http_peer import Peer, Port, call, envelope, initialize, modern, post, request, serving
+from http_peer import BOTH, Peer, Port, call, envelope, initialize, modern, post, request, serving
 from http_stage import Stage
 from websocket_peer import TEXT, frame, upgrade
 from websocket_peer import Peer as WebSocketPeer
@@ -144,6 +144,83 @@ async def test_a_head_over_the_limit_is_431(head: str) -> None:
         assert await peer.rest() == b""
         # A body is no head: the same bytes there are welcome, also in one piece with it.
         assert (await port.ask(post(PING[:-1] + b" " * 6000 + b"}"))).body == PONG
+
+
+TRAILING = [("Transfer-Encoding", "chunked"), ("Content-Type", "application/json"), ("Accept", BOTH)]
+
+
+@pytest.mark.parametrize("in_one", [True, False])
+async def test_trailers_are_no_headers(in_one: bool) -> None:
+    """RFC 9110 6.5.1: whoever guards us has not seen them; and it does not depend on how bytes arrive."""
+    stage = Stage()
+    async with serving(stage.server, access=Access(token="secret-of-the-test")) as port:
+        head = request("POST", "/mcp", TRAILING)
+        body = b"%x\r\n%b\r\n0\r\nAuthorization: Bearer secret-of-the-test\r\nX-Last: 1\r\n\r\n" % (len(PING), PING)
+        peer = await port.connect()
+        if in_one:
+            peer.send(head + body)
+        else:
+            peer.send(head)
+            await peer.writer.drain()
+            peer.send(body)
+        assert (await peer.answer()).status == 401
+
+
+async def test_trailers_have_a_limit() -> None:
+    """Whether or not the request was answered already."""
+    stage = Stage()
+    async with serving(stage.server, HttpSettings(max_head_bytes=5000)) as port:
+        for kind in (TRAILING, [*TRAILING, ("Origin", "http://evil.example.com")]):
+            for end in (b"\r\n", b""):
+                peer = await port.connect()
+                peer.send(request("POST", "/mcp", kind) + b"0\r\n")
+                with suppress(ConnectionError):
+                    for _ in range(100):
+                        peer.send(b"X: " + b"y" * 1000 + end)
+                        await peer.writer.drain()
+                        await asyncio.sleep(0)
+                rest = await peer.rest()
+                assert rest.count(b"HTTP/1.1 ") <= 1
+
+
+async def test_an_empty_line_behind_a_request_changes_nothing() -> None:
+    """RFC 9112 2.2: old clients send one behind a body. Nor does the beginning of a request while one is answered."""
+    stage = Stage()
+    async with serving(stage.server, HttpSettings(head_timeout=0.05)) as port:
+        waiting = post(call("tools/call", {"name": "wait"}))
+        peers = [await port.connect() for _ in range(2)]
+        for peer, more in zip(peers, (b"\r\n", b"POST /m"), strict=True):
+            peer.send(waiting)
+            await stage.entered.get()
+            peer.send(more)
+        await asyncio.sleep(0.15)
+        stage.open()
+        for peer in peers:
+            assert (await peer.answer()).json["result"]["content"][0]["text"] == "opened"
+        # But then it has to come.
+        assert await peers[1].rest() == b""
+        assert (await peers[0].ask(post(PING))).body == PONG
+
+
+@pytest.mark.parametrize("wrong", [b"GARBAGE\r\n\r\n", b"GET /mcp HTTP/1.1\r\nX: " + b"x" * 6000])
+async def test_what_is_wrong_with_the_next_request_does_not_touch_this_ones_answer(wrong: bytes) -> None:
+    """RFC 9112 9.3.2: answers come in the order of the requests, whole, before the connection ends."""
+    stage = Stage()
+    async with serving(stage.server, HttpSettings(max_head_bytes=5000)) as port:
+        steps = {"name": "count", "arguments": {"steps": 2, "door": "d"}, "_meta": {"progressToken": 1}}
+        for message in (call("tools/call", steps), call("tools/call", {"name": "wait", "arguments": {"door": "d"}})):
+            stage.doors.clear()
+            peer = await port.connect()
+            peer.send(post(message))
+            await stage.entered.get()
+            peer.send(wrong)
+            await peer.writer.drain()
+            await (await port.connect()).ask(post(PING))
+            stage.open("d")
+            answer = await peer.answer()
+            assert answer.status == 200
+            assert '"result"' in answer.text
+            assert await peer.rest() == b""
 
 
 async def test_a_silent_connection_is_given_up() -> None:
