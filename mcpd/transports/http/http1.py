@@ -60,6 +60,21 @@ def new_config(app: HttpApp, upgrade: Callable[..., asyncio.Protocol]) -> Config
     return config
 
 
+class _AnyLength(int):
+    """As the length of a body that is still to come: any may come, and it may end at any time."""
+
+    def __sub__(self, other: int) -> _AnyLength:
+        return self
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+    __hash__ = int.__hash__
+
+
+_ANY_LENGTH = _AnyLength(sys.maxsize)
+
+
 class _Enough(Exception):
     """Stops the parser in the middle of what it parses."""
 
@@ -157,6 +172,10 @@ class Http1Protocol(HttpToolsProtocol):
             if self._timer is not None:
                 self._cancel_timer()
             super().on_headers_complete()
+            if self.scope["http_version"] == "1.0":
+                # Chunks are not known there (RFC 9112 6.1): what has no length ends with the connection.
+                self.cycle.chunked_encoding = False
+                self.cycle.expected_content_length = _ANY_LENGTH
             if not self.parser.should_upgrade():
                 # Trailers are no headers (RFC 9110 6.5.1): what is checked must not change while the body comes.
                 self.headers = []

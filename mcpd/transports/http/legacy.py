@@ -11,7 +11,7 @@ import asyncio
 import re
 from functools import partial
 
-from ...errors import InvalidRequest, ParseError, ProtocolError
+from ...errors import InvalidRequest, ParseError, ProtocolError, UnsupportedVersion
 from ...jsonrpc import Failure, Id, Message, Notification, Request, Response
 from ...versions import table
 from ...versions.table import Version
@@ -49,7 +49,7 @@ class LegacyEndpoint:
         """Answer one message, or one batch."""
         try:
             version = self._version(visit)
-        except InvalidRequest as error:
+        except UnsupportedVersion as error:
             await visit.fail(400, error, _id_of(message))
             return
         session_id = visit.text(_SESSION)
@@ -67,14 +67,13 @@ class LegacyEndpoint:
             await self._post_alone(visit, message, version or table.get(_UNNAMED))
 
     def _version(self, visit: Visit) -> Version | None:
-        """The version that the header names, None if there is none. Raises InvalidRequest for another (S25-042)."""
+        """The version that the header names, None if there is none. Raises UnsupportedVersion (S25-042)."""
         name = visit.text(_VERSION)
         if name is None:
             return None
         if name not in table.LEGACY:
-            raise InvalidRequest(
-                f"MCP-Protocol-Version {name[:100]!r} is not served; served are {', '.join(table.SUPPORTED)}"
-            )
+            text = f"MCP-Protocol-Version {name[:100]!r} is not served; served are {', '.join(table.SUPPORTED)}"
+            raise UnsupportedVersion(name[:100], table.SUPPORTED, text)
         return table.get(name)
 
     async def _initialize(self, visit: Visit, request: Request) -> None:
@@ -287,7 +286,7 @@ class LegacyEndpoint:
             return None
         try:
             self._version(visit)
-        except InvalidRequest as error:
+        except UnsupportedVersion as error:
             await visit.fail(400, error)
             return None
         if session_id is None:

@@ -201,7 +201,7 @@ async def test_an_unserved_version_header_is_400(version: str) -> None:
             post(call("tools/list"), {"MCP-Protocol-Version": version}),
         ):
             answer = await port.ask(data)
-            assert (answer.status, answer.code) == (400, -32600)
+            assert (answer.status, answer.code) == (400, -32022)
         assert "2025-11-25" in answer.error["message"]
 
 

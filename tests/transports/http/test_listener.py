@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import socket
 import stat
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Child
-from http_peer import BOTH, Peer, Port, call, envelope, initialize, modern, post, request, serving
+from http_peer import BOTH, Peer, Port, call, envelope, events, initialize, modern, post, request, serving
 from http_stage import Stage
 from websocket_peer import TEXT, frame, upgrade
 from websocket_peer import Peer as WebSocketPeer
@@ -144,6 +145,27 @@ async def test_a_head_over_the_limit_is_431(head: str) -> None:
         assert await peer.rest() == b""
         # A body is no head: the same bytes there are welcome, also in one piece with it.
         assert (await port.ask(post(PING[:-1] + b" " * 6000 + b"}"))).body == PONG
+
+
+async def test_a_stream_for_http_1_0_has_no_chunks() -> None:
+    """RFC 9112 6.1: it ends with the connection. Proxies ask so, unless they are told otherwise."""
+    stage = Stage()
+    async with serving(stage.server) as port:
+        steps = {"name": "count", "arguments": {"steps": 3, "door": "d"}}
+        for asked in (modern("tools/call", steps, meta=envelope(progressToken=1)), post(call("ping"))):
+            peer = await port.connect()
+            peer.send(asked.replace(b"HTTP/1.1", b"HTTP/1.0"))
+            answer = await peer.head()
+            stage.open("d")
+            assert "transfer-encoding" not in answer
+            assert answer["connection"] == "close"
+            body = await peer.rest()
+            if answer["content-type"] == "application/json":
+                assert len(body) == int(answer["content-length"])
+            else:
+                assert "content-length" not in answer
+                found = [json.loads(event["data"]) for event in events(body)]
+                assert [message.get("method") for message in found] == ["notifications/progress"] * 3 + [None]
 
 
 TRAILING = [("Transfer-Encoding", "chunked"), ("Content-Type", "application/json"), ("Accept", BOTH)]
