@@ -28,7 +28,8 @@ class ProcessChannel:
     def __init__(self, process: asyncio.subprocess.Process, fd_in: int, fd_out: int) -> None:
         self.process = process
         self._descriptors = (fd_in, fd_out)
-        self._channel = StdioChannel(fd_in, fd_out)
+        # A server that answers line by line reads on only when its answers are taken.
+        self._channel = StdioChannel(fd_in, fd_out, always_reads=True)
         self._is_closed = False
 
     @property

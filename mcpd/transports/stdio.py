@@ -73,16 +73,20 @@ def _open_nothing(fd: int, how: int) -> None:
 class StdioChannel:
     """A channel over two descriptors: pipes, sockets, a terminal; files too, read by a thread.
 
-    `drain` and `is_congested` count what the kernel did not take yet. While more than 1 MiB waits, nothing
-    is read either: a client that does not read gets no more work done, and no memory is lost to it.
+    `drain` and `is_congested` count what the kernel did not take yet. While more than 1 MiB waits, a server's end
+    reads nothing either: a client that does not read gets no more work done, and no memory is lost to it.
+    A client's end (`always_reads`) goes on: two ends that each wait for the other to read wait for ever.
     """
 
     is_shared = True
 
-    def __init__(self, fd_in: int, fd_out: int, *, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
+    def __init__(
+        self, fd_in: int, fd_out: int, *, max_frame_bytes: int = MAX_FRAME_BYTES, always_reads: bool = False
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._fd_in = fd_in
         self._fd_out = fd_out
+        self._always_reads = always_reads
         self._splitter = Splitter(max_frame_bytes)
         self._receiver: Receiver | None = None
         self._out: list[bytes] = []
@@ -156,7 +160,7 @@ class StdioChannel:
 
         def push(chunk: bytes) -> None:
             self._push(chunk)
-            if self.is_congested:
+            if self.is_congested and not self._always_reads:
                 self._waiting = turn
             else:
                 turn.release()
@@ -239,7 +243,8 @@ class StdioChannel:
         self._unsent_bytes += len(part)
         if self._unsent_bytes > _HIGH_WATER and not self.is_congested:
             self.is_congested = True
-            self._stop_reading()
+            if not self._always_reads:
+                self._stop_reading()
 
     def _writable(self) -> None:
         self._loop.remove_writer(self._fd_out)

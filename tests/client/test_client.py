@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -226,6 +227,30 @@ async def test_a_child_process(child: Child) -> None:
     assert process.returncode == 0
     with pytest.raises(ConfigurationError, match="cannot be started"):
         await Client(["/no/such/program"]).open()
+
+
+LINE_BY_LINE = """
+import json, sys
+info = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "n", "version": "1"}}
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    answer = {"error": {"code": -32601, "message": "no"}}
+    if message["method"] == "initialize":
+        answer = {"result": info}
+    elif message["method"] == "tools/call":
+        answer = {"result": {"content": [{"type": "text", "text": message["params"]["arguments"]["text"]}]}}
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}), flush=True)
+"""
+
+
+async def test_much_on_the_way_in_both_directions() -> None:
+    """A server that reads on when its answer is written; more than pipes and queues hold is under way to it."""
+    async with Client([sys.executable, "-c", LINE_BY_LINE], timeout=10) as client:
+        text = "x" * 100_000
+        results = await asyncio.gather(*(client.call_tool("echo", {"text": text}) for _ in range(20)))
+        assert all(words(result) == text for result in results)
 
 
 # --------------------------------------------------------------------------------- a scripted server

@@ -160,6 +160,25 @@ async def test_a_reader_that_is_slow_stops_the_reading(ends: Ends) -> None:
     await channel.aclose()
 
 
+async def test_a_clients_end_reads_on_while_it_cannot_write(ends: Ends) -> None:
+    """The server writes its answers before it reads on: somebody has to give way."""
+    channel, ear = StdioChannel(ends.fd_in, ends.fd_out, always_reads=True), Ear()
+    channel.start(ear)
+    for _ in range(20):
+        channel.send(b"x" * 100_000)
+    drained = asyncio.create_task(channel.drain())
+    await asyncio.sleep(0)
+    assert channel.is_congested
+    os.write(ends.writes, b"an answer\n")
+    assert await ear.wait(1) == [b"an answer"]
+    assert channel.is_congested
+    await read(ends.reads, 20 * 100_001)
+    await drained
+    os.write(ends.writes, b"another\n")
+    assert await ear.wait(2) == [b"an answer", b"another"]
+    await channel.aclose()
+
+
 async def test_large_and_small_frames_keep_their_order(ends: Ends) -> None:
     channel = StdioChannel(ends.fd_in, ends.fd_out)
     channel.start(Ear())
