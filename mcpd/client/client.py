@@ -204,11 +204,11 @@ class Client:
 
     async def subscribe(self, uri: str) -> None:
         """Hear of changes of a resource, through `Callbacks.resource_updated`."""
-        await self._subscribed().watch(uri)
+        await self._subscribed().watch(uri, self.timeout)
 
     async def unsubscribe(self, uri: str) -> None:
         """Hear of them no longer."""
-        await self._subscribed().unwatch(uri)
+        await self._subscribed().unwatch(uri, self.timeout)
 
     # ---------------------------------------------------------------------------- prompts, completion
 

@@ -14,8 +14,8 @@ import logging
 from msgspec import Raw, Struct, field
 from msgspec.json import Decoder
 
-from ..errors import McpdError, TransportError
-from ..jsonrpc import MALFORMED
+from ..errors import McpdError, ProtocolError, RemoteError, RequestTimeout, TransportError
+from ..jsonrpc import MALFORMED, Id
 from ..types.base import META
 from ..types.rounds import ListenParams, SubscriptionFilter
 from .callbacks import Callbacks
@@ -30,7 +30,7 @@ AGAIN_SECONDS = 1.0
 
 
 class _Meta(Struct):
-    subscription: int | str | None = field(name=f"{META}subscriptionId", default=None)
+    subscription: Id | None = field(name=f"{META}subscriptionId", default=None)
 
 
 class _Acknowledged(Struct):
@@ -46,10 +46,11 @@ class Subscription:
     def __init__(self, connection: Connection, callbacks: Callbacks) -> None:
         self._connection = connection
         self._callbacks = callbacks
-        self._uris: dict[str, None] = {}
+        self._uris: frozenset[str] = frozenset()
         self._task: asyncio.Task[None] | None = None
-        self._acknowledged: asyncio.Event = asyncio.Event()
-        self._listening: int | str | None = None
+        self._changing = asyncio.Lock()
+        self._acknowledged: dict[Id, asyncio.Future[None]] = {}
+        """The listening requests that are open, and whether the server agreed to them."""
         connection.on_acknowledged = self._on_acknowledged
 
     @property
@@ -59,69 +60,90 @@ class Subscription:
 
     async def begin(self) -> None:
         """Listen for changes of lists, if the program wants to hear of any."""
-        if self._is_modern and self._callbacks.list_changed is not None and not self._filter().is_empty:
-            await self._listen_anew()
+        if self._is_modern and self._callbacks.list_changed is not None:
+            try:
+                await self._listen_to(frozenset(), ACKNOWLEDGED_SECONDS)
+            except McpdError as error:
+                log.warning("changes of the server's lists will not be heard of: %s", error)
 
-    async def watch(self, uri: str) -> None:
-        """Hear of changes of this resource too."""
+    async def watch(self, uri: str, timeout: float | None) -> None:
+        """Hear of changes of this resource too. Raises as a request does; then all is as it was before."""
         if not self._is_modern:
-            await self._connection.request("resources/subscribe", {"uri": uri}, timeout=60)
-        elif uri not in self._uris:
-            self._uris[uri] = None
-            await self._listen_anew()
+            await self._connection.request("resources/subscribe", {"uri": uri}, timeout=timeout)
+            return
+        async with self._changing:
+            if uri not in self._uris or self._task is None or self._task.done():
+                await self._listen_to(self._uris | {uri}, timeout)
 
-    async def unwatch(self, uri: str) -> None:
+    async def unwatch(self, uri: str, timeout: float | None) -> None:
         """Hear of them no longer."""
         if not self._is_modern:
-            await self._connection.request("resources/unsubscribe", {"uri": uri}, timeout=60)
-        elif uri in self._uris:
-            del self._uris[uri]
-            await self._listen_anew()
+            await self._connection.request("resources/unsubscribe", {"uri": uri}, timeout=timeout)
+            return
+        async with self._changing:
+            if uri in self._uris:
+                await self._listen_to(self._uris - {uri}, timeout)
 
     async def end(self) -> None:
         """Stop listening."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+            await _stop(self._task)
 
-    def _filter(self) -> _Filter:
+    def _filter(self, uris: frozenset[str]) -> _Filter:
         offered = self._connection.session.server_capabilities
         wants = self._callbacks.list_changed is not None
         return _Filter(
             tools_list_changed=wants and offered.tools is not None and offered.tools.list_changed,
             prompts_list_changed=wants and offered.prompts is not None and offered.prompts.list_changed,
             resources_list_changed=wants and offered.resources is not None and offered.resources.list_changed,
-            resource_subscriptions=list(self._uris) or None,
+            resource_subscriptions=sorted(uris) or None,
         )
 
-    async def _listen_anew(self) -> None:
-        """Open the new subscription first, then end the old one: nothing is missed in between."""
-        old, self._task = self._task, None
-        wanted = self._filter()
-        if not wanted.is_empty:
-            self._acknowledged = asyncio.Event()
-            self._task = asyncio.ensure_future(self._listen(wanted))
-            acknowledged = asyncio.ensure_future(self._acknowledged.wait())
-            await asyncio.wait(
-                [acknowledged, self._task], timeout=ACKNOWLEDGED_SECONDS, return_when=asyncio.FIRST_COMPLETED
-            )
-            acknowledged.cancel()
-        if old is not None:
-            old.cancel()
-            await asyncio.wait([old])
+    async def _listen_to(self, uris: frozenset[str], timeout: float | None) -> None:
+        """Open the new subscription first, then end the old one: nothing is missed in between.
 
-    async def _listen(self, wanted: SubscriptionFilter) -> None:
-        """Keep a subscription open; one that the server ends is opened again while the connection lives."""
-        connection = self._connection
-        while True:
+        The old one stays if the server does not agree to the new one. Raises RemoteError, RequestTimeout,
+        ConnectionLost.
+        """
+        wanted, task = self._filter(uris), None
+        if not wanted.is_empty:
+            acknowledged = self._connection.loop.create_future()
+            task = self._connection.loop.create_task(self._listen(wanted, acknowledged))
             try:
-                request_id = connection.session.request("subscriptions/listen", ListenParams(notifications=wanted))
-                self._listening = request_id
+                async with asyncio.timeout(timeout):
+                    await acknowledged
+            except TimeoutError:
+                await _stop(task)
+                raise RequestTimeout(
+                    f"The server did not acknowledge subscriptions/listen within {timeout:g} s"
+                ) from None
+            except BaseException:
+                await _stop(task)
+                raise
+        old, self._task, self._uris = self._task, task, uris
+        if old is not None:
+            await _stop(old)
+
+    async def _listen(self, wanted: SubscriptionFilter, acknowledged: asyncio.Future[None]) -> None:
+        """Keep a subscription open; one that the server ends is opened again while the connection lives."""
+        connection, params = self._connection, ListenParams(notifications=wanted)
+        while True:
+            request_id = connection.session.request("subscriptions/listen", params)
+            self._acknowledged[request_id] = acknowledged
+            try:
                 await connection.answer(request_id, "subscriptions/listen", None)
-            except TransportError:
+                error: McpdError = ProtocolError("The server ended a subscription that it had not acknowledged")
+            except McpdError as raised:
+                error = raised
+            finally:
+                del self._acknowledged[request_id]
+            if not acknowledged.done():
+                acknowledged.set_exception(error)
                 return
-            except McpdError as error:
-                log.warning("changes of the server's lists will not be heard of: %s", error)
+            if isinstance(error, TransportError):
+                return
+            if isinstance(error, RemoteError):
+                log.warning("changes at the server will not be heard of any more: %s", error)
                 return
             await asyncio.sleep(AGAIN_SECONDS)
 
@@ -130,8 +152,14 @@ class Subscription:
             meta = _read_acknowledged(params).meta
         except MALFORMED:
             return
-        if meta is not None and meta.subscription == self._listening:
-            self._acknowledged.set()
+        acknowledged = None if meta is None or meta.subscription is None else self._acknowledged.get(meta.subscription)
+        if acknowledged is not None and not acknowledged.done():
+            acknowledged.set_result(None)
+
+
+async def _stop(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
 
 
 class _Filter(SubscriptionFilter):

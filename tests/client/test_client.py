@@ -553,3 +553,93 @@ async def test_the_server_goes_away() -> None:
             await calling
         with pytest.raises(ConnectionLost):
             await client.call_tool("x")
+
+
+class Listeners:
+    """The subscriptions of a scripted modern server: it refuses what names `bad://`, and leaves `deaf://` waiting."""
+
+    def __init__(self) -> None:
+        self.script: Script | None = None
+        self.live: dict[Any, Any] = {}
+        self.answers = {
+            "server/discover": {**DISCOVERED, "capabilities": {"resources": {"subscribe": True}}},
+            "subscriptions/listen": self.listen,
+            "notifications/cancelled": self.cancelled,
+        }
+
+    def listen(self, message: Any) -> Any:
+        assert self.script is not None
+        wanted = message["params"]["notifications"]
+        uris = wanted["resourceSubscriptions"]
+        if any(uri.startswith("bad:") for uri in uris):
+            return {"code": -32602, "message": "no such resource"}
+        if not any(uri.startswith("deaf:") for uri in uris):
+            self.live[message["id"]] = uris
+            meta = {f"{META}subscriptionId": message["id"]}
+            params = {"_meta": meta, "notifications": wanted}
+            self.script.say({"method": "notifications/subscriptions/acknowledged", "params": params})
+        return None
+
+    def cancelled(self, message: Any) -> None:
+        self.live.pop(message["params"]["requestId"], None)
+
+
+@asynccontextmanager
+async def listened(
+    callbacks: Callbacks | None = None, **options: Any
+) -> AsyncIterator[tuple[Client, Script, Listeners]]:
+    listeners = Listeners()
+    async with scripted(listeners.answers, callbacks, **options) as (client, script):
+        listeners.script = script
+        yield client, script, listeners
+
+
+async def settled(client: Client) -> None:
+    """What was sent before has arrived."""
+    await client.ping()
+
+
+async def test_a_subscription_that_is_refused_leaves_the_others() -> None:
+    """The error is the caller's, and asking again asks again."""
+    async with listened() as (client, _, listeners):
+        await client.subscribe("good://a")
+        for _ in range(2):
+            with pytest.raises(RemoteError, match="no such resource"):
+                await client.subscribe("bad://x")
+        await client.unsubscribe("bad://x")
+        await settled(client)
+        assert list(listeners.live.values()) == [["good://a"]]
+        await asyncio.gather(client.subscribe("good://b"), client.subscribe("good://c"))
+        await settled(client)
+        assert list(listeners.live.values()) == [["good://a", "good://b", "good://c"]]
+
+
+async def test_a_subscription_that_is_never_acknowledged_times_out() -> None:
+    """2026-07-28 patterns/subscriptions: the server MUST acknowledge first."""
+    async with listened(timeout=0.1) as (client, script, listeners):
+        await client.subscribe("good://a")
+        with pytest.raises(RequestTimeout, match="subscriptions/listen"):
+            await client.subscribe("deaf://x")
+        await settled(client)
+        assert list(listeners.live.values()) == [["good://a"]]
+        given_up = script.of("notifications/cancelled")[-1]["params"]["requestId"]
+        assert given_up == script.of("subscriptions/listen")[-1]["id"]
+
+
+async def test_a_subscription_that_ended_can_be_opened_again() -> None:
+    async with listened() as (client, script, listeners):
+        await client.subscribe("good://a")
+        ((request_id, _),) = listeners.live.items()
+        listeners.live.clear()
+        script.say({"id": request_id, "error": {"code": -32603, "message": "no more"}})
+        await settled(client)
+        await client.subscribe("good://a")
+        assert list(listeners.live.values()) == [["good://a"]]
+
+
+async def test_subscribing_keeps_the_clients_time_limit() -> None:
+    answers = {**LEGACY_ANSWERS, "resources/subscribe": None, "resources/unsubscribe": None}
+    async with scripted(answers, version="2025-11-25", timeout=0.02) as (client, _):
+        for use in (client.subscribe, client.unsubscribe):
+            with pytest.raises(RequestTimeout, match="0.02"):
+                await use("notes://a")
