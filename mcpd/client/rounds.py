@@ -46,7 +46,8 @@ _members = Decoder(dict[str, Raw]).decode
 async def run_rounds(ask: Callable[[Any], Awaitable[Raw]], params: Any, result: Raw, callbacks: Callbacks) -> Raw:
     """The complete result, after as many rounds as it takes. `result` is that of the first, for `params`.
 
-    Raises ProtocolError for a server that asks what was not offered, or without end.
+    Raises ProtocolError for a server that asks what was not offered, or without end, and for a type of result that
+    is unknown.
     """
     for number in range(MAX_ROUNDS):
         needed = _needed(result)
@@ -71,7 +72,12 @@ def _needed(result: Raw) -> _Needed | None:
         needed = _read_needed(result)
     except MALFORMED as error:
         raise ProtocolError(f"The server's result cannot be read: {explain(error)}") from None
-    return needed if needed.result_type == "input_required" else None
+    if needed.result_type == "input_required":
+        return needed
+    if needed.result_type != "complete":
+        # Spec: 2026-07-28 basic/index: a type "unrecognized by the client MUST be considered invalid".
+        raise ProtocolError(f"The server's result is of an unknown type: {needed.result_type[:100]!r}")
+    return None
 
 
 async def _answer(question: _Question, callbacks: Callbacks) -> Any:

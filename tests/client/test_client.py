@@ -521,6 +521,15 @@ async def test_a_server_that_asks_for_ever_or_for_what_was_not_offered() -> None
         assert len(script.of("tools/call")) == 1
 
 
+async def test_a_type_of_result_that_is_unknown() -> None:
+    """2026-07-28 basic/index: a `resultType` that is not recognized is invalid; an absent one is `complete`."""
+    results = rounds({"resultType": "martian", "content": []}, {"content": []})
+    async with scripted({"server/discover": DISCOVERED, "tools/call": results}) as (client, _):
+        with pytest.raises(ProtocolError, match="martian"):
+            await client.call_tool("x")
+        assert (await client.call_tool("x")).content == []
+
+
 async def test_answers_that_cannot_be_read() -> None:
     answers = {
         **LEGACY_ANSWERS,
