@@ -74,9 +74,9 @@ async def answer_to(callbacks: Callbacks, method: str, params: Raw) -> Any:
     """The result of a question of the server. Raises ProtocolError with what the server is to be told."""
     try:
         if method == "elicitation/create":
-            return await _elicit(callbacks, params)
+            return _result(await _elicit(callbacks, params))
         if method == "sampling/createMessage":
-            return await _sample(callbacks, params)
+            return _result(await _sample(callbacks, params))
         if method == "roots/list" and callbacks.roots is not None:
             return ListRootsResult(roots=list(await _settle(callbacks.roots())))
     except ProtocolError:
@@ -85,6 +85,12 @@ async def answer_to(callbacks: Callbacks, method: str, params: Raw) -> Any:
         log.exception("%s: the callback failed", method)
         raise InternalError from error
     raise MethodNotFound(f"This client does not offer {method}")
+
+
+def _result(given: Any) -> Any:
+    if given is None:  # a callback that forgot its return: `"result": null` would be no answer
+        raise TypeError("the callback gave None")
+    return given
 
 
 async def _elicit(callbacks: Callbacks, params: Raw) -> ElicitResult:

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeAlias
 from msgspec import Raw
 
 from ..channel import Channel, Receiver
-from ..errors import ConnectionLost, McpdError, ProtocolError, RequestTimeout
+from ..errors import ConnectionLost, InternalError, McpdError, ProtocolError, RequestTimeout
 from ..jsonrpc import Id
 from .callbacks import Callbacks, answer_to, tell
 from .session import Answered, Asked, Event, Notified, Progressed, Session, Withdrawn
@@ -161,6 +161,9 @@ class Connection:
             session.answer(asked.ask_id, result if version is None else version.shape(result))
         except ProtocolError as error:
             session.refuse(asked.ask_id, error)
+        except Exception:
+            log.exception("%s: what the callback gave cannot be sent", asked.method)
+            session.refuse(asked.ask_id, InternalError())
 
     def _answered(self, ask_id: Id) -> None:
         self._answering.pop(ask_id, None)

@@ -418,6 +418,17 @@ async def test_questions_that_cannot_be_answered() -> None:
         assert rejected["message"] == "User rejected sampling request"
 
 
+@pytest.mark.parametrize("given", [None, object(), ElicitResult(action="accept", content={"a": "\ud83d"})])
+async def test_a_callback_that_gives_what_cannot_be_sent(given: Any) -> None:
+    """The server gets its answer all the same: -32603."""
+    answers = {**LEGACY_ANSWERS, "tools/call": {"content": []}}
+    async with scripted(answers, Callbacks(elicit_form=lambda _: given), version="2025-11-25") as (client, script):
+        form = {"message": "x", "requestedSchema": {"type": "object", "properties": {}}}
+        async with asyncio.timeout(5):
+            assert (await script.ask("q", "elicitation/create", form))["error"]["code"] == -32603
+        await client.call_tool("x")
+
+
 async def test_a_modern_server_sends_no_requests() -> None:
     async with scripted({"server/discover": DISCOVERED}, Callbacks(roots=list)) as (_, script):
         assert (await script.ask(1, "roots/list", {}))["error"]["code"] == -32600
