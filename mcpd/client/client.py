@@ -290,7 +290,7 @@ class Client:
                     found.append(decode_entry(entry))
                 except MALFORMED as error:
                     log.warning("%s: an entry that cannot be read is left out: %s", method, explain(error))
-            following = decode(page.get("nextCursor", b"null"))
+            following: Any = _read(method, object, page.get("nextCursor", Raw(b"null")))
             if not isinstance(following, str):
                 return found
             cursor = following

@@ -557,6 +557,19 @@ async def test_answers_that_cannot_be_read() -> None:
         assert [tool.name for tool in await client.list_tools()] == ["good"], "one bad entry spoils no list"
 
 
+@pytest.mark.parametrize("cursor", [b"1e999", b'"\\ud83d"'])
+async def test_a_cursor_that_cannot_be_read(cursor: bytes) -> None:
+    async with scripted(LEGACY_ANSWERS, version="2025-11-25") as (client, script):
+
+        def answer(message: Any) -> None:
+            page = b'{"jsonrpc":"2.0","id":%d,"result":{"tools":[],"nextCursor":%s}}'
+            script.channel.send(page % (message["id"], cursor))
+
+        script.answers["tools/list"] = answer
+        with pytest.raises(ProtocolError, match="tools/list"):
+            await client.list_tools()
+
+
 async def test_a_list_without_end() -> None:
     answers = {**LEGACY_ANSWERS, "tools/list": {"tools": [], "nextCursor": "again"}}
     async with scripted(answers, version="2025-11-25") as (client, _):
