@@ -120,8 +120,8 @@ class Client:
             answer: Raw | RemoteError = await connection.answer(session.probe(), "server/discover", self.probe_seconds)
         except RemoteError as error:
             answer = error
-        except RequestTimeout:
-            return table.NEWEST_LEGACY
+        except (RequestTimeout, ProtocolError):
+            return table.NEWEST_LEGACY  # silence, or what is no answer
         return session.accept_probe(answer)
 
     async def aclose(self) -> None:
@@ -266,7 +266,8 @@ class Client:
     ) -> Raw:
         """Any request; the raw result. What the server asks in between is answered through the callbacks.
 
-        Raises RemoteError if the server answers with an error, RequestTimeout, ConnectionLost.
+        Raises RemoteError if the server answers with an error, ProtocolError if its answer cannot be read,
+        RequestTimeout, ConnectionLost.
         """
         connection = self._connection()
         seconds = self.timeout if timeout == "default" else timeout

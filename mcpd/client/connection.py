@@ -192,7 +192,8 @@ class Connection:
     ) -> Raw:
         """Ask, and give the raw result. `timeout` is in seconds without a sign of life, None for as long as it takes.
 
-        Raises RemoteError, RequestTimeout, ConnectionLost; LocalProtocolError for a method this version lacks.
+        Raises RemoteError, RequestTimeout, ConnectionLost; ProtocolError for an answer that cannot be read,
+        LocalProtocolError for a method this version lacks.
         """
         request_id = self.session.request(method, params, wants_progress=on_progress is not None)
         return await self.answer(request_id, method, timeout, on_progress)

@@ -26,6 +26,7 @@ from ..errors import (
     InvalidRequest,
     LocalProtocolError,
     MethodNotFound,
+    ParseError,
     ProtocolError,
     RemoteError,
     UnsupportedVersion,
@@ -78,11 +79,14 @@ _read_cancelled = Decoder(CancelledParams).decode
 
 
 class Answered(Struct, frozen=True):
-    """A request of ours has its answer: exactly one of `result` and `error` is set."""
+    """A request of ours has its answer: exactly one of `result` and `error` is set.
+
+    The error is a ProtocolError if the answer could not be read.
+    """
 
     request_id: Id
     result: Raw | None = None
-    error: RemoteError | None = None
+    error: RemoteError | ProtocolError | None = None
 
 
 class Progressed(Struct, frozen=True):
@@ -121,6 +125,16 @@ Event: TypeAlias = Answered | Progressed | Asked | Withdrawn | Notified
 class _Pending(Struct):
     method: str
     wants_progress: bool
+
+
+class _Bearer(Struct):
+    """What can be read of a frame that is no message."""
+
+    id: Id | None = None
+    method: Raw = ABSENT
+
+
+_read_bearer = Decoder(_Bearer).decode
 
 
 class Session:
@@ -312,26 +326,35 @@ class Session:
         try:
             message = decode(frame)
         except ProtocolError as error:
-            self._refuse(error)
+            self._refuse(error, frame)
             return
         if not isinstance(message, Batch):
-            self._take(message)
+            self._take(message, frame)
         elif self.version is not None and self.version.has_batches:
-            for part in decode_batch(message):
+            for raw, part in zip(message, decode_batch(message), strict=True):
                 if isinstance(part, ProtocolError):
-                    self._refuse(part)
+                    self._refuse(part, raw)
                 else:
-                    self._take(part)
+                    self._take(part, bytes(raw))
         else:
             log.warning("the server sent a batch, which this protocol version does not have")
 
-    def _refuse(self, error: ProtocolError) -> None:
+    def _refuse(self, error: ProtocolError, frame: bytes | Raw) -> None:
+        """What cannot be read fails the call of ours that it would have answered; a question gets the error."""
         log.warning("the server sent what cannot be read: %s", error.message)
-        if error.request_id is not None:
+        request_id = _answered_by(frame)
+        if request_id is not None and self._pending.pop(request_id, None) is not None:
+            self._events.append(Answered(request_id, error=error))
+        elif error.request_id is not None:
             self._send_error(error, error.request_id)
 
-    def _take(self, message: Message) -> None:
-        if isinstance(message, Request):
+    def _take(self, message: Message, frame: bytes) -> None:
+        if not frame.isascii() and not _is_utf8(frame):
+            # Params and results are raw: nobody has looked at the text in them yet.
+            error = ParseError("Parse error: not UTF-8")
+            error.request_id = message.id if isinstance(message, Request) else None
+            self._refuse(error, frame)
+        elif isinstance(message, Request):
             self._take_request(message)
         elif isinstance(message, Notification):
             self._take_notification(message)
@@ -393,6 +416,23 @@ class Session:
         if params.request_id is not None and params.request_id in self._asked:
             self._asked.discard(params.request_id)
             self._events.append(Withdrawn(params.request_id))
+
+
+def _is_utf8(frame: bytes) -> bool:
+    try:
+        frame.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _answered_by(frame: bytes | Raw) -> Id | None:
+    """The id of a frame that is no call, however bad it is otherwise; None if it cannot be read."""
+    try:
+        found = _read_bearer(frame)
+    except MALFORMED:
+        return None
+    return found.id if found.method is ABSENT else None
 
 
 def _present(params: Raw) -> Raw:

@@ -14,7 +14,7 @@ import logging
 from msgspec import Raw, Struct, field
 from msgspec.json import Decoder
 
-from ..errors import McpdError, ProtocolError, RemoteError, RequestTimeout, TransportError
+from ..errors import McpdError, ProtocolError, RequestTimeout, TransportError
 from ..jsonrpc import MALFORMED, Id
 from ..types.base import META
 from ..types.rounds import ListenParams, SubscriptionFilter
@@ -130,20 +130,19 @@ class Subscription:
         while True:
             request_id = connection.session.request("subscriptions/listen", params)
             self._acknowledged[request_id] = acknowledged
+            error: McpdError | None = None
             try:
                 await connection.answer(request_id, "subscriptions/listen", None)
-                error: McpdError = ProtocolError("The server ended a subscription that it had not acknowledged")
             except McpdError as raised:
                 error = raised
             finally:
                 del self._acknowledged[request_id]
             if not acknowledged.done():
-                acknowledged.set_exception(error)
+                acknowledged.set_exception(error or ProtocolError("The server ended what it had not acknowledged"))
                 return
-            if isinstance(error, TransportError):
-                return
-            if isinstance(error, RemoteError):
-                log.warning("changes at the server will not be heard of any more: %s", error)
+            if error is not None:
+                if not isinstance(error, TransportError):
+                    log.warning("changes at the server will not be heard of any more: %s", error)
                 return
             await asyncio.sleep(AGAIN_SECONDS)
 

@@ -557,6 +557,63 @@ async def test_answers_that_cannot_be_read() -> None:
         assert [tool.name for tool in await client.list_tools()] == ["good"], "one bad entry spoils no list"
 
 
+BAD_ANSWERS = {
+    "neither": b'{"jsonrpc":"2.0","id":%d}',
+    "both": b'{"jsonrpc":"2.0","id":%d,"result":{},"error":{"code":1,"message":"x"}}',
+    "no version": b'{"id":%d,"result":{"content":[]}}',
+    "no error object": b'{"jsonrpc":"2.0","id":%d,"error":"boom"}',
+    "no integer code": b'{"jsonrpc":"2.0","id":%d,"error":{"code":1.5,"message":"x"}}',
+    "no UTF-8 in a result": b'{"jsonrpc":"2.0","id":%d,"result":{"content":[],"x":"caf\xe9"}}',
+    "no UTF-8 in an error": b'{"jsonrpc":"2.0","id":%d,"error":{"code":1,"message":"caf\xe9"}}',
+}
+
+
+@pytest.mark.parametrize("bad", BAD_ANSWERS.values(), ids=BAD_ANSWERS)
+async def test_a_bad_answer_ends_its_call(bad: bytes) -> None:
+    """It need not wait for its time limit, and the server is sent no error under an id of ours."""
+    async with scripted({**LEGACY_ANSWERS, "ping": {}}, version="2025-11-25", timeout=5) as (client, script):
+        script.answers["tools/call"] = lambda message: script.channel.send(bad % message["id"])
+        with pytest.raises(ProtocolError):
+            await client.call_tool("x")
+        script.channel.send(bad % 9999)
+        await client.ping()
+        assert not any("error" in message and message["id"] != 9999 for message in script.heard)
+
+
+async def test_what_is_not_utf8_is_not_handed_on() -> None:
+    """A question is answered with a parse error, a notification is dropped; in a batch, each for itself."""
+    heard: list[Any] = []
+    async with scripted(
+        {"initialize": {**INITIALIZED, "protocolVersion": "2025-03-26"}, "ping": {}, "tools/call": None},
+        Callbacks(log=heard.append, roots=list),
+        version="2025-03-26",
+    ) as (client, script):
+        script.replies["q"] = asyncio.get_running_loop().create_future()
+        script.channel.send(b'{"jsonrpc":"2.0","id":"q","method":"roots/list","params":{"x":"caf\xe9"}}')
+        assert (await script.replies["q"])["error"]["code"] == -32700
+        script.channel.send(
+            b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"\xe9"}}'
+        )
+        calls = [asyncio.ensure_future(client.call_tool("x")) for _ in range(2)]
+        await client.ping()
+        first, second = (message["id"] for message in script.of("tools/call"))
+        batch = b'[{"jsonrpc":"2.0","id":%d,"result":{"x":"\xe9"}},{"jsonrpc":"2.0","id":%d,"result":{"content":[]}}]'
+        script.channel.send(batch % (first, second))
+        with pytest.raises(ProtocolError, match="UTF-8"):
+            await calls[0]
+        assert (await calls[1]).content == []
+        assert heard == []
+
+
+@pytest.mark.parametrize("bad", [b'{"jsonrpc":"2.0","id":%d}', b'{"jsonrpc":"2.0","id":%d,"result":{"x":"\xe9"}}'])
+async def test_a_server_that_answers_the_probe_with_rubbish_is_a_legacy_one(bad: bytes) -> None:
+    near, far = pair()
+    script = Script(far, LEGACY_ANSWERS)
+    script.answers = {**LEGACY_ANSWERS, "server/discover": lambda message: far.send(bad % message["id"])}
+    async with asyncio.timeout(4), Client(near) as client:
+        assert client.version == "2025-11-25"
+
+
 @pytest.mark.parametrize("cursor", [b"1e999", b'"\\ud83d"'])
 async def test_a_cursor_that_cannot_be_read(cursor: bytes) -> None:
     async with scripted(LEGACY_ANSWERS, version="2025-11-25") as (client, script):
