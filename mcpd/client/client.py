@@ -126,10 +126,12 @@ class Client:
 
     async def aclose(self) -> None:
         """Close the connection; what still waits ends with ConnectionLost. Safe to call twice."""
-        if self._subscription is not None:
-            await self._subscription.end()
-        if self._open is not None:
-            await self._open.aclose()
+        try:
+            if self._subscription is not None:
+                await self._subscription.end()
+        finally:
+            if self._open is not None:
+                await self._open.aclose()
 
     # ----------------------------------------------------------------------------- what is known of it
 

@@ -236,6 +236,8 @@ class Connection:
         for request_id in self.session.pending:
             self._give_up(request_id, "the client is closing")
         self._lose(ConnectionLost("the client is closed"))
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-        await self.channel.aclose()
+        try:
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+        finally:
+            await self.channel.aclose()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ..channel import Receiver
 from ..errors import ConfigurationError
@@ -50,32 +50,42 @@ class ProcessChannel:
         await self._channel.drain()
 
     async def aclose(self, reason: str = "") -> None:
-        """Close the child's input and wait for its end; help along a child that does not."""
+        """Close the child's input and wait for its end; help along a child that does not.
+
+        Who cuts this short has no more patience: the child is killed then.
+        """
         if self._is_closed:
             return
         self._is_closed = True
         fd_in, fd_out = self._descriptors
         try:
-            await self._channel.aclose(reason)
-        finally:
-            os.close(fd_out)
             try:
-                await self._end()
+                await self._channel.aclose(reason)
             finally:
-                os.close(fd_in)
+                os.close(fd_out)
+            await self._end()
+        finally:
+            os.close(fd_in)
+            if self.process.returncode is None:
+                self._push(self.process.kill)
 
     async def _end(self) -> None:
         for push in (None, self.process.terminate, self.process.kill):
             if push is not None:
-                try:
-                    push()
-                except ProcessLookupError:
-                    pass
+                self._push(push)
             try:
-                await asyncio.wait_for(self.process.wait(), GRACE_SECONDS)
+                async with asyncio.timeout(GRACE_SECONDS):
+                    await self.process.wait()
             except TimeoutError:
                 continue
             return
+
+    @staticmethod
+    def _push(push: Callable[[], None]) -> None:
+        try:
+            push()
+        except ProcessLookupError:
+            pass  # it has just ended by itself
 
 
 async def open_process(

@@ -28,6 +28,7 @@ MAX_FRAME_BYTES = 64 * 1024 * 1024
 _READ_BYTES = 65536
 _JOIN_BYTES = 65536
 _HIGH_WATER = 1024 * 1024
+_LAST_SECONDS = 2.0
 
 
 def claim() -> tuple[int, int]:
@@ -295,12 +296,15 @@ class StdioChannel:
         if not had_ended and self._receiver is not None:
             self._receiver.closed()
         try:
-            await asyncio.wait_for(self.drain(), 2)
+            # Not wait_for: it forgets a cancellation that comes just as the work is done (Python 3.11).
+            async with asyncio.timeout(_LAST_SECONDS):
+                await self.drain()
         except TimeoutError:
             pass
-        if self._unsent:
-            self._loop.remove_writer(self._fd_out)
-            self._unsent.clear()
-        if self._receiver is not None and not self._is_broken:
-            os.set_blocking(self._fd_out, self._was_blocking)
-        self._is_broken = True
+        finally:
+            if self._unsent:
+                self._loop.remove_writer(self._fd_out)
+                self._unsent.clear()
+            if self._receiver is not None and not self._is_broken:
+                os.set_blocking(self._fd_out, self._was_blocking)
+            self._is_broken = True

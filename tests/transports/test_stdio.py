@@ -225,8 +225,7 @@ async def test_a_reader_that_goes_while_much_waits(ends: Ends) -> None:
 async def test_closing_writes_what_is_queued_but_does_not_wait_for_ever(
     ends: Ends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wait_for = asyncio.wait_for
-    monkeypatch.setattr(stdio.asyncio, "wait_for", lambda work, seconds: wait_for(work, seconds / 100))
+    monkeypatch.setattr(stdio, "_LAST_SECONDS", 0.02)
     channel, ear = StdioChannel(ends.fd_in, ends.fd_out), Ear()
     channel.start(ear)
     channel.send(b"queued")

@@ -1,0 +1,93 @@
+"""A child process behind a channel: how it is ended. Spec: 2025-11-25 basic/lifecycle, shutdown."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from mcpd import Callbacks, Client
+from mcpd.errors import McpdError, ProtocolError
+from mcpd.transports.process import ProcessChannel, open_process
+
+# Says that it has begun, and then heeds neither the end of its input nor SIGTERM.
+DEAF = """
+import signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("{}", flush=True)
+time.sleep(60)
+"""
+
+
+class Ear:
+    """Waits for the first line, and for the end."""
+
+    def __init__(self) -> None:
+        self.began = asyncio.Event()
+        self.ended = asyncio.Event()
+
+    def receive(self, frame: bytes) -> None:
+        self.began.set()
+
+    def receive_error(self, error: ProtocolError) -> None:
+        raise error
+
+    def closed(self, error: McpdError | None = None) -> None:
+        self.ended.set()
+
+
+async def deaf() -> ProcessChannel:
+    channel, ear = await open_process([sys.executable, "-c", DEAF]), Ear()
+    channel.start(ear)
+    await ear.began.wait()
+    return channel
+
+
+async def test_a_closing_that_is_cut_short_kills_the_child() -> None:
+    """Wherever it is: waiting for the child, or writing what is queued for it."""
+    for queued in (b"", b"x" * 2_000_000):
+        channel = await deaf()
+        channel.send(queued)
+        closing = asyncio.create_task(channel.aclose())
+        await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait([closing])
+        assert closing.cancelled()
+        async with asyncio.timeout(10):
+            assert await channel.process.wait() == -9
+        await channel.aclose()
+
+
+async def test_a_client_whose_closing_is_cut_short_leaves_no_child() -> None:
+    """A callback that is slow to end delays the closing; the channel is closed all the same."""
+    asked = asyncio.Event()
+
+    async def roots() -> list[object]:
+        asked.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(60)
+        return []
+
+    client = Client([sys.executable, "-c", ASKING], Callbacks(roots=roots), version="2025-11-25")  # type: ignore[arg-type]
+    await client.open()
+    await asked.wait()
+    process = client._open.channel.process  # type: ignore[union-attr]
+    closing = asyncio.create_task(client.aclose())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait([closing])
+    async with asyncio.timeout(10):
+        assert await process.wait() == 0
+    for task in list(client._open._tasks):  # type: ignore[union-attr]
+        task.cancel()
+
+
+ASKING = """
+import json, sys
+info = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "n", "version": "1"}}
+print(json.dumps({"jsonrpc": "2.0", "id": json.loads(sys.stdin.readline())["id"], "result": info}), flush=True)
+sys.stdin.readline()
+print(json.dumps({"jsonrpc": "2.0", "id": "r", "method": "roots/list"}), flush=True)
+sys.stdin.read()
+"""
