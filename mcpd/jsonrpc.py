@@ -140,7 +140,7 @@ _json_decoder: Decoder[Raw] | None = None
 
 
 def decode(frame: bytes | Raw | str) -> Message | Batch:
-    """One frame as a message, or a non-empty batch as its raw parts.
+    """One frame as a message, or a non-empty batch as its raw parts. Half a character is read as U+FFFD.
 
     Raises ParseError for what is no JSON, and InvalidRequest for JSON that is no JSON-RPC 2.0
     message; the exception's `request_id` is the id, None if none could be read.
@@ -149,6 +149,10 @@ def decode(frame: bytes | Raw | str) -> Message | Batch:
         return _decode_request(frame)
     except MALFORMED:
         return _decode_other(frame)
+    except UnicodeEncodeError:
+        # Text from a WebView or a script may hold half a surrogate pair, which UTF-8 has no bytes for.
+        assert isinstance(frame, str)
+        return decode(frame.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
 
 
 def decode_batch(batch: Batch) -> list[Message | ProtocolError]:

@@ -253,6 +253,26 @@ def test_half_a_character_is_replaced_and_its_request_has_its_id(written: str, r
     assert json.loads(bytes(inside.params)) == [read]
 
 
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("\ud83d", "\ufffd"),
+        ("a\ud83db", "a\ufffdb"),
+        ("\ude00\ud83d", "\ufffd\ufffd"),
+        ("\ud83d\ude00", "\U0001f600"),
+        ("é\U0001f600\udc00\\ud83d", "é\U0001f600\ufffd\ufffd"),
+    ],
+)
+def test_half_a_character_in_text(written: str, read: str) -> None:
+    """A frame that comes as text may hold halves themselves, not only their escapes."""
+    message = decode(f'{{"jsonrpc":"2.0","id":7,"method":"m","params":{{"a":"{written}"}}}}')
+    assert isinstance(message, Request)
+    assert message.id == 7
+    assert json.loads(bytes(message.params)) == {"a": read}
+    with pytest.raises(ParseError):
+        decode("{" + written)
+
+
 def test_a_long_message_is_not_looked_through_for_it() -> None:
     """So that rubbish costs its sender more than us."""
     began = time.perf_counter()
