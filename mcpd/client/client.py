@@ -107,12 +107,16 @@ class Client:
         session, name = self._session, self._wanted
         if name is None or table.get(name).is_modern:
             name = await self._probe(connection)
-            if self._wanted is not None and name != self._wanted:
-                raise ConfigurationError(f"the server does not speak {self._wanted}; the newest in common is {name}")
+            self._check_wanted(name)
         if not table.get(name).is_modern:
             request_id = session.initialize(name)
             session.accept_initialize(await connection.answer(request_id, "initialize", self.timeout))
+            self._check_wanted(self.version)
             connection.flush()
+
+    def _check_wanted(self, name: str) -> None:
+        if self._wanted is not None and name != self._wanted:
+            raise ConfigurationError(f"the server does not speak {self._wanted}; the newest in common is {name}")
 
     async def _probe(self, connection: Connection) -> str:
         session = self._session
