@@ -89,7 +89,11 @@ class Client:
         await self.aclose()
 
     async def open(self) -> None:
-        """Connect and agree on a version. Raises TransportError, RemoteError, RequestTimeout, UnsupportedVersion."""
+        """Connect and agree on a version.
+
+        Raises TransportError, RemoteError, RequestTimeout, ProtocolError, ConfigurationError; UnsupportedVersion if
+        there is none in common.
+        """
         if self._open is not None:
             raise LocalProtocolError("a Client is opened once; make another one")
         channel = await connect(self._target)

@@ -68,8 +68,8 @@ class Connection:
         self.session = session
         self.channel = channel
         self.loop = asyncio.get_running_loop()
-        self.on_acknowledged: Callable[[Raw], None] | None = None
-        """Told of `notifications/subscriptions/acknowledged`."""
+        self.is_wanted: Callable[[Notified], bool] = lambda told: True
+        """Asked of each notification: whether the program hears of it."""
         self._callbacks = callbacks
         self._waiting: dict[Id, _Waiting] = {}
         self._answering: dict[Id, asyncio.Task[None]] = {}
@@ -131,10 +131,7 @@ class Connection:
             task = self._answering.get(event.ask_id)
             if task is not None:
                 task.cancel()
-        elif event.method == "notifications/subscriptions/acknowledged":
-            if self.on_acknowledged is not None:
-                self.on_acknowledged(event.params)
-        else:
+        elif self.is_wanted(event):
             # One after the other, in the order they came: a program must not see an old state last.
             self._told.append(event)
             if len(self._told) == 1:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from msgspec import Raw, Struct, field
+from msgspec import Struct, field
 from msgspec.json import Decoder
 
 from ..errors import McpdError, ProtocolError, RequestTimeout, TransportError
@@ -20,6 +20,7 @@ from ..types.base import META
 from ..types.rounds import ListenParams, SubscriptionFilter
 from .callbacks import Callbacks
 from .connection import Connection
+from .session import Notified
 
 __all__ = ["Subscription"]
 
@@ -33,11 +34,23 @@ class _Meta(Struct):
     subscription: Id | None = field(name=f"{META}subscriptionId", default=None)
 
 
-class _Acknowledged(Struct):
+class _Told(Struct):
     meta: _Meta | None = field(name="_meta", default=None)
 
 
-_read_acknowledged = Decoder(_Acknowledged).decode
+_read_told = Decoder(_Told).decode
+
+_ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+_SUBSCRIBED = frozenset(
+    (
+        _ACKNOWLEDGED,
+        "notifications/tools/list_changed",
+        "notifications/prompts/list_changed",
+        "notifications/resources/list_changed",
+        "notifications/resources/updated",
+    )
+)
+"""What a modern server sends on a subscription and nowhere else."""
 
 
 class Subscription:
@@ -51,7 +64,7 @@ class Subscription:
         self._changing = asyncio.Lock()
         self._acknowledged: dict[Id, asyncio.Future[None]] = {}
         """The listening requests that are open, and whether the server agreed to them."""
-        connection.on_acknowledged = self._on_acknowledged
+        connection.is_wanted = self._is_wanted
 
     @property
     def _is_modern(self) -> bool:
@@ -146,14 +159,25 @@ class Subscription:
                 return
             await asyncio.sleep(AGAIN_SECONDS)
 
-    def _on_acknowledged(self, params: Raw) -> None:
+    def _is_wanted(self, told: Notified) -> bool:
+        """Changes that no open subscription asked for are dropped: they are late, or nobody's.
+
+        Spec: on stdio "clients MUST use this field to correlate notifications with their originating subscription".
+        """
+        if not self._is_modern or told.method not in _SUBSCRIBED:
+            return True
         try:
-            meta = _read_acknowledged(params).meta
+            meta = _read_told(told.params).meta
         except MALFORMED:
-            return
+            meta = None
         acknowledged = None if meta is None or meta.subscription is None else self._acknowledged.get(meta.subscription)
-        if acknowledged is not None and not acknowledged.done():
+        if acknowledged is None:
+            log.info("a %s that belongs to no subscription", told.method)
+        elif told.method != _ACKNOWLEDGED:
+            return True
+        elif not acknowledged.done():
             acknowledged.set_result(None)
+        return False
 
 
 async def _stop(task: asyncio.Task[None]) -> None:

@@ -739,3 +739,25 @@ async def test_subscribing_keeps_the_clients_time_limit() -> None:
         for use in (client.subscribe, client.unsubscribe):
             with pytest.raises(RequestTimeout, match="0.02"):
                 await use("notes://a")
+
+
+async def test_changes_belong_to_a_subscription() -> None:
+    """2026-07-28 patterns/subscriptions: a client MUST correlate them by the subscription's id."""
+    heard: list[str] = []
+    async with listened(Callbacks(resource_updated=heard.append)) as (client, script, listeners):
+
+        def updated(uri: str, subscription: Any) -> None:
+            meta = {} if subscription is None else {"_meta": {f"{META}subscriptionId": subscription}}
+            script.say({"method": "notifications/resources/updated", "params": {"uri": uri, **meta}})
+
+        await client.subscribe("good://a")
+        ((request_id, _),) = listeners.live.items()
+        for stranger in (None, 4711, str(request_id), True, {}):
+            updated("stray://a", stranger)
+        updated("good://a", request_id)
+        await settled(client)
+        assert heard == ["good://a"]
+        await client.unsubscribe("good://a")
+        updated("late://a", request_id)
+        await settled(client)
+        assert heard == ["good://a"]
