@@ -12,12 +12,13 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
+from inspect import iscoroutinefunction
 from typing import Any, Protocol, TypeAlias
 
 from msgspec import Raw
 
 from ..channel import Channel, Receiver
-from ..errors import ConnectionLost, InternalError, McpdError, ProtocolError, RequestTimeout
+from ..errors import ConfigurationError, ConnectionLost, InternalError, McpdError, ProtocolError, RequestTimeout
 from ..jsonrpc import Id
 from .callbacks import Callbacks, answer_to, tell
 from .session import Answered, Asked, Event, Notified, Progressed, Session, Withdrawn
@@ -27,7 +28,7 @@ __all__ = ["Connection", "OnProgress", "StartableChannel"]
 log = logging.getLogger("mcpd.client")
 
 OnProgress: TypeAlias = Callable[[float, float | None, str | None], Any]
-"""Called with progress, total and message of a request."""
+"""Called with progress, total and message of a request; a plain function, for the answer does not wait for it."""
 
 
 class StartableChannel(Channel, Protocol):
@@ -190,8 +191,10 @@ class Connection:
         """Ask, and give the raw result. `timeout` is in seconds without a sign of life, None for as long as it takes.
 
         Raises RemoteError, RequestTimeout, ConnectionLost; ProtocolError for an answer that cannot be read,
-        LocalProtocolError for a method this version lacks.
+        LocalProtocolError for a method this version lacks, ConfigurationError for an `on_progress` to be awaited.
         """
+        if iscoroutinefunction(on_progress):
+            raise ConfigurationError("on_progress is a coroutine function: give a plain one, which may start a task")
         request_id = self.session.request(method, params, wants_progress=on_progress is not None)
         return await self.answer(request_id, method, timeout, on_progress)
 

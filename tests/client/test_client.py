@@ -496,6 +496,15 @@ async def test_progress_is_a_sign_of_life() -> None:
         assert script.of("notifications/cancelled")[0]["params"]["requestId"] == script.of("tools/call")[0]["id"]
 
 
+async def test_progress_is_told_to_plain_functions() -> None:
+    async def hear(*_: Any) -> None: ...
+
+    async with scripted({**LEGACY_ANSWERS, "tools/call": {"content": []}}, version="2025-11-25") as (client, script):
+        with pytest.raises(ConfigurationError, match="on_progress"):
+            await client.call_tool("x", on_progress=hear)
+        assert script.of("tools/call") == []
+
+
 def rounds(*results: Any) -> Callable[[Any], Any]:
     left = list(results)
     return lambda message: left.pop(0) if len(left) > 1 else left[0]
