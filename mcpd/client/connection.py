@@ -99,8 +99,12 @@ class Connection:
         for waiting in self._waiting.values():
             if not waiting.answer.done():
                 waiting.answer.set_exception(self._lost)
-        for task in self._tasks:
+        for task in self._others():
             task.cancel()
+
+    def _others(self) -> list[asyncio.Task[None]]:
+        """What runs, but the callback that asks: it may be the one that closes the client."""
+        return [task for task in self._tasks if task is not asyncio.current_task()]
 
     def _turn(self) -> None:
         """Hand on what came of a step of the session's, then send what it has to say."""
@@ -173,7 +177,7 @@ class Connection:
             waiting.restart(stopped=bool(self._answering))
 
     async def _tell(self) -> None:
-        while self._told:
+        while self._told and self._lost is None:
             await tell(self._callbacks, self._told[0].method, self._told[0].params)
             self._told.popleft()
 
@@ -237,7 +241,7 @@ class Connection:
             self._give_up(request_id, "the client is closing")
         self._lose(ConnectionLost("the client is closed"))
         try:
-            if self._tasks:
-                await asyncio.wait(self._tasks)
+            if others := self._others():
+                await asyncio.wait(others)
         finally:
             await self.channel.aclose()

@@ -770,3 +770,31 @@ async def test_changes_belong_to_a_subscription() -> None:
         updated("late://a", request_id)
         await settled(client)
         assert heard == ["good://a"]
+
+
+async def test_a_callback_may_close_the_client() -> None:
+    """It runs on to its end, and nothing is told to it afterwards."""
+    heard: list[str] = []
+    closed = asyncio.Event()
+
+    async def changed(kind: str) -> None:
+        heard.append(kind)
+        await client.aclose()
+        closed.set()
+
+    async def roots() -> list[Root]:
+        await asyncio.Event().wait()
+        return []
+
+    callbacks = Callbacks(list_changed=changed, roots=roots)
+    async with scripted({**LEGACY_ANSWERS, "tools/call": None}, callbacks, version="2025-11-25") as (client, script):
+        script.ask("r", "roots/list", {})
+        calling = asyncio.ensure_future(client.call_tool("x"))
+        for kind in ("tools", "prompts"):
+            script.say({"method": f"notifications/{kind}/list_changed"})
+        async with asyncio.timeout(5):
+            await closed.wait()
+        with pytest.raises(ConnectionLost):
+            await calling
+        assert client._open.channel._is_closed  # type: ignore[union-attr]
+    assert heard == ["tools"]
