@@ -30,6 +30,7 @@ class ProcessChannel:
         self._descriptors = (fd_in, fd_out)
         # A server that answers line by line reads on only when its answers are taken.
         self._channel = StdioChannel(fd_in, fd_out, always_reads=True)
+        self._watching: asyncio.Task[None] | None = None
         self._is_closed = False
 
     @property
@@ -40,6 +41,12 @@ class ProcessChannel:
     def start(self, receiver: Receiver) -> None:
         """Begin to read."""
         self._channel.start(receiver)
+        self._watching = asyncio.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        """What the child started may hold its output open for long; with the child itself the connection ends."""
+        await self.process.wait()
+        self._channel.end()
 
     def send(self, frame: bytes, about: Id | None = None) -> None:
         """Queue one line for the child."""
@@ -57,6 +64,8 @@ class ProcessChannel:
         if self._is_closed:
             return
         self._is_closed = True
+        if self._watching is not None:
+            self._watching.cancel()
         fd_in, fd_out = self._descriptors
         try:
             try:

@@ -127,6 +127,19 @@ class StdioChannel:
             chunk = b""
         self._push(chunk)
 
+    def end(self) -> None:
+        """Who wrote our input is gone: take what was left in the pipe, and no more, whoever else holds it open."""
+        if self._has_ended:
+            return
+        os.set_blocking(self._fd_in, False)
+        for _ in range(_HIGH_WATER // _READ_BYTES):  # no pipe holds more
+            try:
+                chunk = os.read(self._fd_in, _READ_BYTES)
+            except OSError:
+                break
+            self._push(chunk)
+        self._push(b"")
+
     def _push(self, chunk: bytes) -> None:
         receiver = self._receiver
         if self._has_ended or receiver is None:

@@ -22,10 +22,12 @@ class Ear:
     """Waits for the first line, and for the end."""
 
     def __init__(self) -> None:
+        self.heard: list[bytes] = []
         self.began = asyncio.Event()
         self.ended = asyncio.Event()
 
     def receive(self, frame: bytes) -> None:
+        self.heard.append(frame)
         self.began.set()
 
     def receive_error(self, error: ProtocolError) -> None:
@@ -91,3 +93,24 @@ sys.stdin.readline()
 print(json.dumps({"jsonrpc": "2.0", "id": "r", "method": "roots/list"}), flush=True)
 sys.stdin.read()
 """
+
+
+# Answers one line, with another process at its stdin and stdout, and is gone.
+SURVIVED = """
+import os, subprocess, sys
+os.read(0, 1000)
+subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"])
+os.write(1, b"x" * 50_000 + b"\\n{}\\n{}")
+os._exit(1)
+"""
+
+
+async def test_a_child_that_is_gone_ends_the_connection() -> None:
+    """2026-07-28 patterns/subscriptions: the process's exit ends the transport; what it said last is heard."""
+    channel, ear = await open_process([sys.executable, "-c", SURVIVED]), Ear()
+    channel.start(ear)
+    channel.send(b"go")
+    async with asyncio.timeout(20):
+        await ear.ended.wait()
+    assert [len(frame) for frame in ear.heard] == [50_000, 2, 2]
+    await channel.aclose()
