@@ -721,10 +721,12 @@ async def test_a_subscription_that_is_refused_leaves_the_others() -> None:
 
 async def test_a_subscription_that_is_never_acknowledged_times_out() -> None:
     """2026-07-28 patterns/subscriptions: the server MUST acknowledge first."""
-    async with listened(timeout=0.1) as (client, script, listeners):
+    async with listened() as (client, script, listeners):
         await client.subscribe("good://a")
+        client.timeout = 0.05
         with pytest.raises(RequestTimeout, match="subscriptions/listen"):
             await client.subscribe("deaf://x")
+        client.timeout = 10
         await settled(client)
         assert list(listeners.live.values()) == [["good://a"]]
         given_up = script.of("notifications/cancelled")[-1]["params"]["requestId"]
@@ -744,7 +746,8 @@ async def test_a_subscription_that_ended_can_be_opened_again() -> None:
 
 async def test_subscribing_keeps_the_clients_time_limit() -> None:
     answers = {**LEGACY_ANSWERS, "resources/subscribe": None, "resources/unsubscribe": None}
-    async with scripted(answers, version="2025-11-25", timeout=0.02) as (client, _):
+    async with scripted(answers, version="2025-11-25") as (client, _):
+        client.timeout = 0.02
         for use in (client.subscribe, client.unsubscribe):
             with pytest.raises(RequestTimeout, match="0.02"):
                 await use("notes://a")
