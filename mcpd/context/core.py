@@ -6,6 +6,7 @@ A `Context` looks the same in every protocol version. It belongs to one request 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from .asking import Answer, Question, Rounds
     from .seal import Sealer
 
-__all__ = ["Context", "InputNeeded", "Peer", "needed_by"]
+__all__ = ["Context", "InputNeeded", "Peer", "Place", "needed_by", "this_thread"]
 
 T = TypeVar("T")
 
@@ -50,6 +51,24 @@ def needed_by(error: BaseException) -> dict[str, Question]:
     for one in error.exceptions:
         questions.update(needed_by(one))
     return questions
+
+
+class Place(Protocol):
+    """What a plain function takes up among those that run at once, see `registry.threads`."""
+
+    def pause(self) -> None:
+        """It waits for the client: another may run."""
+
+    def resume(self) -> None:
+        """It has its answer."""
+
+
+class _ThisThread(threading.local):
+    place: Place | None = None
+    """That of the plain function that runs in this thread."""
+
+
+this_thread = _ThisThread()
 
 
 class Peer(Protocol):
@@ -354,9 +373,14 @@ class Context:
             self._pending.add(pending)
             if self._has_ended:
                 pending.cancel()  # the request was over before anybody could know of this
+        place = this_thread.place if is_question else None
+        if place is not None:
+            place.pause()
         try:
             return pending.result()  # type: ignore[return-value]  # where there is no loop, nothing can be awaited
         finally:
+            if place is not None:
+                place.resume()
             if self._pending is not None:
                 self._pending.discard(pending)
 
