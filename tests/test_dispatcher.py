@@ -320,6 +320,30 @@ async def test_at_the_end_what_still_runs_is_answered_with_an_error() -> None:
         assert shop.happened[0] == "cancelled"
 
 
+async def test_a_client_that_has_hung_up_is_not_told_what_was_stopped() -> None:
+    """Its own end may be gone, and it may fail on what still comes."""
+    shop = Workshop()
+
+    @shop.server.tool
+    async def clings() -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            shop.happened.append("clung")
+        return "all the same"
+
+    async with memory_wire(shop.server, VERSION) as wire:
+        ask_wait(wire, 1)
+        wire.ask("tools/call", {"name": "clings"}, id=2)
+        await shop.entered.wait()
+        wire.connection.closed()
+        await wire.connection.finish(0)
+        assert {"cancelled", "clung"} <= set(shop.happened)
+        assert not wire.connection.session.in_flight
+        await wire.connection.channel.aclose()
+        assert await wire.end() == []
+
+
 async def test_within_the_grace_time_a_call_finishes() -> None:
     shop = Workshop()
     async with memory_wire(shop.server, VERSION) as wire:

@@ -118,7 +118,7 @@ class Connection:
     # -- ending ------------------------------------------------------------------------------
 
     async def finish(self, grace: float) -> None:
-        """Let running calls answer for up to `grace` seconds, then stop the rest with an error answer.
+        """Let running calls answer for up to `grace` seconds, then stop the rest as `abort` does.
 
         Subscriptions end at once, gracefully.
         """
@@ -132,8 +132,11 @@ class Connection:
             await asyncio.wait(self._tasks, timeout=1)
 
     def abort(self) -> None:
-        """Cancel all running calls now."""
+        """Cancel all running calls now. A peer that is there hears of it; one that has hung up reads no answer."""
         self._is_ending = True
+        if self._ended is not None and self._ended.done():
+            for call in list(self.session.in_flight.values()):
+                self.session.cancel(call.id)
         for task in self._tasks:
             task.cancel()
 

@@ -222,6 +222,6 @@ def test_a_program_ends_with_a_hung_tool(child: Child, tmp_path: Path) -> None:
     while b"hanging" not in said:
         said += os.read(program.stderr.fileno(), 1000)
     out, rest = program.communicate(timeout=30)
-    assert b"shutting down" in out
+    assert out.count(b"\n") == 1  # who has hung up is not told what became of the call
     assert b"still runs" in rest
     assert program.returncode == 0
