@@ -6,16 +6,21 @@ Only for processes that are ours: `mcpd serve`, and programs that call `Server.r
 from __future__ import annotations
 
 import _thread
+import asyncio
 import os
+import select
 import sys
 import threading
 import time
 from collections.abc import Collection
 
-__all__ = ["LastResort", "end_if_hung"]
+__all__ = ["HangUp", "LastResort", "end_if_hung"]
 
 _IDLE_SECONDS = 0.25
 """How long threads may take to end that have nothing left to do."""
+
+_LOOK_SECONDS = 0.25
+"""How often to look whether the event loop still turns, after the input has ended."""
 
 
 class LastResort:
@@ -49,6 +54,42 @@ class LastResort:
                 os._exit(0)
             time.sleep(min(left, 0.05))
         self._is_watching = False
+
+
+class HangUp:
+    """Ends the process, by the last resort, if its input ends while a tool blocks the event loop for good.
+
+    The loop reads the end by itself if it turns, perhaps after much that came before: that is left to it. Make it
+    on the loop's thread. A thread waits in the kernel for the other end to be closed, and looks at nothing else.
+    """
+
+    def __init__(self, descriptor: int, seconds: float, last_resort: LastResort) -> None:
+        self._descriptor = descriptor
+        self._seconds = min(seconds, threading.TIMEOUT_MAX)
+        self._last_resort = last_resort
+        self._loop = asyncio.get_running_loop()
+        self._is_over = threading.Event()
+        if hasattr(select, "poll"):  # not on Windows
+            _thread.start_new_thread(self._watch, ())
+
+    def stop(self) -> None:
+        """Serving has come to its end: the loop will turn no more, and need not."""
+        self._is_over.set()
+
+    def _watch(self) -> None:
+        poll = select.poll()
+        # Half closed is enough, as sockets may be; the end of a pipe is told unasked. A file never has any.
+        poll.register(self._descriptor, getattr(select, "POLLRDHUP", 0))
+        poll.poll()
+        while not self._is_over.wait(_LOOK_SECONDS):
+            turned = threading.Event()
+            try:
+                self._loop.call_soon_threadsafe(turned.set)
+            except RuntimeError:  # it is closed
+                return
+            if not turned.wait(self._seconds) and not self._is_over.is_set():
+                self._last_resort.arm(0)
+                return
 
 
 def end_if_hung(code: int = 0, *, older: Collection[threading.Thread] = ()) -> None:

@@ -1,7 +1,8 @@
 """Serving a `Server` over its transports until it is told to stop, and then always ending (decision D11).
 
 EOF on stdin, SIGTERM or Ctrl-C: no new call is taken, those that run get `grace` seconds, the rest is
-cancelled. A second signal does not wait. What does not stop even then ends with the process (`ending`).
+cancelled. A second signal does not wait. What does not stop even then ends with the process (`ending`), and so
+does what blocks the event loop.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from msgspec import Struct, structs
 from ..channel import Channel, Receiver
 from ..dispatcher import Connection
 from ..errors import McpdError
-from .ending import LastResort, end_if_hung
+from .ending import HangUp, LastResort, end_if_hung
 
 if TYPE_CHECKING:
     from ..transports.guards import Access
@@ -94,6 +95,7 @@ async def serve(server: Server, settings: Settings, last_resort: LastResort | No
     connections: set[Connection] = set()
     listeners: list[_Listening] = []
     closers: list[Callable[[], Awaitable[None]]] = []
+    hang_up: HangUp | None = None
 
     def accept(channel: Channel) -> Receiver:
         connection = server.connect(channel)
@@ -129,6 +131,8 @@ async def serve(server: Server, settings: Settings, last_resort: LastResort | No
             connection.ended.add_done_callback(ended)
             channel.start(connection)
             closers.append(channel.aclose)
+            if last_resort is not None:
+                hang_up = HangUp(fd_in, settings.grace + _ENDING_SECONDS, last_resort)
         await stop.wait()
         for listener in listeners:
             listener.pause()
@@ -136,6 +140,8 @@ async def serve(server: Server, settings: Settings, last_resort: LastResort | No
     finally:
         for close in closers:
             await close()
+        if hang_up is not None:
+            hang_up.stop()
         stop.restore()
 
 

@@ -372,16 +372,21 @@ async def test_a_hung_tool_cannot_keep_the_process(child: Child, server_file: st
 
 @pytest.mark.slow
 @pytest.mark.parametrize("also", LOOPS, ids=["alone", "with HTTP"])
-@pytest.mark.parametrize(("tool", "how"), [("blocks", signal.SIGTERM), ("spins", signal.SIGINT)])
+@pytest.mark.parametrize(
+    ("tool", "how"), [("blocks", signal.SIGTERM), ("spins", signal.SIGINT), ("blocks", "stdin"), ("spins", "stdin")]
+)
 async def test_not_even_one_that_blocks_the_event_loop(
-    child: Child, server_file: str, tool: str, how: int, also: tuple[str, ...]
+    child: Child, server_file: str, tool: str, how: Any, also: tuple[str, ...]
 ) -> None:
-    """An async tool that never waits stops everything but signals."""
+    """An async tool that never waits stops everything but signals, and the look for the end of stdin."""
     async with process_wire(child, "--grace", "0.1", *also, server_file, version=VERSION) as wire:
         wire.ask("tools/call", {"name": tool}, id="hung")
         await wire.said("hanging")
         since = time.monotonic()
-        wire.process.send_signal(how)
+        if how == "stdin":
+            wire.hang_up()
+        else:
+            wire.process.send_signal(how)
         assert await gone(wire, since) == 0
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import socket
+import sys
 import threading
 import time
 from typing import Any, NoReturn
@@ -10,7 +13,7 @@ from typing import Any, NoReturn
 import pytest
 
 from mcpd.server import ending
-from mcpd.server.ending import LastResort, end_if_hung
+from mcpd.server.ending import HangUp, LastResort, end_if_hung
 
 
 class Exited(BaseException):
@@ -113,3 +116,63 @@ def test_without_stderr_it_ends_in_silence(codes: list[int], monkeypatch: pytest
     finally:
         go.set()
         thread.join()
+
+
+# ------------------------------------------------------------------------- the end of the input
+
+
+class Resort(LastResort):
+    """Only notes that it was called for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.armed = threading.Event()
+
+    def arm(self, seconds: float) -> None:
+        assert seconds == 0
+        self.armed.set()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere half closed sockets are not told")
+@pytest.mark.parametrize("kind", ["pipe", "socket"])
+async def test_the_end_of_the_input_ends_a_blocked_loop_too(kind: str) -> None:
+    resort = Resort()
+    ours, theirs = socket.socketpair()
+    read, write = os.pipe()
+    hang_up = HangUp(read if kind == "pipe" else theirs.fileno(), 0.01, resort)
+    try:
+        os.write(write, b"unread")
+        ours.send(b"unread")
+        await asyncio.sleep(0)
+        assert not resort.armed.is_set()
+        os.close(write)
+        ours.shutdown(socket.SHUT_WR)
+        assert resort.armed.wait(20)  # blocks the loop
+    finally:
+        hang_up.stop()
+        os.close(read)
+        ours.close()
+        theirs.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes cannot be polled there")
+async def test_a_loop_that_turns_is_left_to_read_the_end_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Much may have come before it, and what is answered now may take its time."""
+    monkeypatch.setattr(ending, "_LOOK_SECONDS", 0.001)
+    loop, looks = asyncio.get_running_loop(), asyncio.Semaphore(0)
+    tell = loop.call_soon_threadsafe
+
+    def told(*step: Any) -> Any:
+        tell(looks.release)
+        return tell(*step)
+
+    monkeypatch.setattr(loop, "call_soon_threadsafe", told)
+    resort = Resort()
+    read, write = os.pipe()
+    hang_up = HangUp(read, 20, resort)
+    os.close(write)
+    for _ in range(3):
+        await looks.acquire()
+    hang_up.stop()
+    assert not resort.armed.is_set()
+    os.close(read)
