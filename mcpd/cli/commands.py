@@ -105,7 +105,7 @@ def _explain(error: click.UsageError, command: str) -> str:
         else:
             parameters = error.ctx.command.params if error.ctx is not None else []
             see = _nearest(name, [word for parameter in parameters for word in parameter.opts]) or see
-    elif isinstance(error, click.BadOptionUsage) and error.option_name in _TRANSPORTS:
+    elif isinstance(error, click.BadOptionUsage) and error.option_name in ("--ws", "--http"):
         see = f"for example {error.option_name} :8080"
     elif ";" in text:
         return text

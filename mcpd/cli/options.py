@@ -30,7 +30,15 @@ def choice(name: str, metavar: str, choices: Sequence[str], help: str, **how: An
 
 def seconds(name: str, default: float, help: str) -> Callable[[F], F]:
     """`--name SECONDS`, 0 or more."""
-    return option(name, "SECONDS", help, type=click.FloatRange(min=0), default=default)
+    return option(name, "SECONDS", help, type=_Seconds(min=0), default=default)
+
+
+class _Seconds(click.FloatRange):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        seconds = super().convert(value, param, ctx)
+        if seconds != seconds:
+            self.fail(f"{value!r} is no number of seconds", param, ctx)
+        return seconds
 
 
 def number(name: str, metavar: str, default: int, help: str) -> Callable[[F], F]:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
-from types import ModuleType
+from types import CoroutineType, ModuleType
 from typing import Any, NoReturn, TypeVar
 
 from ..errors import ConfigurationError, McpdError
@@ -110,33 +110,38 @@ def _from_module(name: str) -> ModuleType:
     return _run(name, lambda: import_module(name))
 
 
-def _run(name: str, step: Callable[[], T]) -> T:
-    """Run code of the user; whatever it raises becomes a ConfigurationError that says where."""
+def _run(name: str, step: Callable[[], T], function: str = "") -> T:
+    """Run code of the user: import what `name` is, or call a `function` in it.
+
+    Whatever it raises becomes a ConfigurationError that says where.
+    """
     serve = Server.run
     # Serving belongs to whoever loads: a file that serves itself when it is imported would never come back.
     Server.run = _refuse_to_run  # type: ignore[method-assign,assignment]
+    failed = f"{name}: {function}() failed" if function else f"{name} cannot be imported"
     try:
         return step()
     except ConfigurationError:
         raise
     except McpdError as error:
-        raise ConfigurationError(f"{name}: {error}{_line(name, error)}") from error
+        raise ConfigurationError(f"{name}: {error}{_where(name, error)}") from error
     except SystemExit as error:
-        raise ConfigurationError(f"{name} ended by itself while it was imported (exit {error.code})") from error
+        when = f"in {function}()" if function else "while it was imported"
+        raise ConfigurationError(f"{name} ended by itself {when} (exit {error.code})") from error
     except ModuleNotFoundError as error:
         missing = error.name or ""
-        if name == missing or name.startswith(f"{missing}."):
+        if not function and (name == missing or name.startswith(f"{missing}.")):
             raise ConfigurationError(
                 f"no module {missing!r}, neither in {os.getcwd()} nor installed; {_FORMS}"
             ) from error
         raise ConfigurationError(
-            f"{name} cannot be imported: no module {missing!r}{_line(name, error)}; "
+            f"{failed}: no module {missing!r}{_where(name, error)}; "
             f"install it where mcpd runs: {sys.executable} -m pip install …"
         ) from error
     except Exception as error:
         what = error.msg if isinstance(error, SyntaxError) else str(error)
         text = f"{type(error).__name__}: {what}" if what else type(error).__name__
-        raise ConfigurationError(f"{name} cannot be imported: {text}{_line(name, error)}") from error
+        raise ConfigurationError(f"{failed}: {text}{_where(name, error)}") from error
     finally:
         Server.run = serve  # type: ignore[method-assign]
 
@@ -148,22 +153,46 @@ def _refuse_to_run(server: Server, **_: Any) -> NoReturn:
     )
 
 
-def _line(name: str, error: BaseException) -> str:
-    """` (line 12)`: the innermost line of the user's own file."""
-    found = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None
+def _where(name: str, error: BaseException) -> str:
+    """` (line 12)`: the innermost line of the user's own code; with the file, if it is not the one that was named."""
+    folder = os.path.dirname(os.path.abspath(name)) if os.path.isfile(name) else os.getcwd()
+    found: tuple[str, int] | None = None
     trace = error.__traceback__
     while trace is not None:
-        if os.path.basename(trace.tb_frame.f_code.co_filename) == os.path.basename(name):
-            found = trace.tb_lineno
+        path = trace.tb_frame.f_code.co_filename
+        if _is_own(path, folder):
+            found = path, trace.tb_lineno
         trace = trace.tb_next
-    return f" (line {found})" if found else ""
+    if isinstance(error, SyntaxError) and error.lineno and os.path.isfile(error.filename or ""):
+        found = error.filename or "", error.lineno
+    if found is None:
+        return ""
+    path, line = found
+    if os.path.isfile(name) and os.path.samefile(path, name):
+        return f" (line {line})"
+    path = os.path.abspath(path)
+    return f" ({path.removeprefix(os.getcwd() + os.sep)}, line {line})"
+
+
+def _is_own(path: str, folder: str) -> bool:
+    """Whether a file is of the user, who has it below that folder: neither installed nor Python's nor ours."""
+    path = os.path.abspath(path)
+    python, ours = os.path.dirname(os.__file__), os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    if "site-packages" in path or any(path.startswith(os.path.join(others, "")) for others in (python, ours)):
+        return False
+    return path.startswith(os.path.join(folder, "")) and os.path.isfile(path)
 
 
 def _pick(module: ModuleType, attribute: str, place: str) -> Server:
     if attribute:
         found = getattr(module, attribute, None)
         if callable(found) and not isinstance(found, Server):
-            found = _run(place, found)
+            found = _run(place, found, attribute)
+        if isinstance(found, CoroutineType):
+            found.close()
+            raise ConfigurationError(
+                f"{place}: {attribute} is async; the function that makes the server is a plain one"
+            )
         if not isinstance(found, Server):
             what = f"{attribute} is no Server, nor a function that makes one"
             raise ConfigurationError(f"{place}: {what}; {_have(module)}")

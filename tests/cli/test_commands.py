@@ -81,6 +81,9 @@ def test_help_of_check_names_the_exit_codes(run: Run) -> None:
         (["serve", "a.py", "b.py"], "(b.py); see mcpd serve --help"),
         (["serve", "--stdio", "--log-level", "loud"], "see mcpd serve --help"),
         (["serve", "--grace", "soon"], "see mcpd serve --help"),
+        (["serve", "--grace", "nan"], "'nan' is no number of seconds; see mcpd serve --help"),
+        (["serve", "--session-timeout", "nan"], "'nan' is no number of seconds; see mcpd serve --help"),
+        (["serve", "--stdio=3"], "'--stdio' does not take a value; see mcpd serve --help"),
         (["check", "--json"], "no option --json; see mcpd check --help"),
     ],
 )  # fmt: skip

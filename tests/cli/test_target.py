@@ -129,7 +129,11 @@ def test_apps_of_the_command_line_win() -> None:
         ("empty.py", "", 'empty.py: there is no server in it; make one with server = mcpd.Server("name")'),
         ("two.py", TWO, "two.py: the servers in it are a, b; name one, as two.py:a"),
         ("two.py:c", TWO, "two.py: c is no Server, nor a function that makes one; the servers in it are a, b"),
-        ("one.py:Server", ONE, "one.py cannot be imported: TypeError"),
+        ("one.py:Server", ONE, "one.py: Server() failed: TypeError: "),
+        ("one.py:fail", ONE + "def fail():\n    1 / 0\n", "one.py: fail() failed: ZeroDivisionError: division"),
+        ("one.py:fail", ONE + "def fail():\n    import nosuch\n", "one.py: fail() failed: no module 'nosuch' (line 4)"),
+        ("one.py:leave", ONE + "def leave():\n    raise SystemExit(3)\n", "one.py ended by itself in leave() (exit 3)"),
+        ("one.py:make", ONE + "async def make(): ...\n", "one.py: make is async; the function that makes the server "),
         ("syntax.py", "def broken(:\n", "syntax.py cannot be imported: SyntaxError: invalid syntax (line 1)"),
         ("fails.py", "x = 1\ny = {}['key']\n", "fails.py cannot be imported: KeyError: 'key' (line 2)"),
         ("silent.py", "raise ValueError\n", "silent.py cannot be imported: ValueError (line 1)"),
@@ -178,3 +182,42 @@ def test_run_works_again_after_loading() -> None:
     before = Server.run
     load(write("one.py", ONE))
     assert Server.run is before
+
+
+@pytest.mark.parametrize(
+    ("target", "text", "said"),
+    [
+        (
+            "shed/main.py",
+            "\n\nx = (1,\n",
+            "shed/main.py cannot be imported: SyntaxError: '(' was never closed ({}, line 3)",
+        ),
+        (
+            "shed/main.py",
+            "\n1 / 0\n",
+            "shed/main.py cannot be imported: ZeroDivisionError: division by zero ({}, line 2)",
+        ),
+        ("shed/main.py", "import no_such\n", "shed/main.py cannot be imported: no module 'no_such' ({}, line 1)"),
+        (
+            "shed.main:server",
+            "\n1 / 0\n",
+            "shed.main cannot be imported: ZeroDivisionError: division by zero ({}, line 2)",
+        ),
+    ],
+)
+def test_the_file_is_named_that_failed(
+    monkeypatch: pytest.MonkeyPatch, here: Path, target: str, text: str, said: str
+) -> None:
+    """A line number alone is one of the file that was named."""
+    monkeypatch.syspath_prepend(here / "shed")
+    write("shed/main.py", "import mcpd\nimport broken_spade\n")
+    helper = write("shed/broken_spade.py", text)
+    with pytest.raises(ConfigurationError) as caught:
+        load(target)
+    assert str(caught.value).startswith(said.format(helper.replace("/", os.sep)))
+
+
+def test_code_of_others_is_not_where_it_failed() -> None:
+    write("own.py", "import json\n\njson.loads('{')\n")
+    with pytest.raises(ConfigurationError, match=r"\(line 3\)$"):
+        load("own.py")
