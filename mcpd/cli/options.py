@@ -24,8 +24,8 @@ def flag(name: str, help: str) -> Callable[[F], F]:
 
 
 def choice(name: str, metavar: str, choices: Sequence[str], help: str, **how: Any) -> Callable[[F], F]:
-    """`--name METAVAR` with one of some words."""
-    return option(name, metavar, help, type=click.Choice(choices), **how)
+    """`--name METAVAR` with one of some words, in any case."""
+    return option(name, metavar, help, type=click.Choice(choices, case_sensitive=False), **how)
 
 
 def seconds(name: str, default: float, help: str) -> Callable[[F], F]:

@@ -40,3 +40,11 @@ def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read == Options(
         target="server.py", ws=":1234", allow_host=("a.example", "b.example"), grace=0.5, insecure=True
     )
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_words_may_be_written_in_any_case(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """As log levels are elsewhere."""
+    monkeypatch.setenv("MCPD_LOG_LEVEL", "WARNING")
+    with COMMANDS[name].make_context(name, ["server.py"]) as context:
+        assert context.params["log_level"] == "warning"

@@ -5,6 +5,7 @@ Spec: apps-2026-01-26, "Client<>Server Capability Negotiation".
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -12,6 +13,8 @@ from typing import Any, Literal
 from ...session import Client
 
 __all__ = ["FLAT_URI", "MIME_TYPE", "UI", "AppsMode", "UiExtension", "has_ui", "is_app_type"]
+
+log = logging.getLogger("mcpd")
 
 UI = "io.modelcontextprotocol/ui"
 """The extension's id."""
@@ -53,8 +56,11 @@ class UiExtension:
     def __init__(self, mode: AppsMode = "auto") -> None:
         if mode not in ("auto", "always", "never"):
             raise ValueError(f"apps must be auto, always or never, not {mode!r}")
-        if os.environ.get("MCP_APPS_ENABLED", "").strip().lower() == "false":
+        enabled = os.environ.get("MCP_APPS_ENABLED", "").strip().lower()
+        if enabled == "false":
             mode = "never"
+        elif enabled not in ("", "true"):
+            log.warning("MCP_APPS_ENABLED=%s changes nothing; to turn MCP Apps off, set it to false", enabled)
         self.mode: AppsMode = mode
 
     def settings(self) -> dict[str, Any]:

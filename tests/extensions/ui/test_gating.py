@@ -177,11 +177,17 @@ async def test_the_environment_turns_apps_off(monkeypatch: pytest.MonkeyPatch, v
         assert (await wire.call("chart"))["content"] == [{"type": "text", "text": "2 points"}]
 
 
-@pytest.mark.parametrize("value", ["true", "", "0", "no"])
-async def test_any_other_value_leaves_them_on(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+@pytest.mark.parametrize(
+    ("value", "is_odd"), [("true", False), ("TRUE ", False), ("", False), ("0", True), ("no", True)]
+)
+async def test_any_other_value_leaves_them_on(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, value: str, is_odd: bool
+) -> None:
+    """AgentTools; but whoever wrote `0` meant something, and is told."""
     monkeypatch.setenv("MCP_APPS_ENABLED", value)
     async with memory_wire(make_server(), "2025-11-25", capabilities=WITH_APPS) as wire:
         assert "_meta" in tool_of(await wire.result("tools/list"), "chart")
+    assert (f"MCP_APPS_ENABLED={value} changes nothing" in caplog.text) is is_odd
 
 
 @pytest.mark.parametrize(
