@@ -18,7 +18,7 @@ from msgspec.json import encode
 from ..context import Context
 from ..dispatcher import Connection
 from ..dispatcher.subscriptions import Subscriptions
-from ..errors import RegistrationError
+from ..errors import ConfigurationError, RegistrationError
 from ..extensions.ui.gate import UI, AppsMode, UiExtension
 from ..handlers.table import bind as bind_handlers
 from ..registry.catalog import Catalog, Kind
@@ -408,8 +408,17 @@ class Server:
     def run(self, *, stdio: bool = False, ws: str | None = None, http: str | None = None, **settings: Any) -> None:
         """Serve until stopped, over stdio, WebSocket or HTTP at an address like `:8080`, or several; blocks.
 
-        `settings` are those of `serving.Settings`.
+        `settings` are those of `serving.Settings`. Where an event loop runs already, await `serving.serve` instead.
+        Raises ConfigurationError for an address that cannot be used.
         """
         from .serving import Settings, run
 
+        unknown = [name for name in settings if name not in Settings.__struct_fields__]
+        if unknown:
+            ways = 'say how to serve with stdio=True, ws=":8080" or http=":8080"'
+            others = ", ".join(name for name in Settings.__struct_fields__ if name not in ("stdio", "ws", "http"))
+            raise TypeError(f"run() has no option {unknown[0]}; {ways}; the others are {others}")
+        for name, address in (("ws", ws), ("http", http)):
+            if address is not None and not isinstance(address, str):
+                raise ConfigurationError(f'{name}={address!r} is no address; write it as text, for example ":8080"')
         run(self, Settings(stdio=stdio or (ws is None and http is None), ws=ws, http=http, **settings))

@@ -59,7 +59,19 @@ _HURRY_SECONDS = 1.5
 
 
 def run(server: Server, settings: Settings) -> None:
-    """`serve` in an event loop of its own; blocks. Ends the process if tools still run after it."""
+    """`serve` in an event loop of its own; blocks. Ends the process if tools still run after it.
+
+    Raises RuntimeError if an event loop runs in this thread already.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        pass
+    else:
+        raise RuntimeError(
+            "run() makes an event loop of its own, and one runs here already; "
+            "in it write: await mcpd.server.serving.serve(server, Settings(stdio=True))"
+        )
     older = threading.enumerate()
     if settings.stdio and settings.descriptors is None:
         from ..transports.stdio import claim

@@ -6,11 +6,13 @@ How a whole process ends is in tests/cli/test_serve_process.py.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -130,6 +132,31 @@ async def test_an_address_that_cannot_be_used_is_said(settings: Settings) -> Non
     with pytest.raises(ConfigurationError):
         await serve(make_server(), settings)
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+async def test_where_a_loop_runs_already_run_says_what_to_write() -> None:
+    """Notebooks, and programs that are async from the start; stdin and stdout stay what they were."""
+    before = os.fstat(0), os.fstat(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(RuntimeError, match=r"await mcpd\.server\.serving\.serve\(server, Settings\(stdio=True\)\)"):
+            make_server().run()
+        gc.collect()
+    assert all(map(os.path.samestat, before, (os.fstat(0), os.fstat(1))))
+
+
+def test_what_run_does_not_take_is_said() -> None:
+    options: dict[str, Any] = {"transport": "stdio"}
+    with pytest.raises(
+        TypeError, match=r"no option transport; say how to serve with stdio=True.*the others are .*grace"
+    ):
+        make_server().run(**options)
+    for name in ("ws", "http"):
+        address: dict[str, Any] = {name: 8080}
+        with pytest.raises(
+            ConfigurationError, match=f'{name}=8080 is no address; write it as text, for example ":8080"'
+        ):
+            make_server().run(**address)
 
 
 async def test_the_limits_of_a_websocket_client_are_a_setting() -> None:
