@@ -35,7 +35,7 @@ _decode_result = Decoder(CallToolResult).decode
 class AppTools:
     """The tools of one mounted View."""
 
-    __slots__ = ("_limit", "_pages", "_reading", "_tools", "offered")
+    __slots__ = ("_is_outdated", "_is_reading", "_limit", "_pages", "_reading", "_tools", "offered")
 
     def __init__(self, limit: int, *, offered: bool = False) -> None:
         self.offered = offered
@@ -43,15 +43,30 @@ class AppTools:
         self._tools: dict[str, Tool] = {}
         self._reading: dict[str, Tool] = {}
         self._pages = 0
+        self._is_reading = False
+        self._is_outdated = False
 
     @property
     def tools(self) -> Sequence[Tool]:
         """Those of the last complete list."""
         return list(self._tools.values())
 
-    def start(self) -> None:
-        """A new list is about to be read; until it is complete the old one holds."""
-        self._reading, self._pages = {}, 0
+    def start(self) -> bool:
+        """A new list is wanted; until it is complete the old one holds. Whether to ask for it now.
+
+        One is read at a time: pages of two would make one list of both. False says that `finish` will ask again.
+        """
+        if self._is_reading:
+            self._is_outdated = True
+            return False
+        self._reading, self._pages, self._is_reading = {}, 0, True
+        return True
+
+    def finish(self) -> bool:
+        """The list is complete, or none will come. Whether another one was wanted meanwhile."""
+        self._is_reading = False
+        is_outdated, self._is_outdated = self._is_outdated, False
+        return is_outdated
 
     def read_page(self, result: Raw) -> tuple[str | None, list[str]]:
         """Take one page: the cursor of the next, or None at the end, and what is wrong with entries left out.

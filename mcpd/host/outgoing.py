@@ -65,11 +65,12 @@ class Outgoing:
         self._request(Sent("teardown", now + self._limits.teardown_seconds), RESOURCE_TEARDOWN, TeardownParams(reason))
 
     def list_tools(self, now: float, cursor: str | None = None) -> None:
-        """Ask for the first or the next page of the View's tools."""
+        """Ask for the first or the next page of the View's tools; one list at a time."""
         if not self.tools.offered:
             raise LocalProtocolError("the view did not declare tools in appCapabilities")
-        if cursor is None:
-            self.tools.start()
+        self._check_open()
+        if cursor is None and not self.tools.start():
+            return
         params = {} if cursor is None else {"cursor": cursor}
         self._request(Sent("list", now + self._limits.app_tool_seconds), "tools/list", params)
 
@@ -121,6 +122,8 @@ class Outgoing:
         for sent in overdue:
             if sent.purpose in ("list", "call"):
                 self._give_up(sent, RequestTimeout(f"no answer within {self._limits.app_tool_seconds:g} seconds"))
+            if sent.purpose == "list":
+                self._finish_list(now)
         return [sent.purpose for sent in overdue]
 
     def drop_all(self, reason: str) -> None:
@@ -137,13 +140,19 @@ class Outgoing:
             cursor, problems = self.tools.read_page(message.result)
         except InvalidParams as error:
             self._outlet.find("app-tools", error.message, "tools/list")
+            self._finish_list(now)
             return
         for problem in problems:
             self._outlet.find("app-tools", problem, "tools/list")
         if cursor is None:
             self._outlet.events.append(AppToolsListed(self.tools.tools))
+            self._finish_list(now)
         elif self.is_open:
             self.list_tools(now, cursor)
+
+    def _finish_list(self, now: float) -> None:
+        if self.tools.finish() and self.is_open:
+            self.list_tools(now)
 
     def _on_tool_answer(self, sent: Sent, message: Response | Failure) -> None:
         if isinstance(message, Failure):

@@ -201,3 +201,42 @@ def test_names_for_the_model_say_where_a_tool_comes_from_and_clash_with_none() -
     assert all(len(name) <= 64 for name in names)
     assert not taken & set(names)
     assert next(iter(model_names("…", tools[:1], ()))) == "view__look"
+
+
+def read_only(name: str, value: bool) -> dict[str, Any]:
+    return {"name": name, "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": value}}
+
+
+def test_one_list_is_read_at_a_time() -> None:
+    """APP-H-25: a change while a list is read has it read once more; two lists never become one."""
+    stage = Stage().to_live(tools={"listChanged": True})
+    for _ in range(3):
+        stage.view.list_app_tools(stage.now)
+    (first,) = stage.drain()
+    (page,) = stage.answers(first, {"tools": [read_only("both", True)], "nextCursor": "2"})
+    assert page["params"] == {"cursor": "2"}
+    (second,) = stage.answers(page, {"tools": [read_only("old", True)]})
+    assert [each.name for each in stage.view.app_tools] == ["both", "old"]
+    assert second["params"] == {}
+    assert stage.answers(second, {"tools": [read_only("new", True), read_only("both", False)]}) == []
+    assert [each.name for each in stage.view.app_tools] == ["new", "both"]
+    with pytest.raises(LocalProtocolError, match="read-only"):
+        stage.view.call_app_tool("both", {}, stage.now)
+
+
+@pytest.mark.parametrize("end", ["error", "rubbish", "silence"])
+def test_a_list_that_fails_does_not_end_listing(end: str) -> None:
+    stage = Stage().to_live(tools={})
+    stage.view.list_app_tools(stage.now)
+    stage.view.list_app_tools(stage.now)
+    (first,) = stage.drain()
+    if end == "silence":
+        told = stage.passes(30)
+        assert [message["method"] for message in told] == ["notifications/cancelled", "tools/list"]
+    else:
+        error = {"code": -32603, "message": "no"} if end == "error" else None
+        told = stage.answers(first, {"tools": 7}, error)
+    stage.answers(told[-1], {"tools": [LOOK]})
+    assert [each.name for each in stage.view.app_tools] == ["look"]
+    stage.view.list_app_tools(stage.now)
+    assert len(stage.drain()) == 1
