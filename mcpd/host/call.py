@@ -12,7 +12,7 @@ Spec: MCP Apps 2026-01-26, "Notifications (Host -> View)"; rules APP-H-09 to -12
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw
@@ -28,6 +28,7 @@ from .visibility import resource_uri
 
 if TYPE_CHECKING:
     from .shown import ShownView
+    from .view import View
 
 __all__ = ["ToolCall"]
 
@@ -78,8 +79,7 @@ class ToolCall:
         arguments = self._partial.feed(chunk)
         if arguments is not None:
             partial = self._shown_partial = Raw(encode(arguments))
-            for view in self._views:
-                view.tell(lambda machine: machine.partial_input(partial))
+            self._tell(lambda machine: machine.partial_input(partial))
         return arguments
 
     async def run(
@@ -92,8 +92,7 @@ class ToolCall:
         if self._arguments is not None or self.is_over:
             raise LocalProtocolError("a call is made once; begin another one")
         raw = self._arguments = self._complete(arguments)
-        for view in self._views:
-            view.tell(lambda machine: machine.tool_input(raw))
+        self._tell(lambda machine: machine.tool_input(raw))
         params = {"name": self.name, "arguments": raw}
         self._running = asyncio.ensure_future(self._client.request("tools/call", params, on_progress=on_progress))
         try:
@@ -114,8 +113,7 @@ class ToolCall:
         finally:
             self._running = None
         self._raw_result = answer
-        for view in self._views:
-            view.tell(lambda machine: machine.tool_result(answer))
+        self._tell(lambda machine: machine.tool_result(answer))
         return self.result
 
     def cancel(self, reason: str = "cancelled") -> None:
@@ -158,5 +156,8 @@ class ToolCall:
     def _end(self, reason: str) -> None:
         if not self.is_over:
             self.error = reason
-            for view in list(self._views):
-                view.tell(lambda machine: machine.tool_cancelled(reason))
+            self._tell(lambda machine: machine.tool_cancelled(reason))
+
+    def _tell(self, say: Callable[[View], object]) -> None:
+        for view in list(self._views):  # one that fails meanwhile is detached
+            view.tell(say)

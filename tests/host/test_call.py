@@ -1,0 +1,59 @@
+"""`ToolCall`: what its Views are told, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from host_program import make_server
+
+from mcpd import Host
+from mcpd.host.call import ToolCall
+from mcpd.host.shown import ShownView
+from mcpd.host.view import State
+
+INPUT = "ui/notifications/tool-input"
+PARTIAL = "ui/notifications/tool-input-partial"
+RESULT = "ui/notifications/tool-result"
+
+
+class Frame:
+    """A callback channel that breaks on one method."""
+
+    def __init__(self, breaks_on: str = "") -> None:
+        self.told: list[dict[str, Any]] = []
+        self._breaks_on = breaks_on
+
+    def __call__(self, text: str) -> None:
+        message = json.loads(text)
+        if self._breaks_on and message.get("method") == self._breaks_on:
+            raise OSError("broken")
+        self.told.append(message)
+
+    def methods(self) -> list[str]:
+        return [message["method"] for message in self.told if "method" in message]
+
+
+async def open_live(host: Host, call: ToolCall, frame: Frame) -> ShownView:
+    view = await host.open_view(call, frame)
+    params = {"appInfo": {"name": "v", "version": "1"}, "appCapabilities": {}, "protocolVersion": "2026-01-26"}
+    view.receive(json.dumps({"jsonrpc": "2.0", "id": "i", "method": "ui/initialize", "params": params}))
+    view.receive('{"jsonrpc":"2.0","method":"ui/notifications/initialized"}')
+    assert view.state is State.LIVE
+    return view
+
+
+async def test_a_view_that_fails_while_it_is_told_takes_nothing_from_the_next() -> None:
+    """APP-H-09, APP-H-11."""
+    async with Host(make_server()) as host:
+        for method in (PARTIAL, INPUT, RESULT):
+            call = host.begin_call("forecast")
+            broken, next_one, last = frames = [Frame(method), Frame(), Frame()]
+            views = [await open_live(host, call, frame) for frame in frames]
+            call.stream_arguments('{"city": "Oslo"}')
+            await call.run()
+            assert views[0].state is State.FAILED
+            assert method not in broken.methods()
+            assert next_one.methods() == last.methods() == [PARTIAL, INPUT, RESULT]
+            for view in views[1:]:
+                view.lost("the test is over")
