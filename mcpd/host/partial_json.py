@@ -30,6 +30,7 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 _PLAIN = re.compile(r'[^"\\\x00-\x1f]*')
 _NUMBER_CHARS = re.compile(r"[-+.0-9eE]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _UNICODE = re.compile(r"[0-9a-fA-F]{4}")
 _ESCAPES: Final = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _LITERALS: Final = {"t": ("true", True), "f": ("false", False), "n": ("null", None)}
@@ -49,7 +50,7 @@ class PartialArguments:
     """One tool call's arguments as they arrive. `feed` gives the same, growing dict each time."""
 
     __slots__ = (
-        "_changed", "_count", "_escape", "_joined", "_keys", "_length", "_parts", "_placed", "_root", "_stack",
+        "_changed", "_count", "_escape", "_half", "_joined", "_keys", "_length", "_parts", "_placed", "_root", "_stack",
         "_step", "_surrogate", "_token", "_wanted", "broken",
     )  # fmt: skip
 
@@ -69,7 +70,8 @@ class PartialArguments:
         self._length = 0
         self._joined = 0  # its length when it was last put into the tree
         self._escape = ""  # an unfinished escape, from its backslash on
-        self._surrogate = 0  # a high surrogate waiting for its other half
+        self._surrogate = 0  # an escaped high surrogate waiting for its other half
+        self._half = ""  # one that ended a chunk as it stands, where a character was cut in two
 
     @property
     def complete(self) -> bool:
@@ -81,6 +83,7 @@ class PartialArguments:
 
         The dict is live: encode or copy it before the next chunk.
         """
+        chunk = self._with_whole_characters(chunk)
         self._count += len(chunk)
         if self._count > MAX_CHARS:
             self._break(f"more than {MAX_CHARS} characters")
@@ -94,6 +97,15 @@ class PartialArguments:
             return None
         self._changed = False
         return self._root
+
+    def _with_whole_characters(self, chunk: str) -> str:
+        """The chunk with its halves of characters joined; one at its end waits, one that is alone becomes U+FFFD."""
+        if not self._half and _SURROGATE.search(chunk) is None:
+            return chunk
+        chunk, self._half = self._half + chunk, ""
+        if chunk and "\ud800" <= chunk[-1] < "\udc00":
+            chunk, self._half = chunk[:-1], chunk[-1]
+        return chunk.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
     # ------------------------------------------------------------------ steps: (chunk, position) -> position
 

@@ -257,3 +257,20 @@ def test_no_text_is_a_crash(text: str) -> None:
         return
     assume(isinstance(whole, dict) and "\\ud" not in text.lower())
     assert healed == whole
+
+
+@pytest.mark.parametrize(
+    ("chunks", "shown"),
+    [
+        (['{"a": "x\ud83d', '\ude00"}'], ["x", "x😀"]),
+        (['{"a": "x\ud83d', 'y"}'], ["x", "x\ufffdy"]),
+        (['{"a": "x\ude00', '\ud83d', '\ud83d', '\ude00"}'], ["x\ufffd", None, "x\ufffd\ufffd", "x\ufffd\ufffd😀"]),
+    ],
+)  # fmt: skip
+def test_a_character_may_be_cut_in_two(chunks: list[str], shown: list[str | None]) -> None:
+    """What comes as two strings from a program that counts in UTF-16; what is shown can always be encoded."""
+    partial = PartialArguments()
+    for chunk, expected in zip(chunks, shown, strict=True):
+        arguments = copy.deepcopy(partial.feed(chunk))
+        assert arguments == (None if expected is None else {"a": expected})
+    assert partial.complete
