@@ -97,6 +97,8 @@ class ToolCall:
         self._running = asyncio.ensure_future(self._client.request("tools/call", params, on_progress=on_progress))
         try:
             answer = await self._running
+            if self.error:  # given up while the answer was on its way to us
+                raise RequestCancelled(self.error)
             self.result = _read_result(answer)
         except asyncio.CancelledError:
             task = asyncio.current_task()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
+import pytest
 from host_program import make_server
 
 from mcpd import Host
+from mcpd.errors import RequestCancelled
 from mcpd.host.call import ToolCall
 from mcpd.host.shown import ShownView
 from mcpd.host.view import State
@@ -57,3 +60,31 @@ async def test_a_view_that_fails_while_it_is_told_takes_nothing_from_the_next() 
             assert next_one.methods() == last.methods() == [PARTIAL, INPUT, RESULT]
             for view in views[1:]:
                 view.lost("the test is over")
+
+
+async def test_a_streamed_character_may_be_cut_in_two() -> None:
+    async with Host(make_server()) as host:
+        call = host.begin_call("forecast")
+        for chunk in ('{"city": "\ud83d', '\ude00"}'):
+            call.stream_arguments(chunk)
+        assert (await call.run()).structured_content == {"city": "😀", "days": 1}
+
+
+async def test_given_up_while_the_answer_is_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """APP-H-12: one end only; what the Views were told holds."""
+    async with Host(make_server()) as host:
+        call, frame = host.begin_call("forecast"), Frame()
+        view = await open_live(host, call, frame)
+        request = host.client.request
+
+        async def answered_and_cancelled(*args: Any, **options: Any) -> Any:
+            answer = await request(*args, **options)
+            asyncio.get_running_loop().call_soon(call.cancel, "the user")  # before `run` is woken
+            return answer
+
+        monkeypatch.setattr(host.client, "request", answered_and_cancelled)
+        with pytest.raises(RequestCancelled, match="the user"):
+            await call.run({})
+        assert (call.result, call.error) == (None, "the user")
+        assert frame.methods()[-1] == "ui/notifications/tool-cancelled"
+        view.lost("the test is over")
