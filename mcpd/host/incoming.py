@@ -60,6 +60,8 @@ class Incoming:
         if not isinstance(outcome, Ask):
             return outcome
         self._inbox.add(Asked(outcome, method, request.id, token))
+        if isinstance(outcome, ModelContextUpdate):
+            self._facts.open_updates += 1
         self._outlet.events.append(outcome)
         return None
 
@@ -144,6 +146,8 @@ class Incoming:
     def _done(self, asked: Asked) -> bool:
         """Free its place; whether somebody still wants the answer."""
         self._inbox.take(asked.ask.ask_id)
+        if isinstance(asked.ask, ModelContextUpdate):
+            self._facts.open_updates -= 1
         return not asked.aborted
 
     def _keep(self, update: ModelContextUpdate) -> None:

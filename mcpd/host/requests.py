@@ -52,6 +52,8 @@ class Facts(Struct):
     feed: ContextFeed
     tools: dict[str, Tool]
     model_context: ModelContextUpdate | None = None
+    open_updates: int = 0
+    """How many updates of it the program has not decided on."""
 
 
 class Row(NamedTuple):
@@ -175,8 +177,12 @@ def _update_model_context(facts: Facts, ask_id: int, params: UpdateModelContextP
         raise InvalidParams("This host does not take structuredContent in context updates")
     update = ModelContextUpdate(ask_id, content, params.structured_content)
     current = facts.model_context
-    # Spec: "MAY dedupe identical ui/update-model-context calls".
-    if current is not None and (current.content, current.structured_content) == (content, params.structured_content):
+    # Spec: "MAY dedupe identical ui/update-model-context calls". Not while another one may come to stand between.
+    if (
+        not facts.open_updates
+        and current is not None
+        and (current.content, current.structured_content) == (content, params.structured_content)
+    ):
         return NoParams()
     return update
 

@@ -599,3 +599,18 @@ def test_log_messages_are_handed_on() -> None:
     stage.notifies("notifications/message", {"level": "error", "data": 1})
     assert stage.take(Logged) == []
     assert stage.only(Finding).rule == "capability"
+
+
+def test_the_same_context_again_is_an_update_while_another_one_waits() -> None:
+    """APP-H-19: the last one sent counts, A after B too; what is kept is not what the View said last."""
+    stage = Stage().to_live()
+    stage.view.answer(update(stage, 1, structuredContent={"v": "A"}))
+    waiting = update(stage, 2, structuredContent={"v": "B"})
+    stage.view.answer(update(stage, 3, structuredContent={"v": "A"}))
+    stage.view.answer(waiting)
+    assert stage.view.model_context is not None
+    assert stage.view.model_context.structured_content == {"v": "A"}
+    # Nothing waits any more, however it ended: what is the same is not asked again.
+    stage.view.deny(update(stage, 4, structuredContent={"v": "C"}), "no")
+    stage.drain()
+    assert stage.requests("ui/update-model-context", {"structuredContent": {"v": "A"}})["result"] == {}
