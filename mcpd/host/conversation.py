@@ -44,6 +44,12 @@ class Conversation:
         """Every message so far, in order."""
         self._untaken: list[ViewMessage] = []
         self._news: dict[str, ViewContext] = {}
+        self._views = 0
+
+    def name_view(self) -> str:
+        """An id for a View, never given twice: what Views say is kept apart by it, whichever host shows them."""
+        self._views += 1
+        return f"view-{self._views}"
 
     def add_message(self, message: ViewMessage) -> None:
         """A View spoke for the user."""

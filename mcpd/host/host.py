@@ -9,7 +9,6 @@ Spec: MCP Apps 2026-01-26; rules APP-H-01 to -26 of the project's reference.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 from collections.abc import Sequence
 from inspect import isawaitable
@@ -129,7 +128,6 @@ class Host:
         self._pumps: dict[str, Pump] = {}
         self._closers: list[Any] = []
         self._ending: set[asyncio.Task[None]] = set()
-        self._numbers = itertools.count(1)
         self._is_closed = False
 
     # ------------------------------------------------------------------------------------------- life
@@ -282,7 +280,7 @@ class Host:
             has_prompts=self.client.server_capabilities.prompts is not None,
         )
         surroundings = merge(self.context, HostContext(tool_info=ToolInfo(tool=call.tool)))
-        view_id = f"view-{next(self._numbers)}"
+        view_id = self.conversation.name_view()
         machine = View(
             document,
             grant(document.csp, document.permissions, options.profile, allowed=options.permissions),

@@ -55,7 +55,7 @@ class Desk(Protocol):
 class ShownView:
     """One View that is shown. Made by `Host.open_view`.
 
-    `id` names it in this host; `ended` is done when it is gone, with the event that says why.
+    `id` names it in its conversation; `ended` is done when it is gone, with the event that says why.
     """
 
     def __init__(self, view_id: str, call: ToolCall, machine: View, desk: Desk) -> None:
