@@ -171,13 +171,13 @@ class ContextFeed:
 
     def change(self, delta: HostContext) -> None:
         """Something is different now. Raises LocalProtocolError for a mode that is not open to this View."""
-        if delta.available_display_modes is not None:
-            self._host_modes = delta.available_display_modes
         mode = delta.display_mode
         if mode is not None and mode not in DISPLAY_MODES:
             raise LocalProtocolError(f"{mode!r} is not a display mode; there are {', '.join(DISPLAY_MODES)}")
         if mode is not None and mode != self.mode and self._view_modes is not None and mode not in self._view_modes:
             raise LocalProtocolError(f"the view does not know display mode {mode}; it declares {self._view_modes}")
+        if delta.available_display_modes is not None:
+            self._host_modes = delta.available_display_modes
         self.context = merge(self.context, delta)
         self._share_modes()
 

@@ -89,6 +89,16 @@ def test_the_host_cannot_switch_to_a_mode_the_view_does_not_declare() -> None:
     assert feed.mode == "fullscreen"
 
 
+def test_a_change_that_is_refused_leaves_nothing_behind() -> None:
+    """APP-H-15: the modes that came with it were not taken either."""
+    feed = ContextFeed(HostContext(available_display_modes=["inline", "pip"]))
+    feed.snapshot(["inline", "pip"])
+    with pytest.raises(LocalProtocolError, match="fullscreen"):
+        feed.change(HostContext(available_display_modes=["inline", "fullscreen"], display_mode="fullscreen"))
+    assert feed.modes == ["inline", "pip"]
+    assert feed.due() is None
+
+
 def test_fixed_dimensions_are_the_hosts() -> None:
     """mcp-apps-ctx-04: the View fills a fixed container; what it reports changes nothing."""
     fixed = ContainerDimensions(width=400, height=300)
