@@ -286,14 +286,15 @@ class View:
 
     def _read(self, data: bytes | str) -> Request | Notification | Response | Failure:
         limit = self.settings.limits.message_bytes
+        try:
+            if isinstance(data, str):
+                data = data[: limit + 1].encode()  # what is cut off here is too much in bytes as well
+            elif len(data) <= limit and not data.isascii():
+                data.decode()  # raw members go on to the server unread: all of it must be UTF-8, not only what we read
+        except UnicodeError as error:
+            raise ParseError(f"Parse error: {error}") from None
         if len(data) > limit:
             raise FrameTooLarge(f"A message may have {limit} bytes")
-        if isinstance(data, bytes) and not data.isascii():
-            # Raw members go on to the server unread, so that all of it must be UTF-8, not only what is read here.
-            try:
-                data = data.decode()
-            except UnicodeDecodeError as error:
-                raise ParseError(f"Parse error: {error}") from None
         message = decode(data)
         if isinstance(message, Batch):
             raise InvalidRequest("MCP Apps have no batches")

@@ -126,6 +126,26 @@ def test_a_message_that_is_too_big() -> None:
     assert Limits().message_bytes == 4 * 1024 * 1024
 
 
+def test_a_text_is_as_long_as_its_bytes() -> None:
+    """3.4: a program hands on what a page said as a str; the limit is the same."""
+    stage = Stage(structs.replace(SETTINGS, limits=Limits(message_bytes=1000))).to_live()
+    ping = '{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"x": "' + "€" * 400 + '"}}'
+    assert len(ping) < 1000 < len(ping.encode())
+    for message in (ping, ping.encode()):
+        assert stage.says(message)[0]["error"]["code"] == -32600
+        assert stage.only(Finding).rule == "size"
+    goes_on(stage)
+
+
+def test_a_text_with_half_a_character() -> None:
+    """APP-H-20: refused like bytes that are no UTF-8."""
+    stage = Stage().to_live()
+    (answer,) = stage.says('{"jsonrpc":"2.0","id":9,"method":"ping","params":{"x":"\ud83d"}}')
+    assert answer["error"]["code"] == -32700
+    assert stage.only(Finding).rule == "parse"
+    goes_on(stage)
+
+
 def test_eight_requests_at_a_time() -> None:
     """3.4: 8 calls in flight per View; questions to the user count as well."""
     stage = Stage().to_live()
