@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 
 from ..errors import (
     InvalidParams,
@@ -21,7 +21,7 @@ from ..errors import (
     RequestTimeout,
     TransportError,
 )
-from ..jsonrpc import Failure, Response
+from ..jsonrpc import Failure, Response, encode
 from ..types.notifications import CancelledParams
 from .app_tools import AppTools, read_result
 from .events import AppToolAnswered, AppToolsListed
@@ -75,12 +75,16 @@ class Outgoing:
         self._request(Sent("list", now + self._limits.app_tool_seconds), "tools/list", params)
 
     def call_tool(self, tool: str, arguments: Mapping[str, Any], now: float, *, confirmed: bool) -> str:
-        """Call one of the View's tools; the id under which its end is reported."""
+        """Call one of the View's tools; the id under which its end is reported. Raises LocalProtocolError."""
         self._check_open()
         self.tools.check_call(tool, confirmed=confirmed)
+        try:
+            raw = Raw(encode(dict(arguments)))
+        except (TypeError, ValueError, RecursionError) as error:  # UnicodeEncodeError is a ValueError
+            raise LocalProtocolError(f"the arguments cannot be written as JSON: {error}") from error
         log.info("%s: the host calls the view's tool %r", self._outlet.name, tool)
         sent = Sent("call", now + self._limits.app_tool_seconds, tool)
-        return self._request(sent, "tools/call", {"name": tool, "arguments": dict(arguments)})
+        return self._request(sent, "tools/call", {"name": tool, "arguments": raw})
 
     def cancel_call(self, call_id: str, reason: str) -> None:
         """Give up a call; nothing happens if it has ended."""

@@ -159,6 +159,15 @@ def test_a_call_has_thirty_seconds() -> None:
     assert stage.only(Finding).rule == "unknown-answer"
 
 
+@pytest.mark.parametrize("value", [object(), "\ud83d"], ids=["object", "half a character"])
+def test_arguments_that_are_no_json_leave_no_call_behind(value: Any) -> None:
+    stage = listed(LOOK)
+    with pytest.raises(LocalProtocolError, match="cannot be written as JSON"):
+        stage.view.call_app_tool("look", {"a": value}, stage.now)
+    assert stage.drain() == []
+    assert stage.view.deadline is None
+
+
 def test_a_call_can_be_given_up() -> None:
     stage = listed(LOOK)
     call_id = stage.view.call_app_tool("look", {}, stage.now)
