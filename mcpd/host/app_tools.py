@@ -114,9 +114,13 @@ def needs_confirmation(tool: Tool) -> bool:
     return tool.annotations is None or tool.annotations.read_only_hint is not True
 
 
-def model_names(view: str, tools: Iterable[Tool], taken: Collection[str]) -> dict[str, Tool]:
-    """A View's tools under names for the model: they say where a tool comes from and clash with none in `taken`."""
-    prefix = _UNFIT.sub("_", view)[:24].strip("_") or "view"
+def model_names(call: str, view_id: str, tools: Iterable[Tool], taken: Collection[str]) -> dict[str, Tool]:
+    """A View's tools under names for the model: they say where a tool comes from and clash with none in `taken`.
+
+    `call` is the name of the tool that opened the View. The id is in them whole, so that a View's tools keep their
+    names whatever other Views come and go.
+    """
+    prefix = f"{_UNFIT.sub('_', call)[: 23 - len(view_id)].strip('_') or 'view'}-{view_id}"
     names: dict[str, Tool] = {}
     for tool in tools:
         stem = f"{prefix}__{_UNFIT.sub('_', tool.name)}"[:60]

@@ -187,7 +187,7 @@ class Host:
         """The tools that Views offer, under names for the model that say whose they are (APP-H-25)."""
         found: dict[str, OfferedTool] = {}
         for view in self._views.values():
-            names = model_names(f"{view.call.name}-{view.id}", view.app_tools, {*self._tools, *found})
+            names = model_names(view.call.name, view.id, view.app_tools, {*self._tools, *found})
             found.update({name: OfferedTool(view, tool) for name, tool in names.items()})
         return found
 

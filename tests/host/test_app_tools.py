@@ -203,13 +203,26 @@ def test_tools_go_with_their_view(end: str) -> None:
 def test_names_for_the_model_say_where_a_tool_comes_from_and_clash_with_none() -> None:
     """APP-H-25: S attribute, avoid name clashes."""
     tools = [tool("look"), tool("a.b"), tool("a-b"), tool("x" * 128), tool("x" * 127 + "y")]
-    taken = {"weather_view__look"}
-    names = model_names("weather view!", tools, taken)
+    taken = {"weather_app-view-1__look"}
+    names = model_names("weather app!", "view-1", tools, taken)
     assert list(names.values()) == tools
-    assert list(names)[:3] == ["weather_view__look_2", "weather_view__a_b", "weather_view__a-b"]
+    assert list(names)[:3] == [
+        "weather_app-view-1__look_2",
+        "weather_app-view-1__a_b",
+        "weather_app-view-1__a-b",
+    ]
     assert all(len(name) <= 64 for name in names)
     assert not taken & set(names)
-    assert next(iter(model_names("…", tools[:1], ()))) == "view__look"
+    assert next(iter(model_names("…", "view-1", tools[:1], ()))) == "view-view-1__look"
+
+
+def test_names_for_the_model_stay_with_their_view() -> None:
+    """APP-H-25: however long the tool's own name is, and whether another View is there or not."""
+    call, tools = "show_quarterly_sales_report", [tool("delete_row")]
+    first, second = (list(model_names(call, view_id, tools, ())) for view_id in ("view-1", "view-2"))
+    assert first != second
+    assert list(model_names(call, "view-2", tools, first)) == second
+    assert all(name.endswith("-view-2__delete_row") for name in second)
 
 
 def read_only(name: str, value: bool) -> dict[str, Any]:
