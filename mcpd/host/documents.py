@@ -52,6 +52,7 @@ class Documents:
         self._kept: dict[str, _Kept] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._listed: dict[str, Mapping[str, Any]] | None = None
+        self._changes = 0
 
     async def get(self, uri: str) -> ViewDocument:
         """The document to show now. Raises ConfigurationError if there is none to show, or it was turned down.
@@ -60,7 +61,7 @@ class Documents:
         """
         # Views that open together read once.
         async with self._locks.setdefault(uri, asyncio.Lock()):
-            now = asyncio.get_running_loop().time()
+            now, changes = asyncio.get_running_loop().time(), self._changes
             kept = self._kept.get(uri)
             if kept is not None and now < kept.until:
                 return kept.document
@@ -73,11 +74,13 @@ class Documents:
                         "%s is another document now: sha256 %s, was %s", uri, document.digest, kept.document.digest
                     )
                 await self._review(document)
-            self._kept[uri] = _Kept(document, now + seconds)
+            # What was announced while we read may be news to what we read.
+            self._kept[uri] = _Kept(document, now + seconds if changes == self._changes else float("-inf"))
             return document
 
     def expire(self) -> None:
         """Something may have changed: read again before the next use."""
+        self._changes += 1
         self._listed = None
         for kept in self._kept.values():
             kept.until = float("-inf")
@@ -95,15 +98,19 @@ class Documents:
 
     async def _listing_meta(self, uri: str) -> Mapping[str, Any] | None:
         """Spec (later draft): the metadata may stand in the listing; the content's own wins whole (APP-H-07)."""
-        if self._listed is None:
+        listed = self._listed
+        if listed is None:
+            changes = self._changes
             try:
-                self._listed = {
+                listed = {
                     entry.uri: entry.meta for entry in await self._client.list_resources() if entry.meta is not None
                 }
             except McpdError as error:
                 log.warning("the server's resources cannot be listed: %s", error)
                 return None
-        return self._listed.get(uri)
+            if changes == self._changes:
+                self._listed = listed
+        return listed.get(uri)
 
     async def _review(self, document: ViewDocument) -> None:
         if self._hooks.review is not None and await settle(self._hooks.review(document)) is False:
