@@ -1,8 +1,8 @@
 """The documents of one server's Views: read when needed, reviewed once, used again while they are the same.
 
 Two readings are the same document if both the hash of the HTML and all of `_meta.ui` are equal (APP-H-26); then
-the program is not asked again, and gets the very same object. A reading is fresh until the server announces a
-change, its own time to live is over, or `fresh_seconds` where it gave none.
+the program is not asked again, whatever it said, and gets the very same object. A reading is fresh until the
+server announces a change, its own time to live is over, or `fresh_seconds` where it gave none.
 
 Spec: MCP Apps 2026-01-26, "UI Resource Format", "Host MAY prefetch and cache"; 2026-07-28 server/utilities/caching.
 """
@@ -23,6 +23,7 @@ from ..jsonrpc import MALFORMED, explain
 from ..types.base import Wire
 from .document import ViewDocument, read_document
 from .hooks import Hooks, settle
+from .refusals import Denied
 
 __all__ = ["Documents"]
 
@@ -37,6 +38,7 @@ class _Reading(Wire, kw_only=True):
 class _Kept(Struct):
     document: ViewDocument
     until: float
+    refusal: str
 
 
 _read = Decoder(_Reading).decode
@@ -63,20 +65,18 @@ class Documents:
         async with self._locks.setdefault(uri, asyncio.Lock()):
             now, changes = asyncio.get_running_loop().time(), self._changes
             kept = self._kept.get(uri)
-            if kept is not None and now < kept.until:
-                return kept.document
-            document, seconds = await self._load(uri)
-            if kept is not None and kept.document == document:
-                document = kept.document
-            else:
-                if kept is not None:
-                    log.info(
-                        "%s is another document now: sha256 %s, was %s", uri, document.digest, kept.document.digest
-                    )
-                await self._review(document)
-            # What was announced while we read may be news to what we read.
-            self._kept[uri] = _Kept(document, now + seconds if changes == self._changes else float("-inf"))
-            return document
+            if kept is None or now >= kept.until:
+                document, seconds = await self._load(uri)
+                if kept is None or kept.document != document:
+                    if kept is not None:
+                        old, new = kept.document.digest, document.digest
+                        log.info("%s is another document now: sha256 %s, was %s", uri, new, old)
+                    kept = self._kept[uri] = _Kept(document, float("-inf"), await self._review(document))
+                # What was announced while we read may be news to what we read.
+                kept.until = now + seconds if changes == self._changes else float("-inf")
+            if kept.refusal:
+                raise ConfigurationError(kept.refusal)
+            return kept.document
 
     def expire(self) -> None:
         """Something may have changed: read again before the next use."""
@@ -112,9 +112,14 @@ class Documents:
                 self._listed = listed
         return listed.get(uri)
 
-    async def _review(self, document: ViewDocument) -> None:
-        if self._hooks.review is not None and await settle(self._hooks.review(document)) is False:
-            raise ConfigurationError(f"{document.uri} (sha256 {document.digest}) was turned down at its review")
+    async def _review(self, document: ViewDocument) -> str:
+        """Why the document must not be shown; "" if it may be."""
+        refusal = f"{document.uri} (sha256 {document.digest}) was turned down at its review"
+        try:
+            is_refused = self._hooks.review is not None and await settle(self._hooks.review(document)) is False
+        except Denied as error:
+            return f"{refusal}: {error.message}"
+        return refusal if is_refused else ""
 
 
 def _has_ui(contents: list[dict[str, Any]]) -> bool:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from host_server import HTML, HandServer
 
-from mcpd import Callbacks, Host
+from mcpd import Callbacks, Hooks, Host
+from mcpd.errors import ConfigurationError
+from mcpd.host.document import ViewDocument
+from mcpd.host.refusals import Denied
 
 OLD, NEW = HTML + "old", HTML + "new"
 
@@ -51,3 +55,29 @@ async def test_a_change_that_is_announced_while_the_metadata_is_listed() -> None
         assert [view.document.prefers_border for view in (first, second)] == [True, False]
         for view in (first, second):
             view.lost("the test is over")
+
+
+@pytest.mark.parametrize("answer", [False, Denied("too colourful")])
+async def test_what_was_turned_down_is_not_asked_about_again(answer: Any) -> None:
+    """APP-H-26: asked once for each content and metadata, also after a no; other content is another question."""
+    server, asked = HandServer(), []
+
+    def review(document: ViewDocument) -> Any:
+        asked.append(document.html)
+        if document.html == NEW:
+            return None
+        if isinstance(answer, Denied):
+            raise answer
+        return answer
+
+    server.html = OLD
+    async with Host(server.near, hooks=Hooks(review=review)) as host:
+        for _ in range(3):
+            with pytest.raises(ConfigurationError, match="turned down"):
+                await host.prepare_view(host.begin_call("t"))
+            host._documents.expire()
+        assert asked == [OLD]
+        assert len(server.of("resources/read")) == 3
+        server.html = NEW
+        (await host.prepare_view(host.begin_call("t"))).lost("the test is over")
+        assert asked == [OLD, NEW]
