@@ -85,6 +85,8 @@ class HandServer:
             offer = {"tools": {"listChanged": True}, "resources": {"subscribe": True, "listChanged": True}}
             info = {"name": "hand", "version": "1"}
             self.result(message, {"protocolVersion": self.version, "capabilities": offer, "serverInfo": info})
+        elif method == "ping":
+            self.result(message, {})
         elif method == "tools/list":
             self.result(message, {"tools": self.tools})
         elif method == "resources/list":

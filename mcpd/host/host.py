@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from inspect import isawaitable
 from typing import Any, Literal, NamedTuple
 
@@ -127,7 +127,11 @@ class Host:
         self._views: dict[str, ShownView] = {}
         self._pumps: dict[str, Pump] = {}
         self._closers: list[Any] = []
-        self._ending: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._listing = asyncio.Lock()
+        self._lists_asked = self._lists_read = 0
+        self._have_tools_changed = False
+        self._following: asyncio.Task[None] | None = None
         self._is_closed = False
 
     # ------------------------------------------------------------------------------------------- life
@@ -151,14 +155,22 @@ class Host:
     async def aclose(self) -> None:
         """Tear down every View, within its time limit, and leave the server. Safe to call twice."""
         self._is_closed = True
-        views = list(self._views.values())
-        await asyncio.gather(*(view.close("the host is closing") for view in views))
-        while self._ending:
-            await asyncio.wait(self._ending)
-        for closer in self._closers:
-            await closer()
-        self._closers.clear()
-        await self.client.aclose()
+        ourselves = asyncio.current_task()  # it may be a callback for a changed list that closes us
+        if self._following is not None and self._following is not ourselves:
+            self._following.cancel()
+        try:
+            await asyncio.gather(*(view.close("the host is closing") for view in self.views))
+            while tasks := self._tasks - {ourselves}:
+                await asyncio.wait(tasks)
+        finally:
+            # Cancelled or not, no View stays, and no server.
+            for view in self.views:
+                view.lost("the host is closed")
+            try:
+                while self._closers:
+                    await self._closers.pop()()
+            finally:
+                await self.client.aclose()
 
     # ------------------------------------------------------------------------------------------ tools
 
@@ -193,9 +205,17 @@ class Host:
 
     async def refresh_tools(self) -> None:
         """List the server's tools again; Views that are open get by with the new list too."""
-        self._tools = {tool.name: tool for tool in await self.client.list_tools()}
-        for view in self._views.values():
-            view.tell(lambda machine: machine.set_tools(self._tools.values()))
+        self._lists_asked += 1
+        asked = self._lists_asked
+        # One after the other, or an older list could arrive last. Whoever comes meanwhile shares the next one.
+        async with self._listing:
+            if self._lists_read >= asked:
+                return
+            begun = self._lists_asked
+            self._tools = {tool.name: tool for tool in await self.client.list_tools()}
+            self._lists_read = begun
+            for view in self.views:
+                view.tell(lambda machine: machine.set_tools(self._tools.values()))
 
     def begin_call(self, name: str) -> ToolCall:
         """The model begins to write a call of this tool. Raises LocalProtocolError for a tool it may not see."""
@@ -323,9 +343,13 @@ class Host:
     def _on_leave(self, view: ShownView) -> None:
         view.call.detach(view)
         self._views.pop(view.id, None)
-        task = asyncio.ensure_future(self._wind_up(view, self._pumps.pop(view.id, None)))
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+        self._begin(self._wind_up(view, self._pumps.pop(view.id, None)))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _wind_up(self, view: ShownView, pump: Pump | None) -> None:
         await view.wind_up()
@@ -336,9 +360,32 @@ class Host:
 
     async def _on_list_changed(self, kind: ListKind) -> None:
         if kind == "tools":
-            await self.refresh_tools()
-        elif kind == "resources":
+            # Not awaited: however long the server takes to list them, what else it tells is heard. Further changes
+            # are one more reading.
+            self._have_tools_changed = True
+            if self._following is None and not self._is_closed:
+                self._following = self._begin(self._follow_tools())
+            return
+        if kind == "resources":
             self._documents.expire()
+        await self._announce(kind)
+
+    async def _follow_tools(self) -> None:
+        try:
+            while self._have_tools_changed:
+                self._have_tools_changed = False
+                try:
+                    await self.refresh_tools()
+                except Exception as error:
+                    log.warning("the server's tools have changed and cannot be listed; the old list holds: %s", error)
+                try:
+                    await self._announce("tools")
+                except Exception:
+                    log.exception("the callback for a changed list failed")
+        finally:
+            self._following = None
+
+    async def _announce(self, kind: ListKind) -> None:
         for view in self.views:
             view.tell(lambda machine: machine.list_changed(kind))
         if self._callbacks.list_changed is not None:
