@@ -55,6 +55,7 @@ class Relay:
         self._endpoint = _ViewEndpoint(guard, limits, origin)
         self._wait_seconds = wait_seconds
         self._listener: Listener | None = None
+        self._is_listening = False
         self.base_url = ""
         """What the address of each View begins with: `ws://host:port`, for a page's `connect-src`."""
 
@@ -65,6 +66,7 @@ class Relay:
         self.base_url = f"ws://{authority(sockets[0])}"
         self._listener = Listener(self._endpoint, sockets)
         await self._listener.start()
+        self._is_listening = True
 
     async def open_view(
         self, call: ToolCall, *, proxy: bool = False, context: HostContext | None = None
@@ -73,9 +75,13 @@ class Relay:
 
         The View's life begins when the page connects. Raises what `Host.open_view` raises.
         """
-        if self._listener is None:
-            raise ConfigurationError("the relay does not listen")
+        self._check_listening()
         view = await self._maker.prepare_view(call, proxy=proxy, context=context)
+        try:
+            self._check_listening()
+        except ConfigurationError as error:
+            view.lost(str(error))
+            raise
         view_id = urandom(24).hex()
         timer = asyncio.get_running_loop().call_later(self._wait_seconds, self._endpoint.expire, view_id)
         self._endpoint.expected[view_id] = view, timer
@@ -85,12 +91,17 @@ class Relay:
 
     async def aclose(self) -> None:
         """Listen no more; Views that are connected lose their channel."""
+        self._is_listening = False
         for view_id in list(self._endpoint.expected):
             self._endpoint.expire(view_id)
         if self._listener is not None:
             await self._listener.aclose()
         while self._endpoint.closing:
             await asyncio.wait(self._endpoint.closing)
+
+    def _check_listening(self) -> None:
+        if not self._is_listening:
+            raise ConfigurationError("the relay does not listen")
 
 
 class _ViewEndpoint(Endpoint):

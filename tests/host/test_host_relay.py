@@ -17,9 +17,10 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.frames import CloseCode
 
-from mcpd import Host, HostOptions
+from mcpd import Hooks, Host, HostOptions
 from mcpd.errors import ConfigurationError
 from mcpd.host.call import ToolCall
+from mcpd.host.document import ViewDocument
 from mcpd.host.events import Closed, Failed
 from mcpd.host.policy import Limits
 from mcpd.host.relay import Relay, open_relay
@@ -183,6 +184,27 @@ async def test_the_host_ends_while_views_are_connected() -> None:
         with pytest.raises((OSError, InvalidStatus)):
             async with socket(url):
                 pass
+
+
+async def test_a_relay_that_is_closed_gives_no_addresses() -> None:
+    """Nor does one that is closed while the View is being prepared."""
+    reviewing, go_on = asyncio.Event(), asyncio.Event()
+
+    async def review(document: ViewDocument) -> None:
+        reviewing.set()
+        await go_on.wait()
+
+    async with Host(make_server(), hooks=Hooks(review=review), options=QUICK) as host:
+        relay = await host.listen_views(":0", origin=ORIGIN)
+        call = await host.call_tool("forecast")
+        opening = asyncio.ensure_future(relay.open_view(call))
+        await reviewing.wait()
+        await relay.aclose()
+        go_on.set()
+        for opened in (opening, relay.open_view(call)):
+            with pytest.raises(ConfigurationError, match="does not listen"):
+                await opened
+        assert host.views == []
 
 
 @pytest.mark.parametrize("origin", ["", "null", "localhost:8000", "file://", "http://a/b", "http://*", "*"])
