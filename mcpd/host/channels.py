@@ -117,7 +117,9 @@ class Pump:
                     break
                 self._wake.clear()
                 await self._wake.wait()
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            if _is_stopped(error):
+                raise
             self._view.lost(f"the channel does not take messages: {_name(error)}")
 
     async def _receive_all(self) -> None:
@@ -125,7 +127,9 @@ class Pump:
         try:
             while (message := await self._receive()) is not None:
                 self._view.receive(message)
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            if _is_stopped(error):
+                raise
             reason = f"the channel is closed: {_name(error)}"
         self._view.lost(reason)
 
@@ -150,5 +154,11 @@ class Pump:
                 log.info("%s: the channel did not close: %s", self._view.id, _name(error))
 
 
-def _name(error: Exception) -> str:
+def _is_stopped(error: BaseException) -> bool:
+    """Whether it is us who are cancelled, and not something of the channel's that it waited for."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+
+
+def _name(error: BaseException) -> str:
     return str(error)[:300] or type(error).__name__

@@ -375,6 +375,31 @@ async def test_a_channel_that_breaks(schema: AppsSchema) -> None:
         assert program.host.views == []
 
 
+@pytest.mark.parametrize("end", ["receive", "send"])
+async def test_a_channel_that_is_cancelled_under_us(end: str) -> None:
+    """What a channel waits for may be cancelled by others: the View is lost, as with any other error."""
+
+    class Cancelled:
+        def __init__(self) -> None:
+            self.ends = {name: asyncio.get_running_loop().create_future() for name in ("receive", "send")}
+
+        async def send(self, message: str) -> None:
+            await self.ends["send"]
+
+        async def receive(self) -> str:
+            return await self.ends["receive"]  # type: ignore[no-any-return]
+
+    async with Host(make_server()) as host:
+        channel = Cancelled()
+        view = await host.open_view(await host.call_tool("forecast"), channel, proxy=False)
+        view.receive('{"jsonrpc":"2.0","id":1,"method":"ping"}')
+        await asyncio.sleep(0)
+        channel.ends[end].cancel()
+        async with asyncio.timeout(10):
+            assert isinstance(await view.ended, Failed)
+        assert host.views == []
+
+
 # ---------------------------------------------------------------------------------- documents
 
 
