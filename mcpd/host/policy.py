@@ -35,6 +35,8 @@ __all__ = [
 
 MAX_LINK_CHARS: Final = 8192
 MAX_NAME_CHARS: Final = 120
+MAX_NAME_BYTES: Final = 240
+"""File systems have 255; there must be room to number names that are the same."""
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -111,7 +113,9 @@ class RateLimit:
 
 # -------------------------------------------------------------------------------------------- links
 
-_LINK = re.compile(r"https?://[^/?#\\@\s]+(?:[/?#].*)?", re.IGNORECASE | re.DOTALL)
+_LINK = re.compile(r"https?://([^/?#\\@\s]+)(?:[/?#].*)?", re.IGNORECASE | re.DOTALL)
+_IPV6 = re.compile(r"\[[0-9A-Fa-f:.]+\]")
+_ESCAPED: Final = str.maketrans({char: f"%{ord(char):02X}" for char in ' "<>'})
 
 
 def check_link(url: str) -> str:
@@ -119,19 +123,31 @@ def check_link(url: str) -> str:
 
     Only http and https with a plain host: `javascript:` would run in the host's page, a user name dresses
     one host as another, and what a browser strips or turns around (tabs, backslashes, bidi marks) hides the
-    real target from the user who is asked.
+    real target from the user who is asked. So do an escape or a look-alike of a dot in the host, which a browser
+    turns into another host. What a browser escapes in the rest is escaped here already.
     """
     if len(url) > MAX_LINK_CHARS:
         raise Denied(f"Invalid URL: longer than {MAX_LINK_CHARS} characters")
     if any(char == "\\" or category(char) in ("Cc", "Cf") for char in url):
         raise Denied("Invalid URL: control and direction characters and backslashes are not opened")
-    if not _LINK.fullmatch(url):
+    link = _LINK.fullmatch(url)
+    if link is None or not _is_plain_host(link[1]):
         raise Denied("Policy violation: only http and https links to a plain host are opened")
     try:
         urlsplit(url).port  # noqa: B018 - reading it is the check
     except ValueError as error:
         raise Denied(f"Invalid URL: {error}") from None
-    return url.replace(" ", "%20")
+    return url.translate(_ESCAPED)
+
+
+def _is_plain_host(authority: str) -> bool:
+    """Whether a host, with a port or without, is an IPv6 address or letters, digits, hyphens and dots of any script."""
+    host = re.sub(r":[0-9]*$", "", authority)
+    if _IPV6.fullmatch(host):
+        return True
+    # UTS 46 maps a host the way NFKC does: what changes is shown as one host and opened as another.
+    is_stable = normalize("NFKC", host) == normalize("NFC", host)
+    return host != "" and is_stable and all(char in "-._" or category(char)[0] in "LMN" for char in host)
 
 
 # ---------------------------------------------------------------------------------------- downloads
@@ -170,8 +186,12 @@ def safe_file_name(name: str) -> str:
         stem, suffix = name, ""
     if stem.split(".")[0].rstrip().upper() in _RESERVED_NAMES:
         stem = f"_{stem}"
-    suffix = f".{suffix[:20]}" if suffix else ""
-    return f"{stem[: MAX_NAME_CHARS - len(suffix)].rstrip(' .')}{suffix}" if stem else "download"
+    suffix = suffix[:20].rstrip()
+    suffix = f".{suffix}" if suffix else ""
+    stem = (
+        stem[: MAX_NAME_CHARS - len(suffix)].encode()[: MAX_NAME_BYTES - len(suffix.encode())].decode(errors="ignore")
+    )
+    return f"{stem.rstrip(' .')}{suffix}" if stem else "download"
 
 
 def _linked(link: ResourceLink) -> DownloadItem:

@@ -25,6 +25,10 @@ LIMITS = Limits()
         ("https://[::1]:3000/", None),
         ("https://bücher.example/ü", None),
         ("https://example.com/?q=two words", "https://example.com/?q=two%20words"),
+        ("https://example.com/'\"><script>", "https://example.com/'%22%3E%3Cscript%3E"),
+        ("http://127.0.0.1:8080/", None),
+        ("https://हिन्दी.भारत/", None),
+        ("https://my_host.example:443", None),
     ],
 )
 def test_http_links_are_opened(url: str, opened: str | None) -> None:
@@ -61,6 +65,14 @@ def test_http_links_are_opened(url: str, opened: str | None) -> None:
         "https://example.com:99999/",
         "https://[::1/",
         "https://example.com/" + "x" * 9000,
+        "https://a%2eexample",
+        "https://a.example。evil.example",
+        "https://a.example．evil.example",
+        "https://ｅvil.example",
+        "https://a.example'\"><script>",
+        "https://a.example,b.example",
+        "https://[::1].example/",
+        "https://:80/",
     ],
 )
 def test_other_links_are_denied(url: str) -> None:
@@ -98,6 +110,8 @@ def test_every_link_that_passes_is_plain_http(url: str) -> None:
         ("\u200b", "download"),
         ("übersicht.pdf", "übersicht.pdf"),
         ("x" * 500 + ".txt", "x" * 116 + ".txt"),
+        ("報" * 119 + ".txt", "報" * 78 + ".txt"),
+        ("a." + "x" * 19 + " y", "a." + "x" * 19),
     ],
 )
 def test_names_are_file_names(name: str, safe: str) -> None:
@@ -110,6 +124,7 @@ def test_no_name_leaves_its_folder(name: str) -> None:
     """APP-H-22."""
     safe = safe_file_name(name)
     assert 0 < len(safe) <= 120
+    assert len(safe.encode()) <= 240
     assert not set(safe) & set('/\\<>:"|?*')
     assert safe not in (".", "..")
     assert not safe.startswith((".", " "))
