@@ -6,7 +6,9 @@ start for it (APP-S-18).
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from typing import Any
 
 from msgspec import Struct
@@ -53,8 +55,7 @@ def load_app(path: str) -> AppFile | Problem:
     """One app from its HTML file, or why that cannot be used."""
     where = f"app {path}"
     try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_HTML_BYTES + 1)
+        data = _read(path, MAX_HTML_BYTES + 1)
         html = data.decode("utf-8-sig")
     except OSError as error:
         return Problem(where, f"cannot be read ({error.strerror}); going on without it")
@@ -79,8 +80,7 @@ def load_app(path: str) -> AppFile | Problem:
 def _metadata(path: str, problems: list[Problem]) -> dict[str, Any]:
     where = f"app metadata {path}"
     try:
-        with open(path, "rb") as file:
-            members = decode(file.read())
+        members = decode(_read(path))
     except FileNotFoundError:
         return {}
     except (OSError, *MALFORMED) as error:
@@ -92,6 +92,15 @@ def _metadata(path: str, problems: list[Problem]) -> dict[str, Any]:
     for name in sorted(members.keys() - {"ui", "title", "description"}):
         problems.append(Problem(where, f"has no use for {name!r}: only ui, title and description", is_error=False))
     return members
+
+
+def _read(path: str, size: int = -1) -> bytes:
+    """What a file holds. Raises OSError for what is none: a pipe is not opened, for nobody may ever write to it."""
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # of a folder the system says so itself
+        raise OSError(errno.EINVAL, "not a regular file")
+    with open(path, "rb") as file:
+        return file.read(size)
 
 
 def _text(members: dict[str, Any], name: str, where: str, problems: list[Problem]) -> str | None:

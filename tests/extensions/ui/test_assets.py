@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
@@ -176,3 +177,16 @@ def test_the_bundled_apps_have_no_problem() -> None:
 def show() -> str:
     """Shows."""
     return ""
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.timeout(20)
+async def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    """APP-S-18: never fail start-up, nor hang in it."""
+    write(tmp_path, "good")
+    for name in ("bad.html", "good.json"):
+        os.mkfifo(tmp_path / name)
+    server = Server("x")
+    assert server.add_apps(str(tmp_path)) == ["ui://x/good"]
+    problems = [str(problem) for problem in server.problems() if "not a regular file" in str(problem)]
+    assert len(problems) == 2
