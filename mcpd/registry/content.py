@@ -124,6 +124,11 @@ def _known_type(mime_type: str, data: object) -> str:
     return mime_type
 
 
+def _block(value: Any) -> Any:
+    # Subclasses of str are written as what they hold: msgspec does not know them.
+    return TextContent(str.__str__(value)) if isinstance(value, str) else value
+
+
 def tool_result(value: Any, has_schema: bool) -> CallToolResult:
     """What a tool returned, as its result.
 
@@ -140,9 +145,9 @@ def tool_result(value: Any, has_schema: bool) -> CallToolResult:
         if isinstance(value, BLOCKS):
             return CallToolResult(content=[value])
         if isinstance(value, (list, tuple)) and value and all(isinstance(item, (str, *BLOCKS)) for item in value):
-            return CallToolResult(content=[TextContent(item) if isinstance(item, str) else item for item in value])
+            return CallToolResult(content=[_block(item) for item in value])
         if isinstance(value, str):
-            return CallToolResult(content=[TextContent(str(value))])
+            return CallToolResult(content=[_block(value)])
         if isinstance(value, (bytes, bytearray, memoryview)):
             raise TypeError("bytes say nothing of their type: return image(…), audio(…) or embedded(…)")
     raw = encode_data(value)
@@ -153,7 +158,7 @@ def tool_result(value: Any, has_schema: bool) -> CallToolResult:
 def resource_contents(value: Any, uri: str, mime_type: str | None) -> list[Any]:
     """What a resource function returned, as `contents`: text, bytes, data (as JSON), or contents made by hand."""
     if isinstance(value, str):
-        return [TextResourceContents(uri, value, mime_type or "text/plain")]
+        return [TextResourceContents(uri, str.__str__(value), mime_type or "text/plain")]
     if isinstance(value, (bytes, bytearray, memoryview)):
         return [BlobResourceContents(uri, bytes(value), mime_type or "application/octet-stream")]
     if isinstance(value, (TextResourceContents, BlobResourceContents)):

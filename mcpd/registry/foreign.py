@@ -1,4 +1,4 @@
-"""Types msgspec does not know: pydantic models and paths, to and from JSON.
+"""Types msgspec does not know: pydantic models, paths and subclasses of plain types, to and from JSON.
 
 pydantic is never imported here: a class that has `model_validate_json` and `model_json_schema` is one
 of its models. Paths travel as strings. msgspec calls the three hooks for a type of its own accord;
@@ -7,10 +7,12 @@ of its models. Paths travel as strings. msgspec calls the three hooks for a type
 
 from __future__ import annotations
 
+import datetime
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set, ValuesView
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set, ValuesView
+from decimal import Decimal
 from functools import cache
 from typing import Any, Literal
 
@@ -25,6 +27,22 @@ _KNOWN = (
     "use str, int, float, bool, bytes, list, tuple, set, dict, Literal, Enum, datetime types, UUID, Decimal, Path, "
     "a dataclass, TypedDict, NamedTuple, msgspec Struct, attrs class or pydantic model"
 )
+
+
+# msgspec writes these classes themselves, and not what is derived from them. Called on the class, so that no method
+# of the subclass has a say: they are what is written for the value, not what it looks like.
+_PLAIN: dict[type, Callable[[Any], Any]] = {
+    str: str.__str__,
+    bytes: memoryview,
+    bytearray: memoryview,
+    int: int.__int__,
+    float: float.__float__,
+    Decimal: Decimal,
+    datetime.datetime: lambda value: value.isoformat(),
+    datetime.date: lambda value: value.isoformat(),
+    datetime.time: lambda value: value.isoformat(),
+    datetime.timedelta: lambda value: datetime.timedelta(value.days, value.seconds, value.microseconds),
+}
 
 
 def _is_model(kind: Any) -> bool:
@@ -93,6 +111,13 @@ def enc_hook(value: Any) -> Any:
         return value.model_dump(mode="json", by_alias=True)
     if isinstance(value, os.PathLike):
         return os.fspath(value)
+    for kind in type(value).__mro__:
+        if kind in _PLAIN:
+            return _PLAIN[kind](value)
+    if hasattr(value, "tolist"):  # arrays and numbers of numpy and its like
+        plain = value.tolist()
+        if type(plain) is not type(value):
+            return plain
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, (Sequence, Set, ValuesView)):

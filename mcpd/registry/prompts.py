@@ -70,11 +70,11 @@ def _message(value: Any) -> PromptMessage:
     if isinstance(value, PromptMessage):
         return value
     if isinstance(value, str):
-        return PromptMessage("user", TextContent(value))
+        return PromptMessage("user", TextContent(str.__str__(value)))
     if isinstance(value, BLOCKS):
         return PromptMessage("user", value)
     if isinstance(value, tuple) and len(value) == 2 and value[0] in ("user", "assistant"):
-        content = TextContent(value[1]) if isinstance(value[1], str) else value[1]
+        content = TextContent(str.__str__(value[1])) if isinstance(value[1], str) else value[1]
         if isinstance(content, BLOCKS):
             return PromptMessage(value[0], content)
     raise TypeError(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import array
 import collections
 import dataclasses
+import datetime
+import decimal
 import enum
 import os
 import pathlib
@@ -14,9 +17,11 @@ import msgspec
 import pytest
 
 from mcpd.errors import ArgumentsError, RegistrationError
+from mcpd.registry.content import resource_contents, tool_result
 from mcpd.registry.foreign import Definitions, dec_hook, enc_hook, output_hook, problem, to_builtins
 from mcpd.registry.signature import bind
 from mcpd.registry.tools import typed_check
+from mcpd.types.content import TextContent
 
 
 class Model:
@@ -108,6 +113,68 @@ def test_collections_go_out_as_json_has_them() -> None:
     )
     for value, expected in values:
         assert msgspec.json.decode(msgspec.json.encode(value, enc_hook=enc_hook)) == expected
+
+
+class Label(str):
+    """A str with a look of its own, as markupsafe's and BeautifulSoup's are."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "<label>"
+
+
+def _derived(kind: type) -> Any:
+    return type(f"Own{kind.__name__}", (kind,), {})
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments"),
+    [
+        (str, ("hello",)),
+        (bytes, (b"\x00\xff",)),
+        (bytearray, (b"\x00\xff",)),
+        (int, (3,)),
+        (float, (1.5,)),
+        (decimal.Decimal, ("1.50",)),
+        (datetime.datetime, (2026, 1, 2, 3, 4, 5)),
+        (datetime.date, (2026, 1, 2)),
+        (datetime.time, (3, 4, 5)),
+        (datetime.timedelta, (1, 2, 3)),
+    ],
+)
+def test_what_is_derived_from_a_plain_type_is_written_like_it(kind: type, arguments: tuple[Any, ...]) -> None:
+    own, plain = _derived(kind)(*arguments), kind(*arguments)
+    encoder = msgspec.json.Encoder(enc_hook=enc_hook)
+    assert encoder.encode({"a": own}) == encoder.encode({"a": plain})
+    assert to_builtins([own]) == to_builtins([plain])
+    if kind is not bytearray and kind is not bytes:
+        assert encoder.encode({own: 1}) == encoder.encode({plain: 1})
+
+
+def test_a_str_is_written_as_what_it_holds_not_as_what_it_looks_like() -> None:
+    assert to_builtins({"title": Label("hello")}) == {"title": "hello"}
+    assert tool_result(Label("hello"), False).content == [TextContent("hello")]
+    assert tool_result([Label("hello")], False).content == [TextContent("hello")]
+    assert [type(block.text) for block in tool_result([Label("hello")], False).content] == [str]
+    assert type(resource_contents(Label("hello"), "x://y", None)[0].text) is str
+
+
+class Grid:
+    """What numpy's arrays and numbers have."""
+
+    def __init__(self, plain: Any) -> None:
+        self._plain = plain
+
+    def tolist(self) -> Any:
+        return self if self._plain is None else self._plain
+
+
+def test_arrays_and_their_numbers_are_written_as_lists_and_numbers() -> None:
+    assert to_builtins({"mean": Grid(1.5), "all": Grid([[1, 2], [3, 4]])}) == {"mean": 1.5, "all": [[1, 2], [3, 4]]}
+    assert array.array("i", [1, 2]).tolist() == to_builtins(array.array("i", [1, 2]))
+    with pytest.raises(TypeError, match="Grid cannot be written as JSON"):
+        to_builtins(Grid(None))
 
 
 def test_what_cannot_go_out_says_what_can() -> None:
