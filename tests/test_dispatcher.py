@@ -542,6 +542,10 @@ def quiet_log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFix
 SECRET = "/home/somebody/secret.txt"
 
 
+class TimeLimit(BaseException):
+    """No Exception, so that code which catches those cannot stop it: billiard and others have such."""
+
+
 def failing_server() -> Server:
     server = Server("t")
 
@@ -557,6 +561,22 @@ def failing_server() -> Server:
     async def resource(how: str) -> str:
         return fail(how)
 
+    @server.resource("thread://{how}")
+    def resource_in_thread(how: str) -> str:
+        return fail(how)
+
+    @server.prompt
+    async def prompt(how: str) -> str:
+        return fail(how)
+
+    @server.prompt
+    def prompt_in_thread(how: str) -> str:
+        return fail(how)
+
+    @server.completion("how", prompt="prompt")
+    def complete(typed: str) -> list[str]:
+        return [fail(typed)]
+
     def fail(how: str) -> str:
         failure: BaseException = {
             "bug": ZeroDivisionError(SECRET),
@@ -566,6 +586,10 @@ def failing_server() -> Server:
             "params": InvalidParams("how: no such way", {"how": how}),
             "resource": ResourceNotFound("x://y"),
             "exit": SystemExit(3),
+            "limit": TimeLimit("x"),
+            "interrupt": KeyboardInterrupt(),
+            "close": GeneratorExit(),
+            "group": BaseExceptionGroup("several", [TimeLimit("x"), ValueError("y")]),
             "stop": StopIteration("x"),
             "memory": MemoryError(),
             "depth": RecursionError("maximum recursion depth exceeded"),
@@ -575,16 +599,17 @@ def failing_server() -> Server:
     return server
 
 
+NO_EXCEPTIONS = ["exit", "limit", "interrupt", "group"]
 TOOLS = pytest.mark.parametrize("tool", ["breaks", "breaks_in_thread"])
 
 
 @each_version
 @TOOLS
-@pytest.mark.parametrize("how", ["bug", "bare", "os", "exit", "stop", "memory", "depth"])
+@pytest.mark.parametrize("how", [*NO_EXCEPTIONS, "bug", "bare", "os", "stop", "memory", "depth"])
 async def test_a_bug_in_a_tool_is_a_clean_result_and_a_traceback_in_the_log(
     version: str, tool: str, how: str, quiet_log: pytest.LogCaptureFixture
 ) -> None:
-    """Architecture 4: no path and no traceback on the wire; not even sys.exit ends the server."""
+    """Architecture 4: no path and no traceback on the wire; not even sys.exit or an interrupt ends the server."""
     async with memory_wire(failing_server(), version) as wire:
         result = await wire.call(tool, how=how)
         assert result["isError"] is True
@@ -621,7 +646,7 @@ async def test_a_protocol_error_of_a_tool_is_a_json_rpc_error(version: str, tool
 
 
 @each_version
-@pytest.mark.parametrize("how", ["bug", "exit", "tool"])
+@pytest.mark.parametrize("how", [*NO_EXCEPTIONS, "bug", "close", "tool"])
 async def test_a_bug_in_a_resource_is_an_internal_error(
     version: str, how: str, quiet_log: pytest.LogCaptureFixture
 ) -> None:
@@ -631,6 +656,56 @@ async def test_a_bug_in_a_resource_is_an_internal_error(
         assert SECRET not in str(error)
         assert (error["message"] == "Try a smaller number") == (how == "tool")
         assert bool(quiet_log.records) == (how != "tool")
+        await wire.quiet()
+
+
+@each_version
+@pytest.mark.parametrize("how", [*NO_EXCEPTIONS, "bug", "close"])
+async def test_whatever_a_plain_resource_or_a_prompt_raises_it_is_answered(version: str, how: str) -> None:
+    async with memory_wire(failing_server(), version) as wire:
+        for method, params in (
+            ("resources/read", {"uri": f"thread://{how}"}),
+            ("prompts/get", {"name": "prompt", "arguments": {"how": how}}),
+            ("prompts/get", {"name": "prompt_in_thread", "arguments": {"how": how}}),
+        ):
+            # The same id each time: an answer frees it.
+            answer = await wire.request(method, params, id=1)
+            assert answer["error"]["code"] == -32603
+        await wire.quiet()
+
+
+@pytest.mark.parametrize("how", [*NO_EXCEPTIONS, "bug"])
+async def test_a_completion_that_fails_completes_nothing(how: str) -> None:
+    async with memory_wire(failing_server(), MODERN) as wire:
+        argument = {"name": "how", "value": how}
+        found = await wire.result(
+            "completion/complete", {"ref": {"type": "ref/prompt", "name": "prompt"}, "argument": argument}
+        )
+        assert found["completion"]["values"] == []
+
+
+@each_version
+@TOOLS
+async def test_a_tool_that_closes_itself_is_answered(version: str, tool: str) -> None:
+    """GeneratorExit unwinds every coroutine on its way, so that only the dispatcher can answer it."""
+    async with memory_wire(failing_server(), version) as wire:
+        for _ in range(2):
+            answer = await wire.request("tools/call", {"name": tool, "arguments": {"how": "close"}}, id=1)
+            assert answer["error"]["code"] == -32603
+        await wire.quiet()
+
+
+async def test_a_handler_that_raises_no_exception_is_answered() -> None:
+    """Also where nothing of the registry stands between: the last net is the dispatcher's."""
+    server = Server("t")
+
+    async def handler(ctx: Context, params: Any) -> Any:
+        raise TimeLimit("x")
+
+    server.handlers = {**server.handlers, "ping": handler, "tools/list": handler}
+    async with memory_wire(server, VERSION) as wire:
+        for method in ("ping", "tools/list"):
+            assert (await wire.error(method))["code"] == -32603
         await wire.quiet()
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .asking import Answer, Question, Rounds
     from .seal import Sealer
 
-__all__ = ["Context", "InputNeeded", "Peer", "Place", "needed_by", "this_thread"]
+__all__ = ["Context", "InputNeeded", "Peer", "Place", "is_failure", "needed_by", "this_thread"]
 
 T = TypeVar("T")
 
@@ -69,6 +69,17 @@ class _ThisThread(threading.local):
 
 
 this_thread = _ThisThread()
+
+
+def is_failure(error: BaseException) -> bool:
+    """Whether a handler failed that raised this; false if it was cancelled or closed, or has to ask the client first.
+
+    Most failures are Exceptions, but code that runs into a time limit of its own, calls sys.exit() or takes a
+    prompt's Ctrl-C raises others, and they too end their call, not the server.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        return error.subgroup(InputNeeded) is None
+    return not isinstance(error, (asyncio.CancelledError, GeneratorExit, InputNeeded))
 
 
 class Peer(Protocol):

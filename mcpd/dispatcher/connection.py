@@ -216,7 +216,7 @@ class Connection:
             if result.__class__ is CoroutineType:
                 return self._finish(call, context, result, hand_back)
             return session.respond(call, result)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             return self._fail(call, error)
 
     async def _finish(
@@ -242,10 +242,14 @@ class Connection:
                 call.task.uncancel()
         except InputNeeded as needed:
             answer = self._ask_again(call, context, needed)
-        except (Exception, SystemExit) as error:  # code that calls sys.exit() ends its call, not the server
+        except Exception as error:
             answer = self._fail(call, error)
         except BaseExceptionGroup as group:  # of a task group in which several things were asked
             answer = self._ask_again(call, context, group)
+        except BaseException as error:  # whatever it is, it ends its call, not the server
+            if not self.loop.is_running():
+                raise  # the coroutine is thrown away unfinished, after its loop
+            answer = self._fail(call, error)
         finally:
             context.end()
         if not hand_back:
@@ -259,10 +263,10 @@ class Connection:
         try:
             questions = needed_by(needed)
             return self.session.respond(call, context.rounds.required(questions))
-        except Exception as error:
+        except BaseException as error:  # also what `needed_by` found beside the questions
             return self._fail(call, error)
 
-    def _fail(self, call: Call, error: Exception | SystemExit) -> bytes | None:
+    def _fail(self, call: Call, error: BaseException) -> bytes | None:
         try:
             return self.session.fail(call, _as_wire(error, call))
         except Exception as unwritable:
@@ -380,7 +384,7 @@ class _BatchReply:
             self._done(b"[" + b",".join(self._answers) + b"]" if self._answers else None)
 
 
-def _as_wire(error: Exception | SystemExit, call: Call) -> ProtocolError:
+def _as_wire(error: BaseException, call: Call) -> ProtocolError:
     """The only place where an exception becomes an error answer."""
     if isinstance(error, ProtocolError):
         # A code that this version does not have leaves as a plain internal error with the same text.

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ..context.core import is_failure
 from ..types.completion import Completion
 from .threads import run_in_thread
 
@@ -38,7 +39,9 @@ class Completer:
             else:
                 found = await run_in_thread(self._function, *arguments)
             return found if isinstance(found, Completion) else rank(found, value)
-        except Exception as error:
+        except BaseException as error:
+            if not is_failure(error):
+                raise
             log.error("completion failed", exc_info=error)
             return Completion(values=[])
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..context import Context
+from ..context.core import is_failure
 from ..errors import RegistrationError
 from .pages import Audience
 from .signature import bind
@@ -55,7 +56,9 @@ class Condition:
         except TimeoutError:
             self._overdue.add(token)
             log.warning("%s takes longer than %g seconds, which counts as no", self.what, PATIENCE)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
+            if not is_failure(error):
+                raise
             log.warning("%s failed, which counts as no", self.what, exc_info=error)
         return False
 

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import structs
 
 from ..context import Context
+from ..context.core import is_failure
 from ..errors import InternalError, McpdError
 from ..types.content import TextContent
 from ..types.prompts import GetPromptResult, Prompt, PromptArgument, PromptMessage
@@ -54,7 +55,9 @@ class PromptEntry:
             return self._result(value)
         except McpdError:
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
+            if not is_failure(error):
+                raise
             log.error("prompt %s (request %r) failed", self.key, ctx.request_id, exc_info=error)
             raise InternalError("The prompt could not be made; details are in the server's log") from None
 

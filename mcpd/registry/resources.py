@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from msgspec import structs
 
 from ..context import Context
+from ..context.core import is_failure
 from ..errors import InternalError, McpdError, ResourceNotFound
 from ..types.resources import ReadResourceResult, Resource, ResourceTemplate
 from .content import resource_contents
@@ -107,6 +108,8 @@ async def _call(callee: Callee, variables: dict[str, str], ctx: Context, uri: st
         raise
     except FileNotFoundError:
         raise ResourceNotFound(uri) from None
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        if not is_failure(error):
+            raise
         log.error("resource %s (request %r) failed", uri, ctx.request_id, exc_info=error)
         raise InternalError("The resource could not be read; details are in the server's log") from None

@@ -14,6 +14,7 @@ from msgspec import UNSET, Raw, structs
 from msgspec.json import Decoder
 
 from ..context import Context
+from ..context.core import is_failure
 from ..errors import McpdError, ProtocolError, RegistrationError, ToolError
 from ..jsonrpc import MALFORMED, explain
 from ..types.base import NO_JSON
@@ -142,19 +143,19 @@ class ToolEntry:
     async def _run(self, arguments: Raw, ctx: Context) -> CallToolResult:
         try:
             return self._result(await self._call(arguments, ctx), ctx)
-        except (Exception, SystemExit) as error:  # sys.exit() in a tool ends its call, not the server
+        except BaseException as error:
             return self._failed(error, ctx)
 
     async def _run_plain(self, arguments: Raw, ctx: Context) -> CallToolResult:
         try:
             return self._result(await run_in_thread(self._call, arguments, ctx), ctx)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             return self._failed(error, ctx)
 
-    def _failed(self, error: Exception | SystemExit, ctx: Context) -> CallToolResult:
+    def _failed(self, error: BaseException, ctx: Context) -> CallToolResult:
         if isinstance(error, ToolError):
             return failed(str(error))
-        if isinstance(error, ProtocolError):
+        if isinstance(error, ProtocolError) or not is_failure(error):
             raise error
         if isinstance(error, OutputError):
             log.error("tool %s (request %r) broke its output schema: %s", self.key, ctx.request_id, error)

@@ -16,6 +16,7 @@ from msgspec import Raw
 from msgspec.json import encode
 
 from ..context import Context
+from ..context.core import is_failure
 from ..dispatcher import Connection
 from ..dispatcher.subscriptions import Subscriptions
 from ..errors import ConfigurationError, RegistrationError
@@ -261,7 +262,9 @@ class Server:
                     await function(ctx)
                 else:
                     await run_in_thread(function, ctx)
-            except (Exception, SystemExit) as error:
+            except BaseException as error:
+                if not is_failure(error):
+                    raise
                 log.error("%r failed, which runs when roots change", function, exc_info=error)
 
     # -- apps --------------------------------------------------------------------------------
