@@ -131,6 +131,7 @@ class Server:
         Spec: 2026-07-28 server/tools; MCP Apps 2026-01-26, resource discovery.
         """
         if function is not None:
+            _refuse_text("tool", function)
             self.add_tool(function, **options)
             return function
 
@@ -164,6 +165,8 @@ class Server:
         Raises RegistrationError for a URI or signature that cannot be served.
         Spec: 2026-07-28 server/resources; RFC 6570 levels 1 to 3.
         """
+        if not isinstance(uri, str):
+            raise RegistrationError('resource: its URI comes first, as in @server.resource("notes://today")')
 
         def register(function: F) -> F:
             entry = resource_entry(self._use_apps, uri, function, **options)
@@ -211,6 +214,7 @@ class Server:
         Raises RegistrationError. Spec: 2026-07-28 server/prompts.
         """
         if function is not None:
+            _refuse_text("prompt", function)
             self.add_prompt(function, **options)
             return function
 
@@ -425,3 +429,8 @@ class Server:
             if address is not None and not isinstance(address, str):
                 raise ConfigurationError(f'{name}={address!r} is no address; write it as text, for example ":8080"')
         run(self, Settings(stdio=stdio or (ws is None and http is None), ws=ws, http=http, **settings))
+
+
+def _refuse_text(decorator: str, given: object) -> None:
+    if isinstance(given, str):
+        raise RegistrationError(f"{decorator}: a name goes in name=, as in @server.{decorator}(name={given!r})")

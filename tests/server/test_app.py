@@ -1,0 +1,28 @@
+"""The decorators of `Server`: what they refuse before anything is registered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mcpd import Server
+from mcpd.errors import RegistrationError
+
+
+def plain() -> str:
+    return "x"
+
+
+def test_a_resource_without_a_uri_is_refused() -> None:
+    """`@server.resource` without parentheses would register nothing, and leave something else under the name."""
+    server: Any = Server("t")
+    with pytest.raises(RegistrationError, match=r'URI comes first, as in @server\.resource\("notes://today"\)'):
+        server.resource(plain)
+
+
+@pytest.mark.parametrize("decorator", ["tool", "prompt"])
+def test_a_name_in_the_place_of_the_function_is_refused(decorator: str) -> None:
+    server: Any = Server("t")
+    with pytest.raises(RegistrationError, match=rf"{decorator}: a name goes in name=, as in .*\(name='greet'\)"):
+        getattr(server, decorator)("greet")
