@@ -29,9 +29,11 @@ from ..registry.threads import run_in_thread
 from ..session import Session
 from ..transports.memory import MemoryChannel
 from ..types.base import META, Icon
+from ..types.content import TextContent
 from ..types.lifecycle import Implementation
 from ..wire.mirrors import Mirror
-from .entries import icons_of, prompt_entry, resource_entry, text_entry, tool_entry
+from .described import checked, icons_of
+from .entries import prompt_entry, resource_entry, text_entry, tool_entry
 
 if TYPE_CHECKING:
     from ..context.seal import Sealer
@@ -78,14 +80,18 @@ class Server:
     ) -> None:
         if page_size < 1 or max_in_flight < 1:
             raise ValueError("page_size and max_in_flight are at least 1")
+        where = f"server {name!r}"
         self.identity = Implementation(
             name=name,
             version=version,
             title=title,
             description=description,
             website_url=website_url,
-            icons=icons_of(icons),
+            icons=icons_of(icons, where),
         )
+        checked(self.identity, where)
+        if instructions is not None:
+            checked(TextContent(instructions), f"{where}, instructions")
         self.max_in_flight = max_in_flight
         self.ui = UiExtension(apps)
         self._strict_model_list = strict_model_list

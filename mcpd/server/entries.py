@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Raw, convert
+from msgspec import Raw
 from msgspec.json import decode
 from msgspec.structs import fields
 
@@ -17,17 +17,16 @@ from ..errors import RegistrationError
 from ..extensions.ui.gate import UI, has_ui, is_app_type
 from ..registry.catalog import Catalog
 from ..registry.content import encode_data, is_content
-from ..registry.meta_keys import checked_meta
 from ..registry.prompts import PromptEntry
 from ..registry.resources import Finisher, ResourceEntry, TemplateEntry
 from ..registry.signature import Callee, bind
 from ..registry.tools import Extra, ToolEntry
 from ..registry.uri_template import UriTemplate, as_uri
-from ..types.base import Icon
 from ..types.content import Annotations
 from ..types.prompts import Prompt
 from ..types.resources import Resource, ResourceTemplate
 from ..types.tools import CallToolResult, Tool, ToolAnnotations
+from .described import checked, hints_of, icons_of, meta_of
 
 if TYPE_CHECKING:
     from ..extensions.ui.apps import Apps
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "checked_uri",
-    "icons_of",
     "prompt_entry",
     "resource_entry",
     "text_entry",
@@ -66,6 +64,7 @@ def tool_entry(
     """A tool. `get_apps` is asked only if the tool has to do with MCP Apps."""
     callee: Any = bind(function, context_type=Context, is_content=is_content)
     name = _checked_name(name or callee.name)
+    where = f"tool {name!r}"
     check_output = None
     if input_schema is not None or output_schema is not None:
         from ..registry.json_schema import JsonSchema, SchemaCallee  # needs an extra
@@ -75,7 +74,7 @@ def tool_entry(
         if output_schema is not None:
             schema = JsonSchema(output_schema, f"tool {name!r}, output schema")
             check_output = lambda content: schema.problems(_as_json(content))  # noqa: E731
-    own_meta = checked_meta(meta)
+    own_meta = meta_of(meta, where)
     extras: dict[str, Extra] = {}
     requires = None
     if ui is not None or visibility is not None or ui_when is not None or has_ui(own_meta):
@@ -86,8 +85,8 @@ def tool_entry(
         name=name,
         title=title,
         description=description if description is not None else callee.description or None,
-        annotations=convert(annotations, ToolAnnotations) if isinstance(annotations, Mapping) else annotations,
-        icons=icons_of(icons),
+        annotations=hints_of(annotations, ToolAnnotations, where),
+        icons=icons_of(icons, where),
         input_schema={},
         output_schema=dict(output_schema) if output_schema is not None else None,
         meta=own_meta or None,
@@ -98,6 +97,7 @@ def tool_entry(
 
         return finished(result, has_apps=UI in catalog.audience(ctx), has_schema=has_schema, name=name)
 
+    checked(tool, where)
     return ToolEntry(tool, callee, extras=extras, requires=requires, check_output=check_output, finish=finish)
 
 
@@ -106,9 +106,10 @@ def _as_json(content: Any) -> Any:
     return decode(content if isinstance(content, Raw) else encode_data(content))
 
 
-def _checked_name(name: str) -> str:
+def _checked_name(name: Any) -> str:
     """Spec: 2025-11-25 server/tools, tool names: 1 to 128 of A-Z a-z 0-9 _ - . and nothing else."""
-    if not 1 <= len(name) <= 128 or not all(c.isascii() and (c.isalnum() or c in "_-.") for c in name):
+    allowed = isinstance(name, str) and all(c.isascii() and (c.isalnum() or c in "_-.") for c in name)
+    if not allowed or not 1 <= len(name) <= 128:
         raise RegistrationError(f"tool name {name!r}: use 1 to 128 letters, digits, '_', '-' and '.'")
     return name
 
@@ -132,9 +133,10 @@ def resource_entry(
 ) -> ResourceEntry | TemplateEntry:
     """A resource, or with `{variables}` in its URI a template; under `ui://` a View, for clients with Apps only."""
     callee = bind(function, context_type=Context)
+    where = f"resource {uri!r}"
     template = UriTemplate(uri)
     _check_variables(uri, template.variables, callee)
-    own_meta = checked_meta(meta)
+    own_meta = meta_of(meta, where)
     requires: str | None = None
     finish: Finisher | None = None
     if uri.startswith("ui://"):
@@ -146,23 +148,29 @@ def resource_entry(
         "name": name or callee.name,
         "title": title,
         "description": (description if description is not None else callee.description) or None,
-        "icons": icons_of(icons),
+        "icons": icons_of(icons, where),
         "meta": own_meta,
         "mime_type": mime_type,
-        "annotations": convert(annotations, Annotations) if isinstance(annotations, Mapping) else annotations,
+        "annotations": hints_of(annotations, Annotations, where),
     }
     if template.variables:
-        described = ResourceTemplate(uri_template=uri, **shared)
+        described = checked(ResourceTemplate(uri_template=uri, **shared), where)
         return TemplateEntry(described, template, callee, requires=requires, finish=finish)
-    resource = Resource(uri=checked_uri(uri), size=size, **shared)
+    resource = checked(Resource(uri=checked_uri(uri), size=size, **shared), where)
     return ResourceEntry(resource, callee, requires=requires, finish=finish)
 
 
 def text_entry(uri: str, text: str | bytes, name: str, mime_type: str | None) -> ResourceEntry:
     """A resource whose content is known already."""
     _refuse_app_type(uri, mime_type)
-    data = text.encode() if isinstance(text, str) else text
-    resource = Resource(uri=checked_uri(uri), name=name, mime_type=mime_type, size=len(data))
+    where = f"resource {uri!r}"
+    if not isinstance(text, (str, bytes)):
+        raise RegistrationError(f"{where}: its content is str or bytes, not {type(text).__name__}")
+    try:
+        data = text.encode() if isinstance(text, str) else text
+    except UnicodeEncodeError as error:
+        raise RegistrationError(f"{where}: its text cannot be sent: {error}") from None
+    resource = checked(Resource(uri=checked_uri(uri), name=name, mime_type=mime_type, size=len(data)), where)
     return ResourceEntry(resource, content=text)
 
 
@@ -208,16 +216,13 @@ def prompt_entry(
 ) -> PromptEntry:
     """A prompt; its parameters are the arguments."""
     callee = bind(function, context_type=Context)
+    name = name or callee.name
+    where = f"prompt {name!r}"
     prompt = Prompt(
-        name=name or callee.name,
+        name=name,
         title=title,
         description=(description if description is not None else callee.description) or None,
-        icons=icons_of(icons),
-        meta=checked_meta(meta),
+        icons=icons_of(icons, where),
+        meta=meta_of(meta, where),
     )
-    return PromptEntry(prompt, callee)
-
-
-def icons_of(icons: Icons) -> list[Icon] | None:
-    """Icons as structs, None for none."""
-    return [convert(icon, Icon) if isinstance(icon, Mapping) else icon for icon in icons] or None
+    return PromptEntry(checked(prompt, where), callee)

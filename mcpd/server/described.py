@@ -1,0 +1,82 @@
+"""What authors say of what they register: icons, annotations, `_meta` and texts, checked before a client sees them.
+
+One item that cannot be written would fail the whole list it stands in, so it is refused by name at registration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec import Struct, ValidationError, convert
+from msgspec.json import decode, encode
+
+from ..errors import RegistrationError
+from ..jsonrpc import explain
+from ..registry.meta_keys import checked_meta
+from ..types.base import Icon
+
+if TYPE_CHECKING:
+    from .options import Icons
+
+__all__ = ["checked", "hints_of", "icons_of", "meta_of"]
+
+S = TypeVar("S", bound=Struct)
+
+
+def checked(item: S, where: str) -> S:
+    """The item, if its members have their types and can be written. Raises RegistrationError naming the option."""
+    try:
+        decode(encode(item), type=type(item))
+    except ValidationError as error:
+        text = explain(error)
+        for option, member in zip(item.__struct_fields__, item.__struct_encode_fields__, strict=True):
+            if text.startswith(member):
+                text = option + text[len(member) :]
+                break
+        raise RegistrationError(f"{where}, {text}") from None
+    except (TypeError, ValueError, RecursionError, OverflowError):
+        for option in item.__struct_fields__:
+            try:
+                encode(getattr(item, option))
+            except Exception as error:
+                raise RegistrationError(f"{where}, {option}: {error}") from None
+        raise
+    return item
+
+
+def icons_of(icons: Icons, where: str) -> list[Icon] | None:
+    """Icons as structs, None for none."""
+    if isinstance(icons, (str, Mapping)) or not isinstance(icons, Iterable):
+        raise RegistrationError(f'{where}, icons: expected a list like [{{"src": "https://…"}}], got {icons!r}')
+    return [_struct(icon, Icon, f"{where}, icons") for icon in icons] or None
+
+
+def hints_of(annotations: Any, kind: type[S], where: str) -> S | None:
+    """The `annotations` of a tool or resource as a struct."""
+    return None if annotations is None else _struct(annotations, kind, f"{where}, annotations")
+
+
+def meta_of(meta: Any, where: str) -> dict[str, Any] | None:
+    """A copy of `_meta`, whose keys are such that every client takes them."""
+    if meta is not None and not (isinstance(meta, Mapping) and all(isinstance(key, str) for key in meta)):
+        raise RegistrationError(f"{where}, meta: expected a dict with str keys, got {meta!r}")
+    try:
+        return checked_meta(meta)
+    except RegistrationError as error:
+        raise RegistrationError(f"{where}, meta: {error}") from None
+
+
+def _struct(given: Any, kind: type[S], where: str) -> S:
+    if isinstance(given, kind):
+        return given
+    members = kind.__struct_encode_fields__
+    if not isinstance(given, Mapping):
+        raise RegistrationError(f"{where}: expected {kind.__name__} or a dict of {', '.join(members)}; got {given!r}")
+    unknown = [key for key in given if key not in members]
+    if unknown:
+        raise RegistrationError(f"{where}: there is no {unknown[0]!r}, only {', '.join(members)}")
+    try:
+        return convert(given, kind)
+    except ValidationError as error:
+        raise RegistrationError(f"{where}, {explain(error)}") from None
