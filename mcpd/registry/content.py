@@ -125,15 +125,35 @@ def _known_type(mime_type: str, data: object) -> str:
 
 
 def _block(value: Any) -> Any:
-    # Subclasses of str are written as what they hold: msgspec does not know them.
-    return TextContent(str.__str__(value)) if isinstance(value, str) else value
+    """One item of a result as content: data as their JSON."""
+    if isinstance(value, BLOCKS):
+        return value
+    if isinstance(value, str):
+        # Subclasses of str are written as what they hold: msgspec does not know them.
+        return TextContent(str.__str__(value))
+    _refuse_bytes(value)
+    return TextContent(encode_data(value).decode())
 
 
-def tool_result(value: Any, has_schema: bool) -> CallToolResult:
+def _refuse_bytes(value: Any) -> None:
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        raise TypeError("bytes say nothing of their type: return image(…), audio(…) or embedded(…)")
+
+
+def _is_content_list(value: Any, gives_blocks: bool) -> bool:
+    if not isinstance(value, (list, tuple)):
+        return False
+    if not value:
+        return gives_blocks
+    return all(isinstance(item, str) for item in value) or any(isinstance(item, BLOCKS) for item in value)
+
+
+def tool_result(value: Any, has_schema: bool, gives_blocks: bool = False) -> CallToolResult:
     """What a tool returned, as its result.
 
-    A str or content blocks are content. Anything else is data: its JSON as text for every client, and as
-    structured content if the tool has an output schema or the data are an object.
+    A str or content blocks are content, and so is a list of strings or with a block in it. Anything else is data: its
+    JSON as text for every client, and as structured content if the tool has an output schema or the data are an
+    object. `gives_blocks`: the tool promises a list of blocks, and an empty one is no content.
     """
     if value.__class__ is str and not has_schema:
         return CallToolResult(content=[TextContent(value)])
@@ -144,12 +164,11 @@ def tool_result(value: Any, has_schema: bool) -> CallToolResult:
             return CallToolResult(content=[])
         if isinstance(value, BLOCKS):
             return CallToolResult(content=[value])
-        if isinstance(value, (list, tuple)) and value and all(isinstance(item, (str, *BLOCKS)) for item in value):
+        if _is_content_list(value, gives_blocks):
             return CallToolResult(content=[_block(item) for item in value])
         if isinstance(value, str):
             return CallToolResult(content=[_block(value)])
-        if isinstance(value, (bytes, bytearray, memoryview)):
-            raise TypeError("bytes say nothing of their type: return image(…), audio(…) or embedded(…)")
+        _refuse_bytes(value)
     raw = encode_data(value)
     structured = Raw(raw) if has_schema or raw[:1] == b"{" else UNSET
     return CallToolResult(content=[TextContent(raw.decode())], structured_content=structured)

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Union
 
 from .foreign import problem
 
-__all__ = ["awaited", "is_data"]
+__all__ = ["awaited", "is_block_list", "is_data"]
 
 _TEXT: tuple[Any, ...] = (Parameter.empty, None, NoneType, Any, object, str, bytes, bytearray, memoryview)
 _LISTS = frozenset(
@@ -35,13 +35,20 @@ def is_data(hint: Any, is_content: Callable[[Any], bool] | None = None) -> bool:
     """Whether a function that returns this gives data, so that it can have an output schema.
 
     It does not if all it may give is text, bytes, a path or nothing; if content may come, alone or in
-    a list; if the annotation is missing or says Any; if msgspec and we cannot write it as JSON.
+    a list, as it may in one of whatever it be; if the annotation is missing or says Any; if msgspec and we cannot
+    write it as JSON.
     `is_content` says of a class that its values go to the host as they are: content blocks, results.
     """
     members = _members(hint)
     if all(map(_is_text, members)) or (is_content is not None and _has_content(members, is_content)):
         return False
     return problem(hint) is None
+
+
+def is_block_list(hint: Any, is_content: Callable[[Any], bool]) -> bool:
+    """Whether a list of content may come, so that an empty one is no content."""
+    lists = [member for member in _members(hint) if typing.get_origin(member) in _LISTS]
+    return any(is_content(kind) for member in lists for item in typing.get_args(member) for kind in _members(item))
 
 
 def _members(hint: Any) -> tuple[Any, ...]:
@@ -68,8 +75,10 @@ def _is_text(hint: Any) -> bool:
 
 def _has_content(members: tuple[Any, ...], is_content: Callable[[Any], bool]) -> bool:
     for member in members:
-        if typing.get_origin(member) in _LISTS:
-            items = (item for item in typing.get_args(member) if item is not ...)
+        if (typing.get_origin(member) or member) in _LISTS:
+            items = [item for item in typing.get_args(member) if item is not ...]
+            if not items or any(item is Any or item is object for item in items):
+                return True
             if any(_has_content(_members(item), is_content) for item in items):
                 return True
         elif is_content(member):

@@ -21,9 +21,10 @@ from ..types.base import NO_JSON
 from ..types.content import TextContent
 from ..types.tools import AnyValue, CallToolResult, Tool
 from ..wire.mirrors import ANNOTATION, Mirror, mirrors, without_mirrors
-from .content import encode_data, tool_result
+from .content import encode_data, is_content, tool_result
 from .foreign import output_hook
 from .pages import Audience
+from .returns import is_block_list
 from .signature import Callee
 from .threads import run_in_thread
 
@@ -76,6 +77,7 @@ class ToolEntry:
         self._is_async = callee.is_async
         self._has_schema: bool | None = None
         self._has_any_root = False
+        self._gives_blocks = False
         self._check_output = check_output
         self._finish = finish
         self._mirrors: tuple[Mirror, ...] | None = None
@@ -117,10 +119,11 @@ class ToolEntry:
         if self._has_schema is None:
             schema = self.tool.output_schema or self.callee.output_schema
             self._has_schema = schema is not None
+            self._gives_blocks = is_block_list(self.callee.returns, is_content)
             self._has_any_root = isinstance(schema, dict) and schema.get("type") != "object"
             if self._has_schema and self._check_output is None:
                 self._check_output = typed_check(self.callee.returns)
-        result = tool_result(value, self._has_schema)
+        result = tool_result(value, self._has_schema, self._gives_blocks)
         if self._has_schema and not result.is_error:
             if result.structured_content is UNSET:
                 raise OutputError("it has an output schema, and returned no structured content")

@@ -111,7 +111,7 @@ def _checked_name(name: Any) -> str:
     allowed = isinstance(name, str) and all(c.isascii() and (c.isalnum() or c in "_-.") for c in name)
     if not allowed or not 1 <= len(name) <= 128:
         raise RegistrationError(f"tool name {name!r}: use 1 to 128 letters, digits, '_', '-' and '.'")
-    return name
+    return str(name)
 
 
 # -- resources ---------------------------------------------------------------------------------

@@ -290,6 +290,8 @@ RETURNS: list[tuple[Any, Any, str, Any]] = [
     (Any, [1, "a"], '[1,"a"]', ...),
     (Any, Point(1), '{"x":1,"y":0}', {"x": 1, "y": 0}),
     (Any, 5, "5", ...),
+    (list, [1, {"a": 2}], '[1,{"a":2}]', ...),
+    (list[Any], [], "[]", ...),
     (Any, pathlib.PurePosixPath("/a/b"), '"/a/b"', ...),
 ]
 
@@ -323,6 +325,49 @@ async def test_what_becomes_of_what_a_tool_returns(
 
             jsonschema_rs.validate(listed["outputSchema"], result["structuredContent"])
         assert ("outputSchema" in listed) <= ("structuredContent" in result)
+
+
+PIXEL = ImageContent(b"\x89PNG", "image/png")
+
+
+@each_version
+@pytest.mark.parametrize("returns", [list, list[Any], tuple, list[object], list | None, Any, "unannotated"], ids=repr)
+async def test_blocks_among_other_items_go_out_as_blocks(version: str, returns: Any) -> None:
+    """A model cannot see an image in base64; what stands beside it is text, or data as their JSON."""
+
+    async def tool() -> Any:
+        return ["look:", PIXEL, {"width": 1}, 3, None]
+
+    del tool.__annotations__["return"]
+    if returns != "unannotated":
+        tool.__annotations__["return"] = returns
+    async with tool_wire(version, tool) as wire:
+        assert "outputSchema" not in await only_tool(wire)
+        result = await wire.call("tool")
+        shown = [block.get("text", block["type"]) for block in result["content"]]
+        assert shown == ["look:", "image", '{"width":1}', "3", "null"]
+        assert "structuredContent" not in result
+
+
+@pytest.mark.parametrize(
+    "returns", [list[ContentBlock], list[ImageContent], list[str | ImageContent], tuple[TextContent, ...]]
+)
+async def test_no_blocks_are_no_content(returns: Any) -> None:
+    async def tool() -> Any:
+        return []
+
+    tool.__annotations__["return"] = returns
+    async with tool_wire(MODERN, tool) as wire:
+        assert (await wire.call("tool"))["content"] == []
+
+
+async def test_bytes_among_blocks_say_nothing_either(caplog: pytest.LogCaptureFixture) -> None:
+    async def tool() -> Any:
+        return [PIXEL, b"x"]
+
+    async with tool_wire(MODERN, tool) as wire:
+        assert (await wire.call("tool"))["isError"] is True
+    assert "bytes say nothing of their type" in caplog.text
 
 
 @each_version
