@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import UNSET, DecodeError, Raw, Struct, UnsetType, ValidationError
 from msgspec.json import Decoder, Encoder
+from msgspec.structs import replace
 
 from .errors import InvalidRequest, ParseError, ProtocolError
 
@@ -37,6 +38,7 @@ __all__ = [
     "encode",
     "encoder",
     "explain",
+    "mended",
 ]
 
 Id: TypeAlias = int | str
@@ -300,6 +302,23 @@ def encoder(enc_hook: Callable[[Any], Any] | None = None) -> Callable[[Any], byt
 
 encode = encoder()
 """A message struct (Result, Failure, Request …) as bytes, without a newline at the end."""
+
+
+def mended(value: Any) -> Any:
+    """A message, or part of one, with U+FFFD for what is no character: halves of surrogate pairs.
+
+    Python has them in names of files that are no UTF-8, and in text that was cut in the middle of a pair; JSON and
+    UTF-8 have not. Subclasses of str become plain ones. For what could not be encoded: it copies everything.
+    """
+    if isinstance(value, str):
+        return str.__str__(value).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {mended(key): mended(member) for key, member in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [mended(item) for item in value]
+    if isinstance(value, Struct):
+        return replace(value, **{name: mended(getattr(value, name)) for name in value.__struct_fields__})
+    return value
 
 
 def call(method: str, params: Any = None, request_id: Id | UnsetType = UNSET) -> bytes:

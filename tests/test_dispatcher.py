@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from wires import MODERN, OpenWire, Wire, each_version, each_wire, envelope, initialize, memory_wire, stdio_wire
 
-from mcpd import Context, Server, ToolError
+from mcpd import Context, Server, ToolError, text
 from mcpd.errors import InvalidParams, ResourceNotFound
 
 VERSION = "2025-11-25"
@@ -717,14 +717,6 @@ async def test_what_cannot_be_written_as_json_is_an_internal_error_not_silence(
     server = Server("t")
 
     @server.tool
-    async def surrogate() -> str:
-        return "\ud800"
-
-    @server.tool
-    async def surrogate_error() -> str:
-        raise ToolError("\ud800")
-
-    @server.tool
     async def surrogate_params() -> str:
         raise InvalidParams("\ud800")
 
@@ -737,11 +729,60 @@ async def test_what_cannot_be_written_as_json_is_an_internal_error_not_silence(
         return {"a": object()}
 
     async with memory_wire(server, version) as wire:
-        for tool in ("surrogate", "surrogate_error", "surrogate_params", "odd_data", "unwritable"):
+        for tool in ("surrogate_params", "odd_data", "unwritable"):
             answer = await wire.request("tools/call", {"name": tool}, id=1)
             assert "error" in answer or answer["result"]["isError"], answer
             assert quiet_log.records, tool
             quiet_log.clear()
+        await wire.quiet()
+
+
+HALF = "caf\udce9"  # as os.listdir gives a name in Latin-1
+WHOLE = "caf\ufffd"
+
+
+class Markup(str):
+    __slots__ = ()
+
+
+@each_version
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_half_a_character_is_replaced_wherever_it_stands(version: str, is_async: bool) -> None:
+    """Names of files that are no UTF-8 hold such; their tool works all the same."""
+    server = Server("t")
+    results: dict[str, Any] = {
+        "text": HALF,
+        "block": text(HALF),
+        "blocks": [text(HALF), HALF],
+        "data": [HALF, 1],
+        "object": {HALF: [HALF]},
+        "markup": text(Markup("caf\ufffd")),
+    }
+
+    def give(kind: str) -> Any:
+        if kind == "error":
+            raise ToolError(HALF)
+        return results[kind]
+
+    async def give_async(kind: str) -> Any:
+        return give(kind)
+
+    server.add_tool(give_async if is_async else give, name="give")
+    server.resource("x://{kind}")(give)
+    server.prompt(give)
+    async with memory_wire(server, version) as wire:
+        for kind in [*results, "error"]:
+            result = await wire.call("give", kind=kind)
+            assert result.get("isError", False) == (kind == "error"), result
+            assert all(WHOLE in block["text"] for block in result["content"]), result
+            if "structuredContent" in result:
+                assert result["structuredContent"] == {WHOLE: [WHOLE]}
+        for kind in ("text", "data"):
+            (content,) = (await wire.result("resources/read", {"uri": f"x://{kind}"}))["contents"]
+            assert WHOLE in content["text"]
+        for kind in ("text", "block", "blocks"):
+            prompt = await wire.result("prompts/get", {"name": "give", "arguments": {"kind": kind}})
+            assert prompt["messages"][0]["content"]["text"] == WHOLE
         await wire.quiet()
 
 

@@ -27,6 +27,7 @@ from mcpd.jsonrpc import (
     encode,
     encoder,
     explain,
+    mended,
 )
 
 
@@ -412,3 +413,17 @@ def test_what_call_writes_decode_reads(request_id: Any, method: str, params: Any
     assert isinstance(message, Request)
     assert (message.id, message.method) == (request_id, method)
     assert (message.params is ABSENT) == (params is None)
+
+
+@given(st.text(st.characters(codec=None, exclude_categories=[])))
+@example("\ud83d\ude00")
+@example("\ufeffa\ud800")
+def test_what_is_mended_can_be_written_and_the_rest_of_it_stays(text: str) -> None:
+    whole = mended(ErrorObject(1, text, {text: [text]}))
+    assert json.loads(encode(whole)) == {"code": 1, "message": whole.message, "data": {whole.message: [whole.message]}}
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        assert len(whole.message) <= len(text)
+    else:
+        assert whole.message == text

@@ -27,7 +27,7 @@ from ..errors import (
     RequestTimeout,
     ToolError,
 )
-from ..jsonrpc import Batch, Failure, Message, Notification, Request, Response, decode, decode_batch
+from ..jsonrpc import Batch, Failure, Message, Notification, Request, Response, decode, decode_batch, mended
 from ..session import Call, Session
 from ..types.rounds import ListenResult, SubscriptionFilter
 from .outgoing import Outgoing
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 __all__ = ["Connection", "Handler"]
 
 log = logging.getLogger("mcpd")
+
+# What is raised for half a surrogate pair, or a subclass of str, in a result; `mended` is without them.
+_UNWRITABLE = (UnicodeEncodeError, TypeError)
 
 Handler: TypeAlias = Callable[[Context, Any], Any]
 
@@ -215,7 +218,10 @@ class Connection:
             result = handler(context, call.params)
             if result.__class__ is CoroutineType:
                 return self._finish(call, context, result, hand_back)
-            return session.respond(call, result)
+            try:
+                return session.respond(call, result)
+            except _UNWRITABLE:
+                return session.respond(call, mended(result))
         except (Exception, SystemExit) as error:
             return self._fail(call, error)
 
@@ -229,7 +235,11 @@ class Connection:
             work.close()
             return None
         try:
-            answer = session.respond(call, await work)
+            result = await work
+            try:
+                answer = session.respond(call, result)
+            except _UNWRITABLE:
+                answer = session.respond(call, mended(result))
         except asyncio.CancelledError:
             # Cancelled by the peer: the call is closed and this gives None. By us: the peer is told.
             is_ours = self._is_ending or not call.is_open

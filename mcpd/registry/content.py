@@ -12,6 +12,7 @@ from msgspec import UNSET, Raw
 from msgspec.json import Encoder
 
 from ..errors import InternalError
+from ..jsonrpc import mended
 from ..types.content import (
     AudioContent,
     BlobResourceContents,
@@ -22,7 +23,7 @@ from ..types.content import (
     TextResourceContents,
 )
 from ..types.tools import CallToolResult
-from .foreign import enc_hook
+from .foreign import enc_hook, to_builtins
 
 __all__ = [
     "BLOCKS",
@@ -132,7 +133,14 @@ def _block(value: Any) -> Any:
         # Subclasses of str are written as what they hold: msgspec does not know them.
         return TextContent(str.__str__(value))
     _refuse_bytes(value)
-    return TextContent(encode_data(value).decode())
+    return TextContent(_json(value).decode())
+
+
+def _json(value: Any) -> bytes:
+    try:
+        return encode_data(value)
+    except UnicodeEncodeError:
+        return encode_data(mended(to_builtins(value)))
 
 
 def _refuse_bytes(value: Any) -> None:
@@ -169,7 +177,7 @@ def tool_result(value: Any, has_schema: bool, gives_blocks: bool = False) -> Cal
         if isinstance(value, str):
             return CallToolResult(content=[_block(value)])
         _refuse_bytes(value)
-    raw = encode_data(value)
+    raw = _json(value)
     structured = Raw(raw) if has_schema or raw[:1] == b"{" else UNSET
     return CallToolResult(content=[TextContent(raw.decode())], structured_content=structured)
 
@@ -190,4 +198,4 @@ def resource_contents(value: Any, uri: str, mime_type: str | None) -> list[Any]:
         return value
     if value is None:
         raise InternalError("The resource gave nothing to read")
-    return [TextResourceContents(uri, encode_data(value).decode(), mime_type or "application/json")]
+    return [TextResourceContents(uri, _json(value).decode(), mime_type or "application/json")]
