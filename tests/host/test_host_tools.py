@@ -113,3 +113,19 @@ async def test_a_host_whose_closing_is_cancelled_leaves_the_server() -> None:
     assert server.is_closed
     assert host.views == []
     await host.aclose()
+
+
+async def test_a_callback_may_close_the_host() -> None:
+    server, closed = HandServer(), asyncio.Event()
+
+    async def leave(kind: str) -> None:
+        await host.aclose()
+        closed.set()
+
+    host = Host(server.near, callbacks=Callbacks(list_changed=leave))
+    await host.open()
+    server.tools_changed()
+    async with asyncio.timeout(10):
+        await closed.wait()
+    await asyncio.sleep(0)
+    assert server.is_closed
