@@ -12,7 +12,7 @@ import select
 import sys
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 __all__ = ["HangUp", "LastResort", "end_if_hung"]
 
@@ -64,23 +64,22 @@ class HangUp:
     """
 
     def __init__(self, descriptor: int, seconds: float, last_resort: LastResort) -> None:
-        self._descriptor = descriptor
         self._seconds = min(seconds, threading.TIMEOUT_MAX)
         self._last_resort = last_resort
         self._loop = asyncio.get_running_loop()
         self._is_over = threading.Event()
         if hasattr(select, "poll"):  # not on Windows
-            _thread.start_new_thread(self._watch, ())
+            poll = select.poll()
+            # Half closed is enough, as sockets may be; the end of a pipe is told unasked. A file never has any.
+            poll.register(descriptor, getattr(select, "POLLRDHUP", 0))
+            _thread.start_new_thread(self._watch, (poll.poll,))
 
     def stop(self) -> None:
         """Serving has come to its end: the loop will turn no more, and need not."""
         self._is_over.set()
 
-    def _watch(self) -> None:
-        poll = select.poll()
-        # Half closed is enough, as sockets may be; the end of a pipe is told unasked. A file never has any.
-        poll.register(self._descriptor, getattr(select, "POLLRDHUP", 0))
-        poll.poll()
+    def _watch(self, wait: Callable[[], object]) -> None:
+        wait()
         while not self._is_over.wait(_LOOK_SECONDS):
             turned = threading.Event()
             try:
