@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pathlib
 from typing import Any
 
 import pytest
@@ -184,3 +185,77 @@ async def test_logging_is_declared(version: str) -> None:
     """S25-076, S26-138."""
     async with memory_wire(make_server()) as wire:
         assert (await wire.open(version))["capabilities"]["logging"] == {}
+
+
+class Model:
+    """What makes a class a pydantic model to us."""
+
+    model_validate_json = model_json_schema = None
+
+    def model_dump(self, mode: str, by_alias: bool) -> Any:
+        return {"a": 1}
+
+
+class Half(float):
+    """As numpy's numbers are."""
+
+
+class Mute:
+    def __repr__(self) -> str:
+        raise RuntimeError("not even that")
+
+
+class Odd:
+    def __repr__(self) -> str:
+        return "<odd \udce9>"
+
+
+def _endless() -> Any:
+    endless: list[Any] = []
+    endless.append(endless)
+    return endless
+
+
+@each_version
+@pytest.mark.parametrize(
+    ("data", "sent"),
+    [
+        (Model(), {"a": 1}),
+        ({"where": pathlib.PurePosixPath("/a")}, {"where": "/a"}),
+        (ValueError("x"), "ValueError('x')"),
+        ("caf\udce9", "caf\ufffd"),
+        ({"caf\udce9": object}, "{'caf\\udce9': <class 'object'>}"),
+        (Odd(), "<odd \ufffd>"),
+        (Mute(), "<Mute>"),
+        (_endless(), "[[...]]"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_whatever_is_logged_the_tool_goes_on(version: str, data: Any, sent: Any, is_async: bool) -> None:
+    """It would fail only for clients that want to see that level."""
+    server = Server("t")
+
+    async def logs_async(ctx: Context) -> str:
+        await ctx.error(data)
+        await ctx.progress(Half(0.5), message=data)
+        return "done"
+
+    def logs(ctx: Context) -> str:
+        ctx.error(data)
+        ctx.progress(Half(0.5), message=data)
+        return "done"
+
+    server.add_tool(logs_async if is_async else logs, name="logs")
+    async with memory_wire(server, version) as wire:
+        if version != MODERN:
+            await wire.result("logging/setLevel", {"level": "error"})
+        level = {f"{META}logLevel": "error"} if version == MODERN else {}
+        result = await wire.result("tools/call", {"name": "logs"}, meta={"progressToken": 1, **level})
+        assert result["content"] == [{"type": "text", "text": "done"}]
+        log, progress = wire.heard
+        assert log["params"]["data"] == sent
+        assert progress["params"]["progress"] == 0.5
+        if "message" in progress["params"]:
+            assert progress["params"]["message"] == str(sent)
+        await wire.quiet()

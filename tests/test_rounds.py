@@ -216,7 +216,9 @@ async def test_state_that_is_no_json_is_the_tools_mistake() -> None:
         await ctx.elicit("Who?", Name)
 
     async with memory_wire(serve(keeps), MODERN, capabilities={"elicitation": {}}) as wire:
-        assert (await wire.error("tools/call", {"name": "keeps"}))["code"] == -32603
+        error = await wire.error("tools/call", {"name": "keeps"})
+        assert error["code"] == -32603
+        assert error["message"].startswith("ctx.state['x'] cannot be kept until the next round")
         await wire.quiet()
 
 

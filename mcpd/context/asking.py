@@ -288,8 +288,20 @@ class Rounds:
             key: InputRequest(method=question.method, params=shape(question.params))
             for key, question in questions.items()
         }
-        state = self._sealer.seal(self._binding(), self._answers, self.kept)
+        try:
+            state = self._sealer.seal(self._binding(), self._answers, self.kept)
+        except (TypeError, ValueError, RecursionError, OverflowError):
+            raise self._unkeepable() from None
         return InputRequiredResult(result_type="input_required", input_requests=requests, request_state=state)
+
+    def _unkeepable(self) -> ToolError:
+        """Which part of the state is no JSON; its text is for the author, who sees it as the answer."""
+        for key, value in self.kept.items():
+            try:
+                _encode_sorted({key: value})
+            except Exception as error:
+                return ToolError(f"ctx.state[{key!r}] cannot be kept until the next round, it is no JSON: {error}")
+        return ToolError("ctx.state cannot be kept until the next round: it is no JSON")
 
 
 _WITH_CONTEXT = SamplingCapability(context={})

@@ -32,6 +32,9 @@ T = TypeVar("T")
 
 _ENDLESS = float("inf")
 
+# What msgspec raises, before anything was sent, for what it cannot write.
+_UNWRITABLE = (TypeError, ValueError, RecursionError, OverflowError)
+
 
 class InputNeeded(BaseException):
     """Ends a handler whose question has no answer yet. Not an Exception: tools that catch those let it pass."""
@@ -89,6 +92,9 @@ class Peer(Protocol):
 
     async def notify(self, method: str, params: Any, about: Call | None = None) -> None:
         """Send a notification, as part of `about`; dropped if that is answered or the version has none such."""
+
+    def as_json(self, data: Any) -> Any:
+        """Any object as JSON values that can be sent, its `repr` if it has no better form. Never raises."""
 
     async def request(self, method: str, params: Any, about: Call, timeout: float | None) -> Raw:
         """Ask the client, and give its raw result. Raises RemoteError, RequestTimeout, ConnectionLost."""
@@ -180,12 +186,19 @@ class Context:
             total = None
         call.last_progress = progress
         params = ProgressParams(progress_token=token, progress=progress, total=total, message=message)
-        await self._peer.notify("notifications/progress", params, call)
+        try:
+            await self._peer.notify("notifications/progress", params, call)
+        except _UNWRITABLE:
+            params.progress = float(progress)
+            params.total = None if total is None else float(total)
+            params.message = None if message is None else str(self._peer.as_json(message))
+            await self._peer.notify("notifications/progress", params, call)
 
     def log(self, level: LogLevel, data: Any, logger: str | None = None) -> Awaitable[None]:
         """Send a log message to the client, if it wants messages of this level.
 
-        `data` is any JSON value; put nothing secret in it. Spec: 2026-07-28 server/utilities/logging.
+        `data` is any JSON value, or what a tool may return; of other objects the `repr` is sent. Put nothing secret
+        in it. Spec: 2026-07-28 server/utilities/logging.
         """
         if level not in LOG_LEVELS:
             raise ValueError(f"log level {level!r} is none of {', '.join(LOG_LEVELS)}")
@@ -196,7 +209,13 @@ class Context:
         if wanted is None or LOG_LEVELS.index(level) < LOG_LEVELS.index(wanted):
             return
         params = LogMessageParams(level=level, data=UNSET if data is UNSET else data, logger=logger)
-        await self._peer.notify("notifications/message", params, self._call)
+        try:
+            await self._peer.notify("notifications/message", params, self._call)
+        except _UNWRITABLE:
+            # A tool must not fail for what it logs, least of all at one log level and not at another.
+            params.data = self._peer.as_json(data)
+            params.logger = None if logger is None else str(self._peer.as_json(logger))
+            await self._peer.notify("notifications/message", params, self._call)
 
     def debug(self, data: Any) -> Awaitable[None]:
         """`log("debug", data)`."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from msgspec import Raw
+from msgspec import Raw, to_builtins
 
 from ..channel import Channel
 from ..context.core import Context, InputNeeded, needed_by
@@ -27,7 +27,7 @@ from ..errors import (
     RequestTimeout,
     ToolError,
 )
-from ..jsonrpc import Batch, Failure, Message, Notification, Request, Response, decode, decode_batch, mended
+from ..jsonrpc import Batch, Failure, Message, Notification, Request, Response, decode, decode_batch, encode, mended
 from ..session import Call, Session
 from ..types.rounds import ListenResult, SubscriptionFilter
 from .outgoing import Outgoing
@@ -51,7 +51,7 @@ class Connection:
     """One channel, its session, and the calls that run for it. Make it on the event loop's thread."""
 
     __slots__ = ("_ended", "_get_sealer", "_is_ending", "_outgoing", "_starter", "_subscriptions", "_tasks", "channel",
-                 "handlers", "loop", "on_roots_changed", "session")  # fmt: skip
+                 "handlers", "loop", "on_roots_changed", "session", "to_builtins")  # fmt: skip
 
     def __init__(
         self,
@@ -66,6 +66,8 @@ class Connection:
         self.loop = asyncio.get_running_loop()
         self.on_roots_changed: Callable[[Context], Coroutine[Any, Any, None]] | None = None
         """Run when a legacy client says that its roots changed, with a context that belongs to no request."""
+        self.to_builtins: Callable[[Any], Any] = to_builtins
+        """Makes JSON values of what is logged; the server's own knows more types."""
         self._get_sealer = get_sealer
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_ending = False
@@ -356,6 +358,18 @@ class Connection:
         self.channel.send(frame, None if about is None else about.id)
         if self.channel.is_congested:
             await self.channel.drain()
+
+    def as_json(self, data: Any) -> Any:
+        """Any object as JSON values that can be sent, its `repr` if it has no better form. Never raises."""
+        try:
+            plain = mended(self.to_builtins(data))
+            encode(plain)
+        except Exception:
+            try:
+                return mended(repr(data))
+            except Exception:
+                return f"<{type(data).__qualname__}>"
+        return plain
 
     async def request(self, method: str, params: Any, about: Call, timeout: float | None) -> Raw:
         """Ask the client something as part of `about`, and give its raw result.

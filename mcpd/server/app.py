@@ -24,6 +24,7 @@ from ..extensions.ui.gate import UI, AppsMode, UiExtension
 from ..handlers.table import bind as bind_handlers
 from ..registry.catalog import Catalog, Kind
 from ..registry.completion import Completer
+from ..registry.foreign import to_builtins
 from ..registry.resources import TemplateEntry
 from ..registry.threads import run_in_thread
 from ..session import Session
@@ -350,6 +351,7 @@ class Server:
         session = Session(self._identity_meta, max_in_flight=self.max_in_flight)
         connection = Connection(session, self.handlers, channel, self._get_sealer)
         connection.on_roots_changed = self._tell_roots_changed
+        connection.to_builtins = to_builtins
         if hears_changes:
             self._connections.add(connection)
             connection.ended.add_done_callback(lambda _: self._connections.discard(connection))
