@@ -1,7 +1,7 @@
 """Types msgspec does not know: pydantic models, paths and subclasses of plain types, to and from JSON.
 
 pydantic is never imported here: a class that has `model_validate_json` and `model_json_schema` is one
-of its models. Paths travel as strings. msgspec calls the three hooks for a type of its own accord;
+of its models, and its dataclasses are brought to that form. Paths travel as strings. msgspec calls the three hooks for a type of its own accord;
 `unsupported` finds, when a function is registered, the types for which no hook would help.
 """
 
@@ -11,15 +11,18 @@ import datetime
 import logging
 import os
 import re
+import sys
+import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set, ValuesView
 from decimal import Decimal
 from functools import cache
-from typing import Any, Literal
+from types import UnionType
+from typing import Annotated, Any, Literal, Union
 
 import msgspec
 from msgspec import inspect as types
 
-__all__ = ["Definitions", "dec_hook", "enc_hook", "output_hook", "problem", "to_builtins"]
+__all__ = ["Definitions", "dec_hook", "enc_hook", "output_hook", "problem", "to_builtins", "validated"]
 
 _log = logging.getLogger("mcpd.registry")
 
@@ -171,10 +174,78 @@ class Definitions:
         return name, {**definitions, name: schema}
 
 
-def problem(hint: Any) -> str | None:
+class _StandIn(type):
+    """The class of stand-ins for pydantic's dataclasses, which msgspec would read itself, without their validators."""
+
+    kind: Any
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, cls.kind)
+
+    def model_validate_json(cls, text: bytes) -> Any:
+        return cls.kind.__pydantic_validator__.validate_json(text)
+
+    def model_json_schema(cls, **options: Any) -> Any:
+        return sys.modules["pydantic"].TypeAdapter(cls.kind).json_schema(**options)
+
+
+def _is_pydantic_dataclass(kind: Any) -> bool:
+    return isinstance(kind, type) and "__pydantic_validator__" in vars(kind) and not _is_model(kind)
+
+
+@cache
+def _stand_in(kind: Any) -> _StandIn:
+    return _StandIn(kind.__name__, (), {"kind": kind, "__module__": kind.__module__, "__qualname__": kind.__qualname__})
+
+
+def validated(hint: Any) -> Any:
+    """A hint in which pydantic itself reads its dataclasses, as it does its models.
+
+    TypeError, with a text for the author, for what else of pydantic would not run.
+    """
+    if _is_pydantic_dataclass(hint):
+        return _stand_in(hint)
+    if typing.get_origin(hint) is Annotated:
+        for item in hint.__metadata__:
+            _refuse_unread(item)
+        inner = validated(hint.__origin__)
+        return hint if inner is hint.__origin__ else Annotated[(inner, *hint.__metadata__)]
+    parts = typing.get_args(hint)
+    if not parts or typing.get_origin(hint) is Literal:
+        return hint
+    read = tuple(map(validated, parts))
+    if all(new is old for new, old in zip(read, parts, strict=True)):
+        return hint
+    if isinstance(hint, UnionType):
+        return Union[read]  # noqa: UP007 - of as many as there are
+    return hint.copy_with(read) if hasattr(hint, "copy_with") else typing.get_origin(hint)[read]
+
+
+def _refuse_unread(item: Any) -> None:
+    """TypeError for what pydantic would do with an annotation, and nobody else does."""
+    name = type(item).__name__
+    if not type(item).__module__.startswith("pydantic"):
+        return
+    if hasattr(item, "func"):
+        raise TypeError(
+            f"{name} in Annotated would not run; check in the function, or make it a pydantic model's field"
+        )
+    if name == "FieldInfo":
+        if item.alias is not None or item.validation_alias is not None:
+            raise TypeError("Field(alias=…) in Annotated would be ignored; name the parameter so")
+        if not item.is_required():
+            raise TypeError("Field(default=…) in Annotated would be ignored; write the default after =")
+
+
+def problem(hint: Any, *, is_input: bool = False) -> str | None:
     """Why values of this type cannot be read from JSON or be shown in a schema; None if they can."""
     try:
         for found in _parts(types.type_info(hint), set()):
+            if is_input and isinstance(found, types.DataclassType) and _is_pydantic_dataclass(found.cls):
+                return (
+                    f"{found.cls.__qualname__} is a pydantic dataclass inside a type that pydantic does not read, "
+                    "so its validation would not run; make one of them a pydantic model"
+                )
             if isinstance(found, types.CustomType) and not (_is_model(found.cls) or _is_path(found.cls)):
                 return f"{getattr(found.cls, '__qualname__', found.cls)} cannot be read from JSON; {_KNOWN}"
             if isinstance(found, types.Field) and found.default is not msgspec.NODEFAULT:

@@ -25,7 +25,7 @@ from ..jsonrpc import MALFORMED
 from .annotations import call_method, is_coroutine_function, is_kind_of, normalised, plain_function, resolved
 from .arguments import Intake
 from .docstring import Docstring, parse
-from .foreign import dec_hook, enc_hook, problem, to_builtins
+from .foreign import dec_hook, enc_hook, problem, to_builtins, validated
 from .returns import awaited, is_data
 
 __all__ = ["Argument", "Callee", "bind", "enc_hook", "to_builtins"]
@@ -221,8 +221,13 @@ def _plan(name: str, slots: list[Slot], hints: dict[str, Any], context_type: typ
             context = slot
             continue
         hint = normalised(hint, where, has_none_default=slot.default is None)
-        if hint not in _PLAIN and (reason := problem(hint)):
-            raise RegistrationError(f"{where}: {reason}")
+        if hint not in _PLAIN:
+            try:
+                hint = validated(hint)
+            except TypeError as error:
+                raise RegistrationError(f"{where}: {error}") from None
+            if reason := problem(hint, is_input=True):
+                raise RegistrationError(f"{where}: {reason}")
         if slot.kind is Slot.VAR_KEYWORD:
             extra = hint
         else:

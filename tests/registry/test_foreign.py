@@ -361,6 +361,73 @@ def test_pydantic_field_beside_a_type(pydantic: Any) -> None:
         bind(other)
 
 
+def test_pydantic_dataclasses_are_read_by_pydantic(pydantic: Any) -> None:
+    from pydantic.dataclasses import dataclass
+
+    @dataclass
+    class Span:
+        start: int
+        days: int = pydantic.Field(default=7, ge=1, description="How long.")
+
+        @pydantic.field_validator("start")
+        @classmethod
+        def _is_even(cls, value: int) -> int:
+            if value % 2:
+                raise ValueError("must be even")
+            return value
+
+    def tool(span, spans, maybe=None, default=Span(2)):  # type: ignore[no-untyped-def]  # noqa: B008
+        return [span, *spans, maybe, default]
+
+    tool.__annotations__ = {"span": Span, "spans": list[Span], "maybe": Span | None, "default": Span}
+    callee = bind(tool)
+    found = callee.call(b'{"span":{"start":2},"spans":[{"start":"4","days":1}],"maybe":{"start":6}}')
+    assert found == [Span(2), Span(4, 1), Span(6), Span(2)]
+    assert all(type(span) is Span for span in found)
+    for wrong, said in (
+        (b'{"span":{"start":1},"spans":[]}', "span: start: .*must be even"),
+        (b'{"span":{"start":2,"days":0},"spans":[]}', "span: days: .*greater than or equal to 1"),
+        (b'{"span":{"start":2},"spans":[{"start":3}]}', r"spans\[0\]: start: .*must be even"),
+        (b'{"span":{"start":2},"spans":[],"maybe":{"start":3}}', "maybe: start: .*must be even"),
+    ):
+        with pytest.raises(ArgumentsError, match=said):
+            callee.call(wrong)
+    schema = callee.input_schema
+    assert schema["$defs"]["Span"]["properties"]["days"]["minimum"] == 1
+    assert schema["properties"]["default"]["default"] == {"start": 2, "days": 7}
+    _is_valid(schema, {"span": {"start": 2}, "spans": [{"start": 2}]})
+
+
+def test_what_of_pydantic_would_not_run_is_refused(pydantic: Any) -> None:
+    from typing import Annotated
+
+    from pydantic.dataclasses import dataclass
+
+    @dataclass
+    class Inner:
+        n: int
+
+    outer = dataclasses.make_dataclass("outer", [("inner", Inner)])
+
+    def twice(value: int) -> int:
+        return value * 2
+
+    for hint, said in (
+        (Annotated[int, pydantic.AfterValidator(twice)], "AfterValidator in Annotated would not run"),
+        (list[Annotated[int, pydantic.BeforeValidator(twice)]], "BeforeValidator in Annotated would not run"),
+        (Annotated[int, pydantic.Field(alias="m")], "alias=…. in Annotated would be ignored"),
+        (Annotated[int, pydantic.Field(default=7)], "default=…. in Annotated would be ignored"),
+        (outer, "Inner is a pydantic dataclass inside a type"),
+    ):
+
+        def tool(n):  # type: ignore[no-untyped-def]
+            return n
+
+        tool.__annotations__ = {"n": hint}
+        with pytest.raises(RegistrationError, match=f"parameter 'n': .*{said}"):
+            bind(tool)
+
+
 def test_attrs_classes() -> None:
     attrs = pytest.importorskip("attrs")
 
