@@ -589,6 +589,8 @@ def failing_server() -> Server:
             "limit": TimeLimit("x"),
             "interrupt": KeyboardInterrupt(),
             "close": GeneratorExit(),
+            "told": ExceptionGroup("", [ToolError("Try again"), ExceptionGroup("", [ToolError("Try less")])]),
+            "partly told": ExceptionGroup("", [ToolError("Try again"), ValueError("y")]),
             "group": BaseExceptionGroup("several", [TimeLimit("x"), ValueError("y")]),
             "stop": StopIteration("x"),
             "memory": MemoryError(),
@@ -635,6 +637,21 @@ async def test_a_tool_error_is_its_text_for_the_model(
         if version == "2024-10-07":
             assert result["toolResult"] == "Try a smaller number"
         assert not quiet_log.records
+
+
+@each_version
+@TOOLS
+async def test_tool_errors_of_a_task_group_are_their_texts(
+    version: str, tool: str, quiet_log: pytest.LogCaptureFixture
+) -> None:
+    async with memory_wire(failing_server(), version) as wire:
+        result = await wire.call(tool, how="told")
+        assert result["content"] == [{"type": "text", "text": "Try again\nTry less"}]
+        assert result["isError"] is True
+        assert not quiet_log.records
+        result = await wire.call(tool, how="partly told")
+        assert "internal error" in result["content"][0]["text"]
+        assert quiet_log.records
 
 
 @each_version

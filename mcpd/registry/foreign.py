@@ -1,8 +1,9 @@
 """Types msgspec does not know: pydantic models, paths and subclasses of plain types, to and from JSON.
 
 pydantic is never imported here: a class that has `model_validate_json` and `model_json_schema` is one
-of its models, and its dataclasses are brought to that form. Paths travel as strings. msgspec calls the three hooks for a type of its own accord;
-`unsupported` finds, when a function is registered, the types for which no hook would help.
+of its models, and its dataclasses are brought to that form. Paths travel as strings. msgspec calls the
+three hooks for a type of its own accord; `problem` finds, when a function is registered, the types
+for which no hook would help.
 """
 
 from __future__ import annotations

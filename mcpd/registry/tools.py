@@ -163,10 +163,23 @@ class ToolEntry:
         if isinstance(error, OutputError):
             log.error("tool %s (request %r) broke its output schema: %s", self.key, ctx.request_id, error)
             return failed(f"The tool {self.key} failed: its result does not fit its output schema")
+        if isinstance(error, ExceptionGroup):
+            told, others = error.split(ToolError)
+            if told is not None and others is None:
+                return failed("\n".join(_texts(told)))
         log.error("tool %s (request %r) failed", self.key, ctx.request_id, exc_info=error)
         if isinstance(error, McpdError):
             return failed(str(error))
         return failed(f"The tool {self.key} failed: internal error, details are in the server's log")
+
+
+def _texts(group: BaseExceptionGroup[Any]) -> list[str]:
+    """What all errors in a group say, as of a task group in which several things failed."""
+    return [
+        text
+        for one in group.exceptions
+        for text in (_texts(one) if isinstance(one, BaseExceptionGroup) else [str(one)])
+    ]
 
 
 class OutputError(Exception):
