@@ -33,7 +33,7 @@ from ..types.base import META, Icon
 from ..types.content import TextContent
 from ..types.lifecycle import Implementation
 from ..wire.mirrors import Mirror
-from .described import checked, icons_of
+from .described import check_options, checked, icons_of
 from .entries import prompt_entry, resource_entry, text_entry, tool_entry
 
 if TYPE_CHECKING:
@@ -150,6 +150,7 @@ class Server:
 
     def add_tool(self, function: Callable[..., Any], **options: Unpack[ToolOptions]) -> None:
         """`tool` without the decorator."""
+        check_options("tool", options, tool_entry)
         self.catalog.tools.add(tool_entry(self.catalog, self._use_apps, function, **options))
 
     def remove_tool(self, name: str) -> bool:
@@ -174,6 +175,7 @@ class Server:
         """
         if not isinstance(uri, str):
             raise RegistrationError('resource: its URI comes first, as in @server.resource("notes://today")')
+        check_options("resource", options, resource_entry)
 
         def register(function: F) -> F:
             entry = resource_entry(self._use_apps, uri, function, **options)
@@ -233,6 +235,7 @@ class Server:
 
     def add_prompt(self, function: Callable[..., Any], **options: Unpack[Described]) -> None:
         """`prompt` without the decorator."""
+        check_options("prompt", options, prompt_entry)
         self.catalog.prompts.add(prompt_entry(function, **options))
 
     def remove_prompt(self, name: str) -> bool:

@@ -19,9 +19,17 @@ from ..types.base import Icon
 if TYPE_CHECKING:
     from .options import Icons
 
-__all__ = ["checked", "hints_of", "icons_of", "meta_of"]
+__all__ = ["check_options", "checked", "hints_of", "icons_of", "meta_of"]
 
 S = TypeVar("S", bound=Struct)
+
+
+def check_options(what: str, options: Mapping[str, Any], make: Any) -> None:
+    """Refuse an option that `make`, whose keywords are the options, does not take."""
+    for option in options:
+        if option not in make.__kwdefaults__:
+            known = ", ".join(make.__kwdefaults__)
+            raise RegistrationError(f"{what}: there is no option {option!r}; there are {known}")
 
 
 def checked(item: S, where: str) -> S:

@@ -26,3 +26,15 @@ def test_a_name_in_the_place_of_the_function_is_refused(decorator: str) -> None:
     server: Any = Server("t")
     with pytest.raises(RegistrationError, match=rf"{decorator}: a name goes in name=, as in .*\(name='greet'\)"):
         getattr(server, decorator)("greet")
+
+
+@pytest.mark.parametrize(
+    ("decorator", "positional", "known"),
+    [("tool", (), "visibility"), ("prompt", (), "meta"), ("resource", ("x://y",), "mime_type")],
+)
+def test_an_option_that_there_is_not_is_refused_with_those_there_are(
+    decorator: str, positional: tuple[str, ...], known: str
+) -> None:
+    server: Any = Server("t")
+    with pytest.raises(RegistrationError, match=f"^{decorator}: there is no option 'tags'; there are name, .*{known}"):
+        getattr(server, decorator)(*positional, tags=["a"])(plain)
