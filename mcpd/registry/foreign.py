@@ -23,7 +23,7 @@ from typing import Annotated, Any, Literal, Union
 import msgspec
 from msgspec import inspect as types
 
-__all__ = ["Definitions", "dec_hook", "enc_hook", "output_hook", "problem", "to_builtins", "validated"]
+__all__ = ["Definitions", "dec_hook", "enc_hook", "output_hook", "parts_of", "problem", "to_builtins", "validated"]
 
 _log = logging.getLogger("mcpd.registry")
 
@@ -241,7 +241,7 @@ def _refuse_unread(item: Any) -> None:
 def problem(hint: Any, *, is_input: bool = False) -> str | None:
     """Why values of this type cannot be read from JSON or be shown in a schema; None if they can."""
     try:
-        for found in _parts(types.type_info(hint), set()):
+        for found in parts_of(types.type_info(hint), set()):
             if is_input and isinstance(found, types.DataclassType) and _is_pydantic_dataclass(found.cls):
                 return (
                     f"{found.cls.__qualname__} is a pydantic dataclass inside a type that pydantic does not read, "
@@ -261,7 +261,7 @@ def problem(hint: Any, *, is_input: bool = False) -> str | None:
     return None
 
 
-def _parts(found: Any, seen: set[Any]) -> Iterator[Any]:
+def parts_of(found: Any, seen: set[Any]) -> Iterator[Any]:
     """A type as msgspec sees it, and all types and fields inside it."""
     yield found
     if isinstance(found, (types.StructType, types.DataclassType, types.TypedDictType, types.NamedTupleType)):
@@ -272,4 +272,4 @@ def _parts(found: Any, seen: set[Any]) -> Iterator[Any]:
         value = getattr(found, name)
         for part in value if isinstance(value, tuple) else (value,):
             if isinstance(part, (types.Type, types.Field)):
-                yield from _parts(part, seen)
+                yield from parts_of(part, seen)

@@ -13,8 +13,9 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import NODEFAULT, Struct
+from msgspec.inspect import EnumType, type_info
 
-from .foreign import Definitions, to_builtins
+from .foreign import Definitions, parts_of, to_builtins
 
 __all__ = ["input_schema", "output_schema"]
 
@@ -75,7 +76,22 @@ def _generated(kinds: list[Any], mode: Literal["validation", "serialization"]) -
     for definition in definitions.values():
         if definition.get("required") == []:
             del definition["required"]
+        if "enum" in definition:
+            # msgspec sorts them; hosts show them in this order to people.
+            values = _written(kinds, definition)
+            definition["enum"] = sorted(definition["enum"], key=values.index) if values else definition["enum"]
     return schemas, {**definitions, **foreign.found}
+
+
+def _written(kinds: list[Any], definition: Mapping[str, Any]) -> list[Any]:
+    """The values of the Enum that a definition is of, in the order in which they were written."""
+    for kind in kinds:
+        for found in parts_of(type_info(kind), set()):
+            if isinstance(found, EnumType) and found.cls.__name__ == definition.get("title"):
+                values = [member.value for member in found.cls]
+                if set(values) == set(definition["enum"]):
+                    return values
+    return []
 
 
 def _show_default(member: dict[str, Any], field: msgspec.structs.FieldInfo) -> None:

@@ -161,7 +161,7 @@ def test_further_arguments() -> None:
         (dict[str, int], {"type": "object", "additionalProperties": {"type": "integer"}}),
         (int | None, {"anyOf": [{"type": "integer"}, {"type": "null"}]}),
         (Literal["a", "b"], {"enum": ["a", "b"]}),
-        (Color, {"enum": ["blue", "red"], "description": "Colours."}),
+        (Color, {"enum": ["red", "blue"], "description": "Colours."}),
         (datetime.datetime, {"type": "string"}),
         (uuid.UUID, {"type": "string", "format": "uuid"}),
         (decimal.Decimal, {"type": "string", "format": "decimal"}),
@@ -249,3 +249,19 @@ def test_schemas_are_valid_ones() -> None:
     jsonschema_rs.Draft202012Validator(callee.output_schema).validate(result)
     del arguments["all"]["shape"]
     assert not jsonschema_rs.Draft202012Validator(callee.input_schema).is_valid(arguments)
+
+
+class Size(enum.Enum):
+    SMALL = "small"
+    MEDIUM = "medium"
+    LARGE = "large"
+
+
+def test_the_values_of_an_enum_stand_in_the_order_in_which_they_were_written() -> None:
+    def tool(size: Size, sizes: list[Size] | None = None) -> list[Size]:
+        return [size]
+
+    callee = bind(tool)
+    assert callee.input_schema["$defs"]["Size"]["enum"] == ["small", "medium", "large"]
+    assert callee.output_schema is not None
+    assert callee.output_schema["$defs"]["Size"]["enum"] == ["small", "medium", "large"]

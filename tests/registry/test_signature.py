@@ -459,10 +459,10 @@ def test_one_line_for_each_problem() -> None:
     assert refusal(tool, {"city": "x", "items": [{"size": "z"}]}) == "items[0].size: Expected `int`, got `str`"
     assert refusal(tool, {"city": "x", "items": [{"size": 1, "sice": 1}]}) == "items[0].sice: Unknown field"
     assert refusal(tool, {"city": "x", "color": "pink"}) == (
-        'color: Invalid enum value \'pink\'; expected one of "blue", "red"'
+        'color: Invalid enum value \'pink\'; expected one of "red", "blue"'
     )
     assert refusal(tool, {"city": "x", "items": [{"size": 1, "color": "pink"}]}) == (
-        'items[0].color: Invalid enum value \'pink\'; expected one of "blue", "red"'
+        'items[0].color: Invalid enum value \'pink\'; expected one of "red", "blue"'
     )
     assert refusal(tool, {"city": "x", "table": {"a": "b"}}) == "table[...]: Expected `int`, got `str`"
     assert refusal(lambda: None, {"x": 1}) == "x: Unknown argument; none are taken"
