@@ -197,7 +197,8 @@ def typed_check(returns: Any) -> Callable[[Any], list[str]] | None:
         try:
             decode(content if isinstance(content, Raw) else encode_data(content))
         except MALFORMED as error:
-            return [explain(error)]
+            text = explain(error)
+            return [f"{text} (nan and infinity are null in JSON)" if "got null" in text else text]
         return []
 
     return check

@@ -457,6 +457,15 @@ async def test_a_result_that_breaks_its_schema_is_not_sent(
             assert "wrong" in caplog.text
 
 
+async def test_nan_that_breaks_a_schema_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    async def mean() -> float:
+        return float("nan")
+
+    async with tool_wire(MODERN, mean) as wire:
+        assert (await wire.call("mean"))["isError"] is True
+    assert "expected float, got null (nan and infinity are null in JSON)" in caplog.text
+
+
 @each_version
 async def test_nan_and_infinity_become_null_in_json(version: str) -> None:
     """JSON has no word for them."""
