@@ -20,7 +20,7 @@ from .app import HttpApp
 try:
     import httptools
     from uvicorn import Config
-    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
     from uvicorn.server import ServerState
 except ImportError as error:
     raise ConfigurationError(
@@ -37,6 +37,8 @@ _TOO_LARGE = (
     "The head of the request is too large (setting max_head_bytes).\n",
 )
 _JOINED_BYTES = 64 * 1024
+_MOST_PIPELINED = 16
+"""With so many requests behind the one that is answered, nothing more is read."""
 _BLANK = (b"\r\n", b"\n")
 """What old clients send behind a body, and no beginning of a request (RFC 9112 2.2)."""
 
@@ -108,6 +110,8 @@ class Http1Protocol(HttpToolsProtocol):
     _beside_bytes = 0
     """How much came since the last piece of a body: chunk headers and trailers."""
     _timer: asyncio.TimerHandle | None = None
+    _running: RequestResponseCycle | None = None
+    """The request that is answered, if others wait behind it."""
     _is_deaf = False
     """What still comes is not listened to."""
     _has_other_upgrade = False
@@ -156,6 +160,11 @@ class Http1Protocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_timer()
+        running = self._running
+        if running is not None and not running.response_complete:
+            # Uvicorn tells only the newest request, which waits behind this one.
+            running.disconnected = True
+            running.message_event.set()
         super().connection_lost(exc)
 
     # -- what the parser calls -----------------------------------------------------------
@@ -171,7 +180,15 @@ class Http1Protocol(HttpToolsProtocol):
             self._beside_bytes = 0
             if self._timer is not None:
                 self._cancel_timer()
+            running = self.cycle
             super().on_headers_complete()
+            if not self.pipeline:
+                self._running = None
+            elif len(self.pipeline) == 1:
+                self._running = running
+            if 0 < len(self.pipeline) < _MOST_PIPELINED:
+                # Uvicorn would read nothing until it is their turn, and not see that the client has left.
+                self.flow.resume_reading()
             if self.scope["http_version"] == "1.0":
                 # Chunks are not known there (RFC 9112 6.1): what has no length ends with the connection.
                 self.cycle.chunked_encoding = False
@@ -224,6 +241,7 @@ class Http1Protocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         self._outlet.complete()
         if self.pipeline:
+            self._running = self.pipeline[-1][0]
             super().on_response_complete()
             return
         # As uvicorn does it, but for its timer: `close_idle` has one for all connections.

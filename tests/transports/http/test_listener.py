@@ -245,6 +245,32 @@ async def test_what_is_wrong_with_the_next_request_does_not_touch_this_ones_answ
             assert await peer.rest() == b""
 
 
+async def test_a_client_that_leaves_is_noticed_behind_other_requests() -> None:
+    """S26-058: leaving cancels the call, also if more was asked on the connection, and each next one in its turn."""
+    stage = Stage()
+    async with serving(stage.server) as port:
+        ping = modern("tools/call", {"name": "echo", "arguments": {"text": "x"}})
+
+        def wait(door: str) -> bytes:
+            return modern("tools/call", {"name": "wait", "arguments": {"door": door}})
+
+        for before in (b"", wait("open") + ping):
+            stage.open("open")
+            peer = await port.connect()
+            peer.send(before + wait("shut") + ping * 2)
+            while await stage.entered.get() != "shut":
+                pass
+            peer.abort()
+            async with asyncio.timeout(10):
+                while await stage.left.get() != "shut:cancelled":
+                    pass
+        # Many in a row are answered, in their order.
+        peer = await port.connect()
+        for number in range(100):
+            peer.send(post({"jsonrpc": "2.0", "id": number, "method": "ping"}))
+        assert [(await peer.answer()).json["id"] for _ in range(100)] == list(range(100))
+
+
 async def test_a_silent_connection_is_given_up() -> None:
     """Also one that was served before, and one that begins and never comes to the point."""
     stage = Stage()
