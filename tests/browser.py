@@ -390,7 +390,7 @@ class Page:
         """The page's own frame."""
         return self.frames[self.target]
 
-    async def frame(self, part: str, *, seconds: float = 10.0) -> Frame:
+    async def frame(self, part: str, *, seconds: float = 30.0) -> Frame:
         """Await a frame whose URL contains `part` and whose document can be spoken to."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
