@@ -1,11 +1,13 @@
 # mcpd: serve, check and test from a bare checkout. Every set-up step leaves a stamp file behind,
 # so that it runs once and again only when what it was made from has changed.
 #
-#   make serve    a working server on ws://127.0.0.1:8080 from an empty checkout
+#   make serve    a working server on http://127.0.0.1:8080/mcp (and WebSocket) from an empty checkout
 #   make check    format, lint, types, import contract, unit tests: under two minutes
 #   make test     everything, with all that the tests need; what CI runs
+#   make clients  agent frameworks against our servers and FastMCP's, with all that this needs; what CI runs too
 #   make conformance   the official conformance suite, with what it needs
 #   make bench    our figures against the raw floors
+#   make soak     clients of every transport coming and going for ten minutes, with counts that add up
 #   make format   let the formatter and the linter mend what they can
 #   make clean    forget what was set up
 
@@ -26,12 +28,12 @@ ADDR  ?= :8080
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
 
-.PHONY: serve check static test unit bench conformance format clean setup-serve setup-test debian
+.PHONY: serve check static test unit clients bench soak conformance format clean setup-serve setup-test setup-clients debian
 
 # ------------------------------------------------------------------------------- what to run
 
 serve: $(VENV)/.serve
-	@exec $(VENV)/bin/mcpd serve --ws $(ADDR)
+	@exec $(VENV)/bin/mcpd serve --http $(ADDR)
 
 static: $(VENV)/.test
 	$(PY) -m ruff format --check .
@@ -40,16 +42,25 @@ static: $(VENV)/.test
 	$(VENV)/bin/lint-imports --no-logo
 
 unit: $(VENV)/.test
-	$(PY) -m pytest -n 2 --dist worksteal -q -m "not slow"
+	$(PY) -m pytest -n 2 --dist worksteal -q -m "not slow and not clients"
 
 check: static unit
 
+# Some of the tests cannot reach the coverage that all of them have to.
 test: setup-test static
 	rm -f .coverage .coverage.*
-	$(PY) -m pytest -n 2 --dist worksteal --cov --cov-report=term $(PYTEST_ARGS)
+	$(PY) -m pytest -n 2 --dist worksteal $(if $(PYTEST_ARGS),,--cov --cov-report=term) -m "not clients" $(PYTEST_ARGS)
+
+# What is long to fetch is fetched side by side; what the system installs is there by then.
+clients: $(VENV)/.test $(TOOLS)/.node
+	@$(MAKE) -j 3 setup-clients
+	$(PY) -m pytest -n 2 --dist loadgroup -q -m clients tests/clients $(PYTEST_ARGS)
 
 bench: $(VENV)/.test
 	$(PY) tests/bench/run.py $(BENCH_ARGS)
+
+soak: $(VENV)/.test
+	$(PY) tests/hostile/soak.py $(SOAK_ARGS)
 
 conformance: $(VENV)/.test $(TOOLS)/.node conformance/node_modules/.package-lock.json
 	$(PY) conformance/suite.py $(CONFORMANCE_ARGS)
@@ -59,13 +70,16 @@ format: $(VENV)/.test
 	$(PY) -m ruff format .
 
 clean:
-	rm -rf $(VENV) $(TOOLS) $(NPM_FOLDERS:%=%/node_modules)
+	rm -rf $(VENV) $(TOOLS) $(NPM_FOLDERS:%=%/node_modules) tests/clients/js/node_modules
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist .coverage .coverage.*
 
 # ----------------------------------------------------------------------- what has to be there
 
 setup-serve: $(VENV)/.serve
-setup-test: $(VENV)/.test $(TOOLS)/.mcp2 $(TOOLS)/.mcp1 $(TOOLS)/.node $(NPM_FOLDERS:%=%/node_modules/.package-lock.json)
+setup-test: $(VENV)/.test $(TOOLS)/.oldest $(TOOLS)/.mcp2 $(TOOLS)/.mcp1 $(TOOLS)/.converters $(TOOLS)/.node $(NPM_FOLDERS:%=%/node_modules/.package-lock.json)
+
+FRAMEWORKS := smolagents llama-index langchain openai-agents pydantic-ai fastmcp
+setup-clients: $(FRAMEWORKS:%=$(TOOLS)/clients/.%) tests/clients/js/node_modules/.package-lock.json
 
 # One line per Debian package: the command that proves it is there, then the package.
 DEBIAN := npm:npm chromium:chromium
@@ -90,7 +104,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.serve: pyproject.toml | $(VENV)/bin/python
-	$(PIP) install --editable .
+	$(PIP) install --editable '.[http]'
 	@touch $@
 
 $(VENV)/.test: pyproject.toml | $(VENV)/bin/python
@@ -102,6 +116,27 @@ $(TOOLS)/.mcp%: tests/official/requirements-mcp%.txt | $(VENV)/bin/python
 	@mkdir -p $(TOOLS)
 	$(PY) -m venv --clear $(TOOLS)/mcp$*
 	$(TOOLS)/mcp$*/bin/python -m pip -qq --disable-pip-version-check install --requirement $<
+	@touch $@
+
+# So do those who turn our schemas into those of model vendors.
+# The oldest dependencies that are allowed, for tests/test_oldest.py.
+$(TOOLS)/.oldest: tests/constraints-oldest.txt pyproject.toml | $(VENV)/bin/python
+	@mkdir -p $(TOOLS)
+	$(PY) -m venv --clear $(TOOLS)/oldest
+	$(TOOLS)/oldest/bin/python -m pip -qq --disable-pip-version-check install --constraint $< --editable '.[all,test]'
+	@touch $@
+
+$(TOOLS)/.converters: tests/clients/requirements-converters.txt | $(VENV)/bin/python
+	@mkdir -p $(TOOLS)
+	$(PY) -m venv --clear $(TOOLS)/converters
+	$(TOOLS)/converters/bin/python -m pip -qq --disable-pip-version-check install --requirement $<
+	@touch $@
+
+# So do agent frameworks.
+$(TOOLS)/clients/.%: tests/clients/requirements-%.txt | $(VENV)/bin/python
+	@mkdir -p $(TOOLS)/clients
+	$(PY) -m venv --clear $(TOOLS)/clients/$*
+	$(TOOLS)/clients/$*/bin/python -m pip -qq --disable-pip-version-check install --requirement $<
 	@touch $@
 
 # The conformance suite needs Node 22; it comes as an npm package, for the two machines that Linux runs on.

@@ -5,44 +5,129 @@ Loaded by attribute access, so that `import mcpd` costs nothing that is not used
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import os
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .client import Callbacks as Callbacks
     from .client import Client as Client
+    from .client import ClientLimits as ClientLimits
     from .context import Context as Context
-    from .context.asking import elicit_form as elicit_form
-    from .context.asking import elicit_url as elicit_url
-    from .context.asking import list_roots as list_roots
-    from .context.asking import sample as sample
     from .context.forms import choices as choices
+    from .context.questions import elicit_form as elicit_form
+    from .context.questions import elicit_url as elicit_url
+    from .context.questions import list_roots as list_roots
+    from .context.questions import sample as sample
+    from .context.sync import SyncContext as SyncContext
     from .errors import McpdError as McpdError
+    from .errors import ProtocolError as ProtocolError
+    from .errors import RemoteError as RemoteError
+    from .errors import RequestTimeout as RequestTimeout
+    from .errors import ResourceNotFound as ResourceNotFound
     from .errors import ToolError as ToolError
     from .extensions.ui.results import ViewResult as ViewResult
     from .extensions.ui.results import view_result as view_result
+    from .handlers.middleware import CallNext as CallNext
+    from .handlers.middleware import MiddlewareRequest as MiddlewareRequest
     from .host.hooks import Hooks as Hooks
     from .host.host import Host as Host
     from .host.host import HostOptions as HostOptions
+    from .observer import ObservedCall as ObservedCall
+    from .observer import Observer as Observer
+    from .observer import Outcome as Outcome
+    from .principal import ANONYMOUS as ANONYMOUS
+    from .principal import Principal as Principal
     from .registry.content import audio as audio
     from .registry.content import embedded as embedded
     from .registry.content import image as image
     from .registry.content import link as link
     from .registry.content import text as text
     from .server import Server as Server
+    from .transports.authentication import Refusal as Refusal
+    from .types.base import Icon as Icon
+    from .types.base import Params as Params
+    from .types.base import Result as Result
+    from .types.content import AudioContent as AudioContent
+    from .types.content import BlobResourceContents as BlobResourceContents
     from .types.content import ContentBlock as ContentBlock
+    from .types.content import EmbeddedResource as EmbeddedResource
+    from .types.content import ImageContent as ImageContent
+    from .types.content import ResourceLink as ResourceLink
+    from .types.content import TextContent as TextContent
+    from .types.content import TextResourceContents as TextResourceContents
+    from .types.elicitation import ElicitFormParams as ElicitFormParams
+    from .types.elicitation import ElicitResult as ElicitResult
+    from .types.elicitation import ElicitUrlParams as ElicitUrlParams
+    from .types.lifecycle import Implementation as Implementation
+    from .types.notifications import LogMessageParams as LogMessageParams
+    from .types.prompts import GetPromptResult as GetPromptResult
+    from .types.prompts import Prompt as Prompt
+    from .types.prompts import PromptMessage as PromptMessage
+    from .types.resources import ReadResourceResult as ReadResourceResult
+    from .types.resources import Resource as Resource
+    from .types.resources import ResourceTemplate as ResourceTemplate
+    from .types.sampling import CreateMessageParams as CreateMessageParams
+    from .types.sampling import CreateMessageResult as CreateMessageResult
+    from .types.sampling import Root as Root
+    from .types.sampling import SamplingMessage as SamplingMessage
+    from .types.tools import CallToolResult as CallToolResult
+    from .types.tools import Tool as Tool
+    from .types.tools import ToolAnnotations as ToolAnnotations
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ANONYMOUS",
+    "AudioContent",
+    "BlobResourceContents",
+    "CallNext",
+    "CallToolResult",
     "Callbacks",
     "Client",
+    "ClientLimits",
     "ContentBlock",
     "Context",
+    "CreateMessageParams",
+    "CreateMessageResult",
+    "ElicitFormParams",
+    "ElicitResult",
+    "ElicitUrlParams",
+    "EmbeddedResource",
+    "GetPromptResult",
     "Hooks",
     "Host",
     "HostOptions",
+    "Icon",
+    "ImageContent",
+    "Implementation",
+    "LogMessageParams",
     "McpdError",
+    "MiddlewareRequest",
+    "ObservedCall",
+    "Observer",
+    "Outcome",
+    "Params",
+    "Principal",
+    "Prompt",
+    "PromptMessage",
+    "ProtocolError",
+    "ReadResourceResult",
+    "Refusal",
+    "RemoteError",
+    "RequestTimeout",
+    "Resource",
+    "ResourceLink",
+    "ResourceNotFound",
+    "ResourceTemplate",
+    "Result",
+    "Root",
+    "SamplingMessage",
     "Server",
+    "SyncContext",
+    "TextContent",
+    "TextResourceContents",
+    "Tool",
+    "ToolAnnotations",
     "ToolError",
     "ViewResult",
     "__version__",
@@ -60,41 +145,102 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ANONYMOUS": "principal",
+    "AudioContent": "types.content",
+    "BlobResourceContents": "types.content",
+    "CallNext": "handlers.middleware",
+    "CallToolResult": "types.tools",
     "Callbacks": "client",
     "Client": "client",
+    "ClientLimits": "client",
     "ContentBlock": "types.content",
     "Context": "context",
+    "CreateMessageParams": "types.sampling",
+    "CreateMessageResult": "types.sampling",
+    "ElicitFormParams": "types.elicitation",
+    "ElicitResult": "types.elicitation",
+    "ElicitUrlParams": "types.elicitation",
+    "EmbeddedResource": "types.content",
+    "GetPromptResult": "types.prompts",
     "Hooks": "host.hooks",
     "Host": "host.host",
     "HostOptions": "host.host",
+    "Icon": "types.base",
+    "ImageContent": "types.content",
+    "Implementation": "types.lifecycle",
+    "LogMessageParams": "types.notifications",
     "McpdError": "errors",
+    "MiddlewareRequest": "handlers.middleware",
+    "ObservedCall": "observer",
+    "Observer": "observer",
+    "Outcome": "observer",
+    "Params": "types.base",
+    "Principal": "principal",
+    "Prompt": "types.prompts",
+    "PromptMessage": "types.prompts",
+    "ProtocolError": "errors",
+    "ReadResourceResult": "types.resources",
+    "Refusal": "transports.authentication",
+    "RemoteError": "errors",
+    "RequestTimeout": "errors",
+    "Resource": "types.resources",
+    "ResourceLink": "types.content",
+    "ResourceNotFound": "errors",
+    "ResourceTemplate": "types.resources",
+    "Result": "types.base",
+    "Root": "types.sampling",
+    "SamplingMessage": "types.sampling",
     "Server": "server",
+    "SyncContext": "context.sync",
+    "TextContent": "types.content",
+    "TextResourceContents": "types.content",
+    "Tool": "types.tools",
+    "ToolAnnotations": "types.tools",
     "ToolError": "errors",
     "ViewResult": "extensions.ui.results",
     "audio": "registry.content",
     "choices": "context.forms",
-    "elicit_form": "context.asking",
-    "elicit_url": "context.asking",
+    "elicit_form": "context.questions",
+    "elicit_url": "context.questions",
     "embedded": "registry.content",
     "image": "registry.content",
     "link": "registry.content",
-    "list_roots": "context.asking",
-    "sample": "context.asking",
+    "list_roots": "context.questions",
+    "sample": "context.questions",
     "text": "registry.content",
     "view_result": "extensions.ui.results",
 }
 
+if not TYPE_CHECKING:
+    # Hidden from type checkers: to them a name that is not listed above is a mistake, not Any.
+    def __getattr__(name):
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
 
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    value = getattr(import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
+        value = getattr(import_module(f"{__name__}.{home}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+def _warn_of_namesake() -> None:
+    """Say so if the other distribution called mcpd, whose files go where ours are, is installed beside this one."""
+    site = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    try:
+        names = os.listdir(site)
+    except OSError:  # in a zip file, where nothing is overwritten
+        return
+    if any(name.startswith("mcpd-") and name.endswith(("-info", ".egg")) for name in names):
+        from warnings import warn
+
+        from .errors import NAMESAKE
+
+        warn(NAMESAKE, RuntimeWarning, stacklevel=3)
+
+
+_warn_of_namesake()

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from .errors import McpdError, ProtocolError
 from .jsonrpc import Id
+from .principal import Origin
 
 __all__ = ["Channel", "Receiver"]
 
@@ -23,7 +24,7 @@ class Channel(Protocol):
         """More is queued towards the peer than it takes; who sends freely should `await drain()` first."""
 
     @property
-    def is_shared(self) -> bool:
+    def is_multiplexed(self) -> bool:
         """All requests and answers of the connection share this channel; false where each request has its own."""
 
     def send(self, frame: bytes, about: Id | None = None) -> None:
@@ -32,8 +33,17 @@ class Channel(Protocol):
         Never blocks and never raises: after the end frames are dropped.
         """
 
+    def send_apart(self, frame: bytes, about: Id | None = None) -> None:
+        """Queue the answer to a request about which notifications were sent: they do not arrive in one piece.
+
+        Where a channel has pieces, it leaves a moment later than what is sent now; answers keep their order.
+        """
+
     async def drain(self) -> None:
         """Wait until the peer has taken enough of what was queued, or is gone."""
+
+    def origin(self, about: Id | None = None) -> Origin:
+        """Where the peer's request of that id came from; without one, and once it was answered, the connection."""
 
     async def aclose(self, reason: str = "") -> None:
         """Send what is queued, within bounds, and end the connection. Safe to call twice."""

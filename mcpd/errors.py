@@ -9,6 +9,7 @@
         InvalidParams            -32602
           ResourceNotFound       -32602, and -32002 before 2026-07-28
         InternalError            -32603
+          ResultTooLarge         a result over the size limit
         HeaderMismatch           -32020
         MissingCapability        -32021
         UnsupportedVersion       -32022
@@ -30,10 +31,12 @@ else that escapes a handler is logged and leaves as InternalError with a fixed t
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 __all__ = [
+    "NAMESAKE",
     "ArgumentsError",
     "ConfigurationError",
     "ConnectionLost",
@@ -46,6 +49,7 @@ __all__ = [
     "McpdError",
     "MethodNotFound",
     "MissingCapability",
+    "MissingExtension",
     "ParseError",
     "ProtocolError",
     "RegistrationError",
@@ -53,15 +57,32 @@ __all__ = [
     "RequestCancelled",
     "RequestTimeout",
     "ResourceNotFound",
+    "ResultTooLarge",
     "ToolError",
     "TransportError",
     "UnsupportedVersion",
     "UrlElicitationRequired",
+    "as_told",
+    "forget_frames",
 ]
+
+NAMESAKE = (
+    "mcpd-server shares its folder with another distribution, mcpd, a different project: "
+    f"each overwrites files of the other. Remove both, then install the one that is meant: "
+    f"{sys.executable} -m pip uninstall mcpd mcpd-server; {sys.executable} -m pip install mcpd-server"
+)
+"""What to do where the other distribution called mcpd is, or was, installed over this one."""
+
+# Every module of ours loads this one. Where the top of the package is not ours, nothing that follows could work.
+if not hasattr(sys.modules[__package__], "_HOMES"):
+    raise ImportError(NAMESAKE)
 
 
 class McpdError(Exception):
     """The root: whoever catches this catches all that mcpd raises on purpose."""
+
+    def __init__(self, *args: object) -> None:  # an Exception's own has no signature to show
+        super().__init__(*args)
 
 
 class ProtocolError(McpdError):
@@ -77,6 +98,10 @@ class ProtocolError(McpdError):
         self.message = message or self.default_message
         self.data = data
         super().__init__(self.message)
+
+    def without_code(self) -> ProtocolError:
+        """The same refusal for protocol versions that do not have this code."""
+        return InternalError(self.message)
 
 
 class ParseError(ProtocolError):
@@ -98,6 +123,9 @@ class FrameTooLarge(InvalidRequest):
 
     default_message = "Message too large"
 
+    is_answer: bool | None = None
+    """Whether it was an answer; None if that could not be told."""
+
 
 class MethodNotFound(ProtocolError):
     """No such method in this protocol version, or its capability is not offered."""
@@ -113,11 +141,15 @@ class InvalidParams(ProtocolError):
     default_message = "Invalid params"
 
 
+_LONG_URI = 200
+
+
 class ResourceNotFound(InvalidParams):
     """No resource has this URI. Spec: 2026-07-28 server/resources, error handling."""
 
     def __init__(self, uri: str) -> None:
-        super().__init__("Resource not found", {"uri": uri})
+        named = uri if len(uri) <= _LONG_URI else f"{uri[:_LONG_URI]}…"
+        super().__init__(f"Resource not found: {named}", {"uri": uri})
 
 
 class InternalError(ProtocolError):
@@ -125,6 +157,15 @@ class InternalError(ProtocolError):
 
     code = -32603
     default_message = "Internal error"
+
+
+class ResultTooLarge(InternalError):
+    """A result is larger than a message may be: its request gets this in its place."""
+
+    def __init__(self, size: int, most: int) -> None:
+        super().__init__(
+            f"The result is too large to be sent: {size} bytes, and a message may have {most}; ask for less at a time"
+        )
 
 
 class HeaderMismatch(ProtocolError):
@@ -145,6 +186,17 @@ class MissingCapability(ProtocolError):
 
     def __init__(self, required: Mapping[str, Any], message: str = "") -> None:
         super().__init__(message, {"requiredCapabilities": dict(required)})
+
+
+class MissingExtension(MissingCapability):
+    """The method belongs to an extension that the client does not offer."""
+
+    def __init__(self, extension: str, message: str = "") -> None:
+        super().__init__({"extensions": {extension: {}}}, message)
+
+    def without_code(self) -> ProtocolError:
+        """To such a client the method does not exist."""
+        return MethodNotFound(self.message)
 
 
 class UnsupportedVersion(ProtocolError):
@@ -214,3 +266,36 @@ class RegistrationError(McpdError):
 
 class ConfigurationError(McpdError):
     """A target, address, file or option that cannot be used; the text says what to do."""
+
+
+def forget_frames(error: BaseException) -> None:
+    """Let go of the frames that an exception has come through, and those it was caused by; for when it was answered.
+
+    A frame that holds the exception which came through it, as that of a task group does, is a cycle: all that a
+    failed call had, its arguments too, would stay until the garbage collector looks.
+    """
+    left, seen = [error], {id(error)}
+    while left:
+        one = left.pop()
+        one.__traceback__ = None
+        others = one.exceptions if isinstance(one, BaseExceptionGroup) else ()
+        for other in (one.__context__, one.__cause__, *others):
+            if other is not None and id(other) not in seen:
+                seen.add(id(other))
+                left.append(other)
+
+
+def as_told(error: BaseException) -> tuple[type[BaseException], BaseException, Any]:
+    """What a log record takes as `exc_info`: the traceback begins at the first frame that is not of ours.
+
+    How a call came to the author's function is the same each time and not his affair. Where all
+    frames are ours all are shown.
+    """
+    place = error.__traceback__
+    while place is not None and place.tb_frame.f_globals.get("__name__", "").partition(".")[0] in _CALLERS:
+        place = place.tb_next
+    return type(error), error, place or error.__traceback__
+
+
+# Through whose frames a call comes to an author's function.
+_CALLERS = {"mcpd", "anyio", "asyncio", "concurrent"}

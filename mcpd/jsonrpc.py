@@ -17,7 +17,7 @@ from msgspec import UNSET, DecodeError, Raw, Struct, UnsetType, ValidationError
 from msgspec.json import Decoder, Encoder
 from msgspec.structs import replace
 
-from .errors import InvalidRequest, ParseError, ProtocolError
+from .errors import InvalidRequest, ParseError, ProtocolError, RemoteError, forget_frames
 
 __all__ = [
     "ABSENT",
@@ -32,13 +32,16 @@ __all__ = [
     "Request",
     "Response",
     "Result",
+    "as_json",
     "call",
     "decode",
     "decode_batch",
     "encode",
     "encoder",
+    "error_answer",
     "explain",
-    "mended",
+    "remote_error",
+    "replace_lone_surrogates",
 ]
 
 Id: TypeAlias = int | str
@@ -164,6 +167,7 @@ def decode_batch(batch: Batch) -> list[Message | ProtocolError]:
         try:
             message = decode(part)
         except ProtocolError as error:
+            forget_frames(error)  # its traceback has this frame, and this frame keeps it
             messages.append(error)
         else:
             messages.append(InvalidRequest("A batch cannot hold a batch") if isinstance(message, Batch) else message)
@@ -185,7 +189,7 @@ def _decode_other(frame: bytes | Raw | str) -> Message | Batch:
     except RecursionError:
         raise _refuse(ParseError("Parse error: nested too deep")) from None
     except (DecodeError, UnicodeDecodeError) as error:
-        whole = _without_half_characters(frame)
+        whole = _without_lone_surrogates(frame)
         if whole is not None:
             return decode(whole)
         raise _refuse(ParseError(f"Parse error: {error}")) from None
@@ -215,20 +219,20 @@ def _split(frame: bytes | Raw | str, error: ValidationError) -> Batch:
     return Batch(parts)
 
 
-def _without_half_characters(frame: bytes | Raw | str) -> bytes | None:
+def _without_lone_surrogates(frame: bytes | Raw | str) -> bytes | None:
     """The frame with U+FFFD for each half of a surrogate pair; None if there is none.
 
     JavaScript writes them for text that was cut in the middle of a character, which happens to what models
     write. JSON leaves open what they mean (RFC 8259 section 8.2); refused here, their request would have no id.
     """
     data = frame.encode() if isinstance(frame, str) else bytes(frame)
-    if len(data) > _MENDED_BYTES or (b"\\ud" not in data and b"\\uD" not in data):
+    if len(data) > _MOST_SEARCHED or (b"\\ud" not in data and b"\\uD" not in data):
         return None
     whole = re.sub(_ESCAPE, lambda found: b"\\ufffd" if found[1] else found[0], data)
     return None if whole == data else whole
 
 
-_MENDED_BYTES = 1024 * 1024
+_MOST_SEARCHED = 1024 * 1024
 """What is longer is not looked through: that takes a hundred times as long as reading it."""
 
 # A pair of surrogates, one alone (group 1), or any other escape.
@@ -304,7 +308,20 @@ encode = encoder()
 """A message struct (Result, Failure, Request …) as bytes, without a newline at the end."""
 
 
-def mended(value: Any) -> Any:
+def as_json(data: Any, to_builtins: Callable[[Any], Any]) -> Any:
+    """Any object as JSON values that can be sent, its `repr` if `to_builtins` has no better form. Never raises."""
+    try:
+        plain = replace_lone_surrogates(to_builtins(data))
+        encode(plain)
+    except Exception:
+        try:
+            return replace_lone_surrogates(repr(data))
+        except Exception:
+            return f"<{type(data).__qualname__}>"
+    return plain
+
+
+def replace_lone_surrogates(value: Any) -> Any:
     """A message, or part of one, with U+FFFD for what is no character: halves of surrogate pairs.
 
     Python has them in names of files that are no UTF-8, and in text that was cut in the middle of a pair; JSON and
@@ -313,12 +330,31 @@ def mended(value: Any) -> Any:
     if isinstance(value, str):
         return str.__str__(value).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):
-        return {mended(key): mended(member) for key, member in value.items()}
+        return {replace_lone_surrogates(key): replace_lone_surrogates(member) for key, member in value.items()}
     if isinstance(value, (list, tuple)):
-        return [mended(item) for item in value]
+        return [replace_lone_surrogates(item) for item in value]
     if isinstance(value, Struct):
-        return replace(value, **{name: mended(getattr(value, name)) for name in value.__struct_fields__})
+        return replace(
+            value, **{name: replace_lone_surrogates(getattr(value, name)) for name in value.__struct_fields__}
+        )
     return value
+
+
+def error_answer(
+    error: ProtocolError | RemoteError, request_id: Id | None | UnsetType = UNSET, code: int | None = None
+) -> Failure:
+    """The answer that says this error; `code` where it is not the error's own.
+
+    Without an id it has no such member; None is for versions whose schema wants the member all the same.
+    """
+    data = UNSET if error.data is None else error.data
+    return Failure(ErrorObject(error.code if code is None else code, error.message, data), request_id)
+
+
+def remote_error(answer: Failure) -> RemoteError:
+    """The exception for an error that the peer answered with; `data` is None if it sent none."""
+    error = answer.error
+    return RemoteError(error.code, error.message, None if error.data is UNSET else error.data)
 
 
 def call(method: str, params: Any = None, request_id: Id | UnsetType = UNSET) -> bytes:

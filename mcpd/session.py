@@ -1,7 +1,7 @@
 """The state of one connection without I/O: which version, which calls are open, what may be said now.
 
-A legacy connection is fixed by `initialize`; a modern one brings its version in each request. Both
-come out as the same `Call`, so nothing above this room can tell them apart.
+A connection fixes an era, a call its version: a legacy connection agrees on one version in `initialize`, a modern
+one brings the version along in each request. Both come out as the same `Call`, so nothing above can tell them apart.
 Spec: 2025-11-25 basic/lifecycle; 2026-07-28 basic/index, basic/versioning.
 """
 
@@ -10,22 +10,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from msgspec import UNSET, Raw, ValidationError
+from msgspec import UNSET, Raw, Struct, ValidationError
 from msgspec.json import Decoder
 
+from .budget import CALL, OVER, SMALL, Charge, client_of, weigh
 from .errors import (
+    InternalError,
     InvalidParams,
     InvalidRequest,
     LocalProtocolError,
     MethodNotFound,
     ParseError,
     ProtocolError,
+    ResultTooLarge,
     UnsupportedVersion,
 )
 from .jsonrpc import (
     ABSENT,
     MALFORMED,
-    ErrorObject,
     Failure,
     Id,
     Notification,
@@ -34,6 +36,7 @@ from .jsonrpc import (
     Result,
     call,
     encode,
+    error_answer,
     explain,
 )
 from .types.base import META, NO_JSON, Params, RequestMeta
@@ -41,10 +44,17 @@ from .types.lifecycle import ClientCapabilities, Implementation, InitializeParam
 from .types.notifications import LOG_LEVELS
 from .versions import table
 from .versions.table import Version
+from .versions.vocabulary import NO_EXTENSIONS, Vocabulary
 
-__all__ = ["Call", "Client", "Session", "check_envelope", "has_envelope"]
+__all__ = ["MAX_FRAME_BYTES", "WATCH_BYTES", "Call", "Client", "Session", "check_envelope", "has_envelope"]
+
+MAX_FRAME_BYTES = 64 * 1024 * 1024
+"""The default limit of one message."""
 
 _EMPTY = b"{}"
+
+WATCH_BYTES = 200
+"""What it takes to remember that a resource is watched, beside the bytes of its URI."""
 _head = Decoder(Params).decode
 _NO_CAPABILITIES = ClientCapabilities()
 
@@ -90,16 +100,26 @@ class Client:
 
 
 _UNKNOWN = Client()
+_UNCOUNTED = 64
+"""So many calls of a connection cost nothing to count; each one more takes of the budget."""
 _NOTHING: frozenset[str] = frozenset()
 _decode_capabilities = Decoder(ClientCapabilities).decode
 _decode_info = Decoder(Implementation).decode
+
+
+class _Answer(Struct):
+    id: Id | None = None
+
+
+_read_id = Decoder(_Answer).decode
 
 
 class Call:
     """One request of the peer, from receipt to answer."""
 
     __slots__ = (
-        "batch", "id", "last_progress", "meta", "method", "params", "raw", "release", "session", "task", "version",
+        "batch", "charge", "id", "last_progress", "meta", "method", "params", "raw", "release", "session", "task",
+        "told", "version",
     )  # fmt: skip
 
     def __init__(
@@ -113,10 +133,21 @@ class Call:
         self.params = params
         self.meta = meta
         self.last_progress: float | None = None
+        self.told = 0
+        """How many bytes were sent about it since the event loop turned last, but never 0 again after the first."""
         self.task: Any = None
         self.batch: Any = None
         self.release: Callable[[], None] | None = None
         """Lets go of the HTTP connection that waits for the answer, where the client can come back for it."""
+
+    def hold(self, size: int) -> None:
+        """Take so many bytes more of the budget, till the end of this call. Raises InternalError if it has not them."""
+        charge = getattr(self, "charge", None)
+        if charge is None:
+            # Most calls are small, and never have one.
+            self.charge = charge = Charge(id(self.session), self.session.owner)
+        if not charge.add(size):
+            raise InternalError(OVER)
 
     @property
     def is_open(self) -> bool:
@@ -135,53 +166,89 @@ class Call:
         """The least severe level of log message that is wanted, None for no messages at all."""
         if self.version.is_modern:
             return None if self.meta is None else self.meta.log_level
-        return None if self.session.is_alone else self.session.log_level
+        return None if self.session.is_stateless else self.session.log_level
 
 
 class Session:
     """One connection's state. Single-threaded: calls come from the event loop's thread.
 
-    `version` is None until the first request that fixes the era; `identity` is the server's own
+    `version` is None until the first request that fixes the era. Then it is the version that was agreed on, or in the
+    modern era the newest one: each call has its own. `identity` is the server's own
     `{"io.modelcontextprotocol/serverInfo": …}` as raw JSON, written into modern results.
     """
 
-    __slots__ = ("_asked", "_next_id", "client", "identity", "in_flight", "is_alone", "is_initialized", "log_level",
-                 "max_in_flight", "principal", "subscribed", "version")  # fmt: skip
+    __slots__ = ("_asked", "_next_id", "client", "identity", "in_flight", "is_stateless", "is_initialized", "log_level",
+                 "max_frame_bytes", "max_in_flight", "peer", "principal", "said", "subscribed",
+                 "version", "vocabulary", "watching")  # fmt: skip
 
-    def __init__(self, identity: Raw = Raw(_EMPTY), *, max_in_flight: int = 1024) -> None:
+    def __init__(
+        self,
+        identity: Raw = Raw(_EMPTY),
+        *,
+        max_in_flight: int = 1024,
+        max_frame_bytes: int = MAX_FRAME_BYTES,
+        vocabulary: Vocabulary = NO_EXTENSIONS,
+    ) -> None:
         self.identity = identity
         self.max_in_flight = max_in_flight
+        self.max_frame_bytes = max_frame_bytes
+        """What is larger is not sent: who takes so much would skip the rest of it."""
+        self.vocabulary = vocabulary
+        """The methods of extensions, beside those of the version."""
         self.principal = ""
         """Who the peer is to the transport, e.g. a digest of its token; what is sealed for one serves no other."""
+        self.peer = ""
+        """The address that the peer connects from, without its port; empty if it is known by nothing but itself."""
         self.version: Version | None = None
         self.client = _UNKNOWN
         self.log_level: str | None = "info"
         self.subscribed: set[str] | frozenset[str] = _NOTHING
         """The resources that a legacy client watches."""
+        self.watching: Charge | None = None
+        """What these take of the budget."""
+        self.said: Charge | None = None
+        """The same of what the client said of itself, if that is large."""
         self.is_initialized = False
-        self.is_alone = False
+        self.is_stateless = False
         """There is one request and no more: what an older client sets is not kept, and it is told of nothing later."""
         self._next_id = 0
         self.in_flight: dict[Id, Call] = {}
         self._asked: dict[Id, str] = {}
 
+    def enter_modern_era(self) -> None:
+        """Expect requests that bring their version along, and nothing else."""
+        self.version = table.get(table.MODERN[-1])
+
     def assume(self, version: Version) -> None:
         """Take a legacy version as agreed on elsewhere, for one request that stands alone."""
         self.version = version
         self.is_initialized = True
-        self.is_alone = True
+        self.is_stateless = True
+
+    @property
+    def owner(self) -> str:
+        """The client behind the connection, for shares of what is limited (`client_of`); "" if unknown."""
+        return client_of(self.peer, self.principal)
 
     def watch(self, uri: str) -> int:
-        """Remember that the client watches a resource; gives how many it watches."""
+        """Remember that the client watches a resource; gives how many it watches.
+
+        Raises InternalError if there is no memory for it.
+        """
         if not isinstance(self.subscribed, set):
             self.subscribed = set()
+            self.watching = Charge(id(self), self.owner)
+        if uri not in self.subscribed and self.watching is not None and not self.watching.add(len(uri) + WATCH_BYTES):
+            raise InternalError(OVER)
         self.subscribed.add(uri)
         return len(self.subscribed)
 
     def unwatch(self, uri: str) -> None:
         """It no longer does."""
-        if isinstance(self.subscribed, set):
+        if isinstance(self.subscribed, set) and uri in self.subscribed:
             self.subscribed.discard(uri)
+            if self.watching is not None:
+                self.watching.add(-len(uri) - WATCH_BYTES)
 
     # -- receiving ---------------------------------------------------------------------------
 
@@ -189,13 +256,16 @@ class Session:
         """Open a call. Raises ProtocolError with what the peer did wrong; then nothing was opened."""
         if request.id in self.in_flight:
             raise InvalidRequest("This id belongs to a request that is still being answered")
-        if len(self.in_flight) >= self.max_in_flight:
+        many = len(self.in_flight)
+        if many >= self.max_in_flight:
             raise InvalidRequest(f"Too many requests at once: {self.max_in_flight} are being answered; retry later")
         version = self.version
         if version is None or version.is_modern:
             opened = self._open_modern(request)
         else:
             opened = self._open_legacy(request, version)
+        if many >= _UNCOUNTED:
+            opened.hold(CALL)
         self.in_flight[request.id] = opened
         return opened
 
@@ -203,8 +273,8 @@ class Session:
         method = request.method
         if method == "initialize":
             raise InvalidRequest("Already initialized: a connection is initialized once")
-        read = version.lookup(method)
-        if read is None or method not in version.requests:
+        read = version.lookup(method) if method in version.requests else self.vocabulary.request(version, method)
+        if read is None:
             if has_envelope(request.params):
                 raise InvalidRequest(_ERA_FIXED)
             raise MethodNotFound(f"Method not found: {method}")
@@ -221,8 +291,8 @@ class Session:
     def _open_modern(self, request: Request) -> Call:
         """A request where the version is in its own `_meta`, or where no version is known yet.
 
-        The happy road decodes once; only a request that cannot be served is looked at again, so that
-        its faults are named in the order of the specification: envelope, version, method, params.
+        It is decoded once, as the newest version reads it. Only a request of an older modern version, or one that
+        cannot be served, is looked at again.
         """
         newest = table.get(table.MODERN[-1]) if self.version is None else self.version
         method = request.method
@@ -246,6 +316,10 @@ class Session:
         return self._open_unusual(request)
 
     def _open_unusual(self, request: Request) -> Call:
+        """A request that the newest version does not serve: another version does, or nobody.
+
+        Its faults are named in the order of the specification: envelope, version, method, params.
+        """
         head: Params = _read(_head, request.params)
         meta = head.meta
         method = request.method
@@ -256,24 +330,33 @@ class Session:
             newest_legacy = table.get(table.NEWEST_LEGACY)
             if method == "ping":
                 return Call(self, request, newest_legacy, head, meta)
-            if method not in newest_legacy.requests and not table.is_known_method(method):
+            if not table.is_known_method(method) and self.vocabulary.request(newest_legacy, method) is None:
                 raise MethodNotFound(f"Method not found: {method}")
         elif bare and method == "initialize":
             raise UnsupportedVersion(
                 _asked_version(request.params),
                 table.SUPPORTED,
-                "This connection already speaks 2026-07-28, which has no initialize",
+                f"This connection already speaks {self.version}, which has no initialize",
             )
-        check_envelope(meta, is_fixed=self.version is not None)
-        version = table.get(table.MODERN[-1])
-        read = version.lookup(method)
-        if read is None or method not in version.requests:
+        version = check_envelope(meta, is_fixed=self.version is not None)
+        read = version.lookup(method) if method in version.requests else self.vocabulary.request(version, method)
+        if read is None:
             raise MethodNotFound(f"Method not found: {method}")
         params = _read(read, request.params)
-        raise InvalidParams(f"_meta.{META}logLevel: expected one of {', '.join(LOG_LEVELS)}", _level_data(params))
+        level = params.meta.log_level
+        if level is not None and level not in LOG_LEVELS:
+            known = ", ".join(LOG_LEVELS)
+            raise InvalidParams(f"_meta.{META}logLevel: expected one of {known}", {"requested": level})
+        if self.version is None and method != "server/discover":
+            self.enter_modern_era()
+        return Call(self, request, version, params, params.meta)
 
     def _initialize(self, request: Request) -> Call:
         params: InitializeParams = _read(_initialize_reader, request.params)
+        if len(bytes(request.params)) > SMALL:
+            self.said = Charge(id(self), self.owner)
+            if not self.said.set(weigh(bytes(request.params))):
+                raise InternalError(OVER)
         self.version = table.negotiate(params.protocol_version)
         # What the version does not know was not declared, whatever the client wrote.
         self.client = Client(self.version.shape(params.capabilities), params.client_info)
@@ -285,15 +368,19 @@ class Session:
         Nobody answers a notification, so a bad or unknown one is dropped. Spec: S25-011, S26-016.
         """
         version = self.version or table.get(table.NEWEST_LEGACY)
-        read = version.lookup(message.method)
-        if read is None or message.method not in version.notifications:
+        method = message.method
+        if method in version.notifications:
+            read = version.lookup(method)
+        else:
+            read = self.vocabulary.notification(version, method)
+        if read is None:
             return None
         raw = message.params
         try:
             params = read(_EMPTY if raw is ABSENT or bytes(raw) == b"null" else raw)
         except MALFORMED:
             return None
-        if message.method == "notifications/initialized" and version is self.version:  # not before its request
+        if method == "notifications/initialized" and version is self.version:  # not before its request
             self.is_initialized = True
         return params
 
@@ -311,10 +398,12 @@ class Session:
     # -- answering ---------------------------------------------------------------------------
 
     def respond(self, answered: Call, result: Any) -> bytes | None:
-        """The answer as a frame, closing the call; None if it was cancelled meanwhile."""
+        """The answer as a frame, closing the call; None if it was cancelled meanwhile. Raises ResultTooLarge."""
         if self.in_flight.get(answered.id) is not answered:
             return None
         frame = encode(Result(answered.id, answered.version.shape_result(result, self.identity)))
+        if len(frame) > self.max_frame_bytes:
+            raise ResultTooLarge(len(frame), self.max_frame_bytes)
         del self.in_flight[answered.id]
         return frame
 
@@ -330,12 +419,18 @@ class Session:
         """The error answer to something that never became a call; without an id if that was unreadable."""
         return _failure(error, self.version, error.request_id if request_id is None else request_id)
 
+    def replace(self, answer: bytes, error: ProtocolError) -> bytes:
+        """An error in the place of an answer of ours that cannot be sent after all."""
+        return _failure(error, self.version, _read_id(answer).id)
+
     # -- speaking first ----------------------------------------------------------------------
 
     def notify(self, method: str, params: Any, about: Call | None = None) -> bytes | None:
         """A notification as a frame; None if `about` is closed or this version has no such notification."""
         version = about.version if about is not None else self.version
-        if version is None or method not in version.server_notifications or (about is not None and not about.is_open):
+        if version is None or (about is not None and not about.is_open):
+            return None
+        if method not in version.server_notifications and not self.vocabulary.may_say(version, method):
             return None
         return call(method, version.shape(params))
 
@@ -348,6 +443,10 @@ class Session:
             )
         request_id = self._next_id + 1
         frame = call(method, version.shape(params), request_id)
+        if len(frame) > self.max_frame_bytes:
+            raise LocalProtocolError(
+                f"{method} is too large to be asked: {len(frame)} bytes, and a message may have {self.max_frame_bytes}"
+            )
         self._next_id = request_id
         self._asked[request_id] = method
         return request_id, frame
@@ -389,8 +488,11 @@ def has_envelope(raw: Raw) -> bool:
     return meta is not None and meta.protocol_version is not UNSET
 
 
-def check_envelope(meta: RequestMeta | None, *, is_fixed: bool) -> None:
-    """Raise for the first fault of a modern request's `_meta`: a missing key, then a version not served."""
+def check_envelope(meta: RequestMeta | None, *, is_fixed: bool) -> Version:
+    """The version of a modern request.
+
+    Raises for the first fault of its `_meta`: a missing key, then a version that is not served.
+    """
     missing = []
     if meta is None or meta.protocol_version is UNSET:
         missing.append(f"{META}protocolVersion")
@@ -402,10 +504,7 @@ def check_envelope(meta: RequestMeta | None, *, is_fixed: bool) -> None:
     assert meta is not None
     if meta.protocol_version not in table.MODERN:
         raise UnsupportedVersion(str(meta.protocol_version), table.SUPPORTED)
-
-
-def _level_data(params: Any) -> dict[str, Any] | None:
-    return {"requested": params.meta.log_level} if params.meta is not None else None
+    return table.get(str(meta.protocol_version))
 
 
 def _asked_version(raw: Raw) -> str:
@@ -417,8 +516,6 @@ def _asked_version(raw: Raw) -> str:
 
 def _failure(error: ProtocolError, version: Version | None, request_id: Id | None) -> bytes:
     code = error.code if version is None else version.error_code(error)
-    data = UNSET if error.data is None else error.data
-    body = ErrorObject(code, error.message, data)
     if request_id is None and (version is None or not version.has_null_id):
-        return encode(Failure(body))
-    return encode(Failure(body, request_id))
+        return encode(error_answer(error, UNSET, code))
+    return encode(error_answer(error, request_id, code))

@@ -209,7 +209,7 @@ class Line:
     def close(self) -> None:
         self._guest.end()
 
-    def hang_up(self) -> None:
+    def stdin_watchdog(self) -> None:
         """The page goes away."""
         self._said.put_nowait(None)
 

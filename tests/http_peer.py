@@ -394,10 +394,14 @@ class Session:
 
 @asynccontextmanager
 async def serving(
-    server: Server, settings: HttpSettings = _DEFAULTS, access: Access = _NO_ACCESS_RULES, address: str = "127.0.0.1:0"
+    server: Server,
+    settings: HttpSettings = _DEFAULTS,
+    access: Access = _NO_ACCESS_RULES,
+    address: str = "127.0.0.1:0",
+    **more: Any,
 ) -> AsyncIterator[Port]:
     """The server on a free port of the loopback, closed at the end with all that is still connected to it."""
-    app = server.http_app(access, settings, bound=parse(address).host)
+    app = server.http_app(access, settings, bound=parse(address).host, **more)
     port = Port(await listen(app, address, server.connect, access))
     try:
         yield port

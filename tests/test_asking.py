@@ -279,7 +279,7 @@ async def test_older_forms_of_choices() -> None:
 @pytest.mark.parametrize(
     "form",
     [
-        int,
+        bytes,
         {"type": "array"},
         {"type": "object"},
         {"type": "object", "properties": {"x": {"type": "object"}}},

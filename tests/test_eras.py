@@ -331,8 +331,17 @@ async def test_a_method_whose_capability_is_not_offered_is_not_found(version: st
     async with memory_wire(server) as wire:
         capabilities = (await wire.open(version))["capabilities"]
         assert not capabilities.keys() & {"tools", "resources", "prompts", "completions"}
-        for method in ("tools/list", "tools/call", "resources/list", "resources/read", "resources/templates/list"):
+        for method in ("tools/call", "resources/read", "prompts/get"):
             assert (await wire.error(method, {"name": "x", "uri": "x:y"}))["code"] == -32601
+        for method, member in (
+            ("tools/list", "tools"),
+            ("resources/list", "resources"),
+            ("resources/templates/list", "resourceTemplates"),
+            ("prompts/list", "prompts"),
+        ):
+            result = await wire.result(method)
+            assert result[member] == []
+            assert "nextCursor" not in result
 
 
 @each_version

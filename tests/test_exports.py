@@ -5,11 +5,17 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import pydoc
+import typing
 from pathlib import Path
 
+import msgspec
 import pytest
+from source_code import parsed
 
 import mcpd
+from mcpd.types.completion import PromptReference, ResourceTemplateReference
+from mcpd.types.sampling import ToolResultContent, ToolUseContent
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 FILES = sorted((REPOSITORY / "mcpd").rglob("*.py"))
@@ -23,7 +29,7 @@ def name_of(path: Path) -> str:
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_each_module_has_a_charter_and_lists_its_names(path: Path) -> None:
     """style.md 4 and 5: documented means public, and each module opens with what lives in it."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     if not tree.body:
         return  # an empty __init__.py only makes a folder a package
     assert ast.get_docstring(tree), "no docstring"
@@ -49,7 +55,7 @@ def test_no_public_definition_is_left_out() -> None:
         if path.name in ("__init__.py", "__main__.py"):
             continue
         listed = importlib.import_module(name_of(path)).__all__
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in parsed(path).body:
             is_definition = isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
             if is_definition and not node.name.startswith("_") and node.name not in listed:
                 forgotten.append(f"{name_of(path)}.{node.name}")
@@ -66,11 +72,64 @@ def test_the_top_of_the_package_is_what_it_says() -> None:
 
 def test_the_names_at_the_top_are_the_same_for_people_and_for_type_checkers() -> None:
     """Loaded by attribute access, listed for `dir`, imported for type checkers: three lists that have to agree."""
-    tree = ast.parse(Path(mcpd.__file__).read_text(encoding="utf-8"))
-    (guarded,) = [node for node in tree.body if isinstance(node, ast.If)]
+    tree = parsed(Path(mcpd.__file__))
+    guarded, lazy = [node for node in tree.body if isinstance(node, ast.If)]
+    assert ast.unparse(guarded.test) == "TYPE_CHECKING"
+    # To a type checker, a module with a visible `__getattr__` has every name there is.
+    assert ast.unparse(lazy.test) == "not TYPE_CHECKING"
+    assert not [node for node in tree.body if getattr(node, "name", "") == "__getattr__"]
     typed = {
         alias.asname: node.module for node in guarded.body if isinstance(node, ast.ImportFrom) for alias in node.names
     }
     assert typed == mcpd._HOMES
     assert set(typed) | {"__version__"} == set(mcpd.__all__)
     assert set(mcpd.__all__) <= set(dir(mcpd))
+
+
+NAMES = [name for name in mcpd.__all__ if name != "__version__"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_help_and_signatures_of_every_public_name(name: str) -> None:
+    """Also where a signature is evaluated: names that exist for type checkers only are NameErrors there."""
+    value = getattr(mcpd, name)
+    assert value.__doc__ if inspect.isclass(value) else True
+    assert pydoc.render_doc(value)
+    members = [getattr(value, member) for member in dir(value) if not member.startswith("_")]
+    for one in [value, *members]:
+        if callable(one) and getattr(one, "__module__", None) is not None and not inspect.isbuiltin(one):
+            inspect.signature(one, eval_str=True)
+            assert str(inspect.signature(one))
+            typing.get_type_hints(one)
+
+
+def test_help_of_the_package() -> None:
+    text = pydoc.render_doc(mcpd)
+    assert "Server" in text
+    assert "ToolError" in text
+
+
+def test_what_client_code_needs_is_exported() -> None:
+    """By the imports of the official SDK's client examples: content, results, what callbacks take and give, errors."""
+    names = """
+        TextContent ImageContent AudioContent EmbeddedResource ResourceLink CallToolResult ElicitResult ElicitFormParams
+        ElicitUrlParams CreateMessageParams CreateMessageResult Root LogMessageParams TextResourceContents
+        BlobResourceContents RemoteError
+    """
+    for name in names.split():
+        assert inspect.isclass(getattr(mcpd, name)), name
+
+
+def test_content_has_a_type_to_look_at() -> None:
+    """As in every other SDK: `if block.type == "text"`. It is the class's, and not a byte more on the wire."""
+    blocks = [
+        mcpd.text("a"), mcpd.image(b"", "image/png"), mcpd.audio(b"", "audio/wav"), mcpd.embedded("a:b", "c"),
+        mcpd.link("a:b", "c"), ToolUseContent(id="1", name="n", input={}),
+        ToolResultContent(tool_use_id="1", content=[]), PromptReference(name="p"),
+        ResourceTemplateReference(uri="a:{b}"),
+    ]  # fmt: skip
+    for block in blocks:
+        assert msgspec.json.decode(msgspec.json.encode(block))["type"] == block.type
+        assert "type" not in block.__struct_fields__
+        with pytest.raises(AttributeError):
+            block.type = "other"  # type: ignore[misc]

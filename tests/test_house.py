@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import gc
 import json
 import os
 import re
@@ -15,6 +17,8 @@ from typing import NamedTuple
 
 import pytest
 from conftest import Child
+from import_graph import circles, import_graph
+from source_code import parsed
 from wires import initialize
 
 import mcpd
@@ -88,6 +92,22 @@ def test_versions_are_compared_in_two_places_only() -> None:
     assert not found, "\n".join(found)
 
 
+def test_what_developers_are_sent_to_is_there() -> None:
+    """Each file and folder that DEVELOPERS.md names, from the top of the repository or of the package."""
+    named = re.findall(
+        r"`([\w./-]+(?:/|\.py|\.md|\.toml))`", (REPOSITORY / "DEVELOPERS.md").read_text(encoding="utf-8")
+    )
+    folder, missing = REPOSITORY, []
+    for name in named:
+        found = [home / name for home in (REPOSITORY, REPOSITORY / "mcpd", folder) if (home / name).exists()]
+        if not found and "YYYY" not in name:
+            missing.append(name)
+        elif found and name.endswith("/"):
+            folder = found[0]  # what follows in its row
+    assert len(named) > 50
+    assert not missing, missing
+
+
 def test_module_names_say_what_lives_there() -> None:
     """style.md 4: no utils, helpers, managers, commons."""
     vague = re.compile(r"(^|_)(utils?|helpers?|managers?|common|misc)($|_)")
@@ -100,6 +120,42 @@ def test_files_stay_small() -> None:
     sizes = {path.name: len(path.read_text(encoding="utf-8").splitlines()) for path in tracked("mcpd/*.py")}
     large = {name: size for name, size in sizes.items() if size > 500}
     assert len(large) <= 3, large
+
+
+def test_no_module_imports_one_that_imports_it() -> None:
+    """No circles at run time, by imports inside functions neither: each module can be read after those below it."""
+    found = circles(import_graph(REPOSITORY / "mcpd"))
+    assert not found, found
+
+
+def test_circles_of_types_are_few_and_small() -> None:
+    """Two that know each other's type, one of which holds the other: no more than these."""
+    found = circles(import_graph(REPOSITORY / "mcpd", for_types=True))
+    assert {tuple(circle) for circle in found} <= {
+        ("mcpd.extensions.ui.apps", "mcpd.extensions.ui.checks", "mcpd.extensions.ui.extension"),
+        ("mcpd.host.call", "mcpd.host.shown"),
+        ("mcpd.server.app", "mcpd.server.serving"),
+        ("mcpd.transports.websocket", "mcpd.transports.websocket_server"),
+    }, found
+
+
+def test_a_circle_is_found_however_it_is_closed(tmp_path: Path) -> None:
+    """By an import inside a function, of a module by its package, and over a third one; not one for types."""
+    package = tmp_path / "ring"
+    (package / "inner").mkdir(parents=True)
+    for name, text in {
+        "__init__.py": "",
+        "a.py": "def f():\n    from . import b\n",
+        "b.py": "from .inner.c import x\n",
+        "inner/__init__.py": "",
+        "inner/c.py": "import ring.a\nx = 1\n",
+        "d.py": "from typing import TYPE_CHECKING\nfrom . import a\nif TYPE_CHECKING:\n    from .e import y\n",
+        "e.py": "from .d import z\n",
+    }.items():
+        (package / name).write_text(text)
+    ring = ["ring.a", "ring.b", "ring.inner.c"]
+    assert circles(import_graph(package)) == [ring]
+    assert circles(import_graph(package, for_types=True)) == [ring, ["ring.d", "ring.e"]]
 
 
 # ---------------------------------------------------------------------------- what is in a wheel
@@ -285,6 +341,27 @@ def test_warns():
     import warnings
     warnings.warn("old", DeprecationWarning)
 """
+
+
+def test_code_is_read_whatever_is_collected_meanwhile() -> None:
+    """What is collected may log an exception, which parses the lines of its traceback: before 3.11.8 that breaks."""
+
+    class Logs:
+        def __init__(self) -> None:
+            self.itself = self
+
+        def __del__(self) -> None:
+            ast.parse("a + b")
+
+    text = "first = second(third) + fourth\n" * 300
+    thresholds = gc.get_threshold()
+    gc.collect()
+    gc.set_threshold(300)  # reached in the midst of the tree
+    try:
+        Logs()
+        assert len(parsed(text).body) == 300
+    finally:
+        gc.set_threshold(*thresholds)
 
 
 @pytest.mark.parametrize("ci", [False, True], ids=["at a desk", "in CI"])

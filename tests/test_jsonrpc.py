@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import UNSET, Raw
 
-from mcpd.errors import InvalidRequest, ParseError, ProtocolError
+from mcpd.errors import InvalidParams, InvalidRequest, ParseError, ProtocolError, RemoteError
 from mcpd.jsonrpc import (
     ABSENT,
     MOST_PARTS,
@@ -26,8 +26,10 @@ from mcpd.jsonrpc import (
     decode,
     encode,
     encoder,
+    error_answer,
     explain,
-    mended,
+    remote_error,
+    replace_lone_surrogates,
 )
 
 
@@ -419,7 +421,7 @@ def test_what_call_writes_decode_reads(request_id: Any, method: str, params: Any
 @example("\ud83d\ude00")
 @example("\ufeffa\ud800")
 def test_what_is_mended_can_be_written_and_the_rest_of_it_stays(text: str) -> None:
-    whole = mended(ErrorObject(1, text, {text: [text]}))
+    whole = replace_lone_surrogates(ErrorObject(1, text, {text: [text]}))
     assert json.loads(encode(whole)) == {"code": 1, "message": whole.message, "data": {whole.message: [whole.message]}}
     try:
         text.encode()
@@ -427,3 +429,14 @@ def test_what_is_mended_can_be_written_and_the_rest_of_it_stays(text: str) -> No
         assert len(whole.message) <= len(text)
     else:
         assert whole.message == text
+
+
+def test_an_error_is_the_same_on_both_sides() -> None:
+    """What has no data has no such member, and is an error without data where it arrives."""
+    told = decode(encode(error_answer(InvalidParams("name: missing"), 7)))
+    assert isinstance(told, Failure)
+    error = remote_error(told)
+    assert (error.code, error.message, error.data) == (-32602, "name: missing", None)
+    told = decode(encode(error_answer(RemoteError(1, "no", {"why": [None]}), "a", code=2)))
+    assert isinstance(told, Failure)
+    assert (remote_error(told).code, remote_error(told).data, told.id) == (2, {"why": [None]}, "a")

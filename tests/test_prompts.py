@@ -93,10 +93,10 @@ async def test_arguments_come_from_the_signature() -> None:
         "description": "Review some code.",
         "arguments": [
             {"name": "code", "description": "What to review.", "required": True},
-            {"name": "lines"},
-            {"name": "style"},
-            {"name": "is_draft"},
-            {"name": "tags", "title": "Tags", "description": "Words"},
+            {"name": "lines", "required": False},
+            {"name": "style", "required": False},
+            {"name": "is_draft", "required": False},
+            {"name": "tags", "title": "Tags", "description": "Words", "required": False},
         ],
     }
     assert prompts["all-kinds"]["title"] == "All kinds"
@@ -183,12 +183,12 @@ async def test_failures_of_a_prompt(version: str, caplog: pytest.LogCaptureFixtu
 
 
 @each_version
-async def test_without_prompts_there_is_no_such_method(version: str) -> None:
-    """S25-025, S25-066, S26-121, S26-122: what is not declared is not there, and what is declared answers."""
+async def test_without_prompts_there_is_an_empty_list_and_nothing_else(version: str) -> None:
+    """S25-025, S25-066, S26-121, S26-122: what is declared answers. Clients ask for the list of what is not, too."""
     server = Server("t")
     async with memory_wire(server) as wire:
         assert "prompts" not in (await wire.open(version))["capabilities"]
-        assert (await wire.error("prompts/list"))["code"] == -32601
+        assert (await wire.result("prompts/list"))["prompts"] == []
         assert (await wire.error("prompts/get", {"name": "x"}))["code"] == -32601
         assert (await wire.error("completion/complete"))["code"] in (-32601, -32602)
     server.prompt(review_nothing)

@@ -55,8 +55,11 @@ CLAUDE = [json.loads(block.text) for block in BLOCKS if block.language == "json"
 OUTPUT = [block.text for block in BLOCKS if block.language == "text"]
 
 RUN_BY_A_TEST = {
-    "make serve    # a small server to try a host with, on ws://127.0.0.1:8080/mcp",
+    "make serve    # a small server to try a host with, on http://127.0.0.1:8080/mcp",
     "make test     # all tests, with everything that they need",
+    "claude mcp add --transport http mcpd http://127.0.0.1:8080/mcp",
+    """code --add-mcp '{"name":"mcpd","type":"http","url":"http://127.0.0.1:8080/mcp"}'""",
+    "npx @modelcontextprotocol/inspector --transport http --server-url http://127.0.0.1:8080/mcp",
     "mcpd check server.py",
     "mcpd serve --stdio server.py",
     "mcpd serve --ws :8080 server.py",
@@ -125,8 +128,44 @@ def test_make_has_this_target(target: str) -> None:
         cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    runs = {"serve": ".venv/bin/mcpd serve --ws :8080", "test": "-m pytest", "bench": "tests/bench/run.py"}
+    runs = {"serve": ".venv/bin/mcpd serve --http :8080", "test": "-m pytest", "bench": "tests/bench/run.py"}
     assert runs[target] in done.stdout
+
+
+def test_make_serve_installs_what_it_serves() -> None:
+    """HTTP needs an extra: on a bare install `make serve` would end with advice instead of an address."""
+    done = subprocess.run(
+        ["make", "--dry-run", "--always-make", "--no-print-directory", "setup-serve"],
+        cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert "install --editable '.[http]'" in done.stdout
+
+
+# ---------------------------------------------------------------------------------------- hosts
+
+
+def test_later_blocks_of_a_file_say_that_they_are_added() -> None:
+    heads = [block.text.partition("\n")[0] for block in FILES if block.file == "server.py"]
+    assert heads == ["# server.py", *["# server.py: add this at the end"] * 3]
+
+
+async def test_the_lines_for_hosts_are_those_that_make_serve_prints(child: Child, tmp_path: Path) -> None:
+    """And they lead somewhere: the address answers at once, over HTTP and over WebSocket."""
+    from urllib.request import Request, urlopen
+
+    process, url = await listening(child, ["serve", "--http", ":8080"], tmp_path)
+    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    request = Request(url, json.dumps(initialize("2025-11-25", 1)).encode(), headers)
+    answer = await asyncio.to_thread(lambda: urlopen(request, timeout=20).read().decode())
+    assert '"name":"mcpd"' in answer
+    async with connect(url.replace("http://", "ws://")) as client:
+        await client.send(json.dumps(initialize("2025-11-25", 1)))
+        assert json.loads(await client.recv())["result"]["serverInfo"]["name"] == "mcpd"
+    said = await stopped(process)
+    assert f"for WebSocket on {url.replace('http://', 'ws://')}" in said
+    for line in SHELL:
+        if line.startswith(("claude", "code", "npx")):
+            assert line.replace("http://127.0.0.1:8080/mcp", url) in said
 
 
 # ------------------------------------------------------------------------------- Claude Desktop
@@ -255,7 +294,9 @@ async def test_serve_on_stdio(garden: Path, child: Child, version: str) -> None:
 
         read = await wire.result("resources/read", {"uri": "bed://north"})
         assert json.loads(read["contents"][0]["text"])["plants"] == ["kale", "kale"]
-        assert (await wire.error("resources/read", {"uri": "bed://west"}))["message"] == "Resource not found"
+        assert (await wire.error("resources/read", {"uri": "bed://west"}))[
+            "message"
+        ] == "Resource not found: bed://west"
         prompt = await wire.result("prompts/get", {"name": "plan", "arguments": {"season": "spring"}})
         assert "in spring" in prompt["messages"][0]["content"]["text"]
         assert data_of(await wire.call("show_bed")) == {"name": "south", "plants": ["beans"]}

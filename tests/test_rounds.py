@@ -19,7 +19,7 @@ from msgspec import Struct
 from wires import META, MODERN, Wire, envelope, memory_wire
 
 from mcpd import Context, Server, elicit_form, elicit_url, list_roots, sample
-from mcpd.context import seal
+from mcpd.context import request_state
 from mcpd.types.sampling import ToolChoice
 from mcpd.types.tools import Tool
 
@@ -532,7 +532,7 @@ async def test_a_state_belongs_to_who_asked() -> None:
 
 async def test_a_state_does_not_live_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1_000_000.0
-    monkeypatch.setattr(seal.time, "time", lambda: now)
+    monkeypatch.setattr(request_state.time, "time", lambda: now)
     async with memory_wire(serve(who), MODERN, capabilities={"elicitation": {}}) as wire:
         state = await state_of(wire, "who")
         now += 3599

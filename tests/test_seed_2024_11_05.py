@@ -382,7 +382,11 @@ async def test_resource_not_found() -> None:
         assert await exchange(wire, request) == {
             "jsonrpc": "2.0",
             "id": 5,
-            "error": {"code": -32002, "message": "Resource not found", "data": {"uri": "file:///nonexistent.txt"}},
+            "error": {
+                "code": -32002,
+                "message": "Resource not found: file:///nonexistent.txt",
+                "data": {"uri": "file:///nonexistent.txt"},
+            },
         }
 
 

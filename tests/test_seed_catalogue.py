@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from source_code import parsed
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CATALOGUE: dict[str, Any] = tomllib.loads(
@@ -22,7 +23,7 @@ def functions(path: Path) -> dict[str, str]:
     """The source of every test in a file."""
     source = path.read_text(encoding="utf-8")
     lines = source.splitlines()
-    nodes = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    nodes = [node for node in parsed(source).body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     return {node.name: "\n".join(lines[node.lineno - 1 : node.end_lineno]) for node in nodes}
 
 

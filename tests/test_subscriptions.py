@@ -414,7 +414,7 @@ async def test_cancelled_is_said_of_nothing_else() -> None:
 class SlowChannel:
     """A channel whose peer takes nothing until it is told to."""
 
-    is_shared = True
+    is_multiplexed = True
 
     def __init__(self) -> None:
         self.sent: list[bytes] = []

@@ -45,6 +45,9 @@ OLDEST, FIRST_WITH_SCHEMA, NEWEST = VERSIONS[0], VERSIONS[1], VERSIONS[-1]
 LEGACY = VERSIONS[:-1]
 NEWEST_LEGACY = LEGACY[-1]
 
+FOREIGN = "com.example/"
+"""How methods of our own extensions begin, of which the protocol's schemas know nothing."""
+
 SPEC = Path(__file__).resolve().parent.parent.parent / "shared" / "spec"
 AVAILABLE = SPEC.is_dir()
 
@@ -438,6 +441,8 @@ class Conversation:
             token = message.get("params", {}).get("progressToken")
             if (type(token), token) not in self._tokens:
                 raise SchemaViolation(f"progress for the token {token!r}, which no open request named")
+        if message["method"].startswith(FOREIGN):
+            return
         self._check(self.version or NEWEST_LEGACY, message, None)
 
     def _answered(self, message: dict[str, Any]) -> None:
@@ -457,6 +462,8 @@ class Conversation:
         if not asked:
             del self._open[key]
         self._tokens.discard((type(token), token))
+        if method.startswith(FOREIGN) and "result" in message:
+            return
         if method == "initialize" and "result" in message:
             version = self.version = message["result"].get("protocolVersion", NEWEST_LEGACY)
         self._check(version, message, method)

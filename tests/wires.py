@@ -362,7 +362,7 @@ class Pipes:
 
         self._loop.add_reader(self.client_in, readable)
 
-    def hang_up(self) -> None:
+    def stdin_watchdog(self) -> None:
         """Close the client's end of the server's input."""
         if not self._is_hung_up:
             self._is_hung_up = True
@@ -372,7 +372,7 @@ class Pipes:
     def close(self) -> None:
         """Close what is still open of the client's ends and of the server's input."""
         self._loop.remove_reader(self.client_in)
-        self.hang_up()
+        self.stdin_watchdog()
         for fd in (self.fd_in, self.client_in):
             os.close(fd)
 
@@ -391,7 +391,7 @@ async def stdio_wire(server: Server, version: str | None = None, **opening: Any)
         if version is not None:
             await wire.open(version, **opening)
         yield wire
-        pipes.hang_up()
+        pipes.stdin_watchdog()
         connection.abort()
         await connection.finish(PATIENCE)
     finally:
@@ -490,7 +490,7 @@ class ProcessWire(Wire):
         """Bytes as they are, without a newline at their end."""
         self._stdin.write(data)
 
-    def hang_up(self) -> None:
+    def stdin_watchdog(self) -> None:
         """Close the process's stdin."""
         self._stdin.close()
 
@@ -524,7 +524,7 @@ class ProcessWire(Wire):
 
     async def close(self) -> None:
         """Whatever the test left of it is ended."""
-        self.hang_up()
+        self.stdin_watchdog()
         try:
             async with asyncio.timeout(PATIENCE):
                 await self.process.wait()

@@ -9,7 +9,10 @@ import sys
 import threading
 from collections.abc import Sequence
 
-from ..errors import ConfigurationError
+try:
+    from ..errors import ConfigurationError
+except ImportError as error:  # the package's top is another project's, or gone with it
+    sys.exit(f"mcpd: {error}")
 from . import launch, quick
 
 __all__ = ["main"]
@@ -25,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         gc.enable()
     if threading.active_count() > 1:
         # Of a target that starts threads of its own; decision D11.
-        from ..server.ending import end_if_hung
+        from ..server.shutdown import end_if_hung
 
         end_if_hung(code)
     sys.exit(code)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.json import encode, format
 
-from .launch import LOG_HELP, LOG_LEVELS
-from .options import choice
+from ..errors import NAMESAKE
+from .options import choice, flag
+from .serve_options import LOG_HELP, LOG_LEVELS
 
 if TYPE_CHECKING:
+    from ..registry.tools import ToolEntry
     from ..server import Server
 
 __all__ = ["command"]
@@ -19,15 +22,17 @@ __all__ = ["command"]
 _HELP = """Load TARGET, list what it offers, and name every problem that a client would run into.
 
 TARGET is file.py, file.py:object or package.module:object; without one it is the built-in starter. The list goes to
-stdout, problems to stderr; a warning is about what works, but not everywhere. Exit codes: 0 no problem, 1 a problem
-or nothing to load, 2 wrong use.
+stdout, problems to stderr; a warning is about what works, but not everywhere or not as well as it could. Exit codes:
+0 no problem (with --strict no warning either), 1 a problem or nothing to load, 2 wrong use.
 """
 
 
 @click.command("check", help=_HELP)
 @click.argument("target", required=False)
+@flag("--verbose", "Show the schemas of each tool, and the arguments of prompts.")
+@flag("--strict", "Count warnings as problems.")
 @choice("--log-level", "LEVEL", LOG_LEVELS, LOG_HELP, default="error")
-def command(target: str | None, log_level: str) -> int:
+def command(target: str | None, verbose: bool, strict: bool, log_level: str) -> int:
     from .target import load
 
     logging.basicConfig(level=log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
@@ -37,13 +42,26 @@ def command(target: str | None, log_level: str) -> int:
     for title, offers in _offers(server):
         if offers:
             click.echo(f"{title} ({len(offers)})")
-        for name, text in offers:
+        for name, text, details in offers:
             click.echo(f"  {name}{'  ' + text if text else ''}")
+            for what, schema in details if verbose else ():
+                shown = format(encode(schema), indent=2).decode().replace("\n", "\n      ")
+                click.echo(f"    {what}\n      {shown}")
     problems = {str(problem): problem.is_error for problem in server.problems()}
     problems = {**{text: level >= logging.ERROR for text, level in heard.texts.items()}, **problems}
     for text, is_error in sorted(problems.items(), key=lambda problem: not problem[1]):
         click.echo(f"mcpd: {'problem' if is_error else 'warning'}: {text}", err=True)
-    return 1 if any(problems.values()) else 0
+    for name in _namesakes():
+        click.echo(f"mcpd: problem: the distribution {name} is installed too. {NAMESAKE}", err=True)
+        problems[name] = True
+    return 1 if any(problems.values()) or (strict and problems) else 0
+
+
+def _namesakes() -> list[str]:
+    """The other distributions that have files in our package's folder."""
+    from importlib.metadata import packages_distributions
+
+    return sorted(set(packages_distributions().get("mcpd", ())) - {"mcpd-server"})
 
 
 class _Complaints(logging.Handler):
@@ -60,12 +78,31 @@ class _Complaints(logging.Handler):
         self.texts[record.getMessage()] = record.levelno
 
 
-def _offers(server: Server) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+_Details = list[tuple[str, Any]]
+
+
+def _offers(server: Server) -> Iterator[tuple[str, list[tuple[str, str, _Details]]]]:
+    """Each kind of offer with (name, a few words, what else there is to show)."""
     catalog = server.catalog
-    yield "tools", [(entry.key, _first_line(entry.tool.description)) for entry in catalog.tools]
-    yield "resources", [(entry.key, entry.resource.mime_type or "") for entry in catalog.resources]
-    yield "resource templates", [(entry.key, entry.template.mime_type or "") for entry in catalog.templates]
-    yield "prompts", [(entry.key, _first_line(entry.prompt.description)) for entry in catalog.prompts]
+    yield "tools", [(entry.key, _first_line(entry.tool.description), _schemas(entry)) for entry in catalog.tools]
+    yield "resources", [(entry.key, entry.resource.mime_type or "", []) for entry in catalog.resources]
+    yield "resource templates", [(entry.key, entry.template.mime_type or "", []) for entry in catalog.templates]
+    yield (
+        "prompts",
+        [
+            (entry.key, _first_line(entry.prompt.description), [("arguments", entry.callee.argument_list)])
+            for entry in catalog.prompts
+        ],
+    )
+
+
+def _schemas(entry: ToolEntry) -> _Details:
+    try:
+        tool = entry.listed(frozenset())
+    except Exception:  # one that cannot be made is among the problems
+        return []
+    found: _Details = [("input", tool.input_schema)]
+    return found if tool.output_schema is None else [*found, ("output", tool.output_schema)]
 
 
 def _first_line(text: str | None) -> str:

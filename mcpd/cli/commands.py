@@ -25,14 +25,40 @@ _TRANSPORTS = ("--stdio", "--ws", "--http")
 
 # What people type who know other servers, and how it is said here.
 _FOREIGN = {
-    "--host": "--ws HOST:PORT",
-    "--port": "--ws :PORT",
-    "-p": "--ws :PORT",
+    "--host": "--http HOST:PORT",
+    "--port": "--http :PORT",
+    "-p": "--http :PORT",
     "--transport": "--stdio, --ws ADDR or --http ADDR",
+    "-t": "--stdio, --ws ADDR or --http ADDR",
+    "--sse": "--http ADDR",
+}
+
+# What other servers call their commands, and what of ours does that; with the file, if one was given.
+_ELSEWHERE = {
+    "run": "to serve a file on stdio: mcpd serve --stdio {file}",
+    "start": "to serve a file: mcpd serve --http :8080 {file}",
+    "server": "to serve a file: mcpd serve --http :8080 {file}",
+    "dev": "to try a file, in a host or the Inspector: mcpd serve --http :8080 {file}",
+    "inspect": "for what a file offers, with all schemas: mcpd check --verbose {file}",
+    "inspector": "to try a file in the Inspector: mcpd serve --http :8080 {file} prints the line that starts it",
+    "list": "for what a file offers: mcpd check {file}",
+    "tools": "for what a file offers: mcpd check {file}",
+    "validate": "for what is wrong with a file: mcpd check {file}",
+    "lint": "for what is wrong with a file: mcpd check {file}",
+    "test": "for what is wrong with a file: mcpd check {file}",
+    "install": "hosts are told by hand: mcpd serve --http :8080 {file} prints a line for each of them",
+    "add": "hosts are told by hand: mcpd serve --http :8080 {file} prints a line for each of them",
+    "init": "a server is one file, see README.md; mcpd serve --http :8080 serves one to try",
+    "new": "a server is one file, see README.md; mcpd serve --http :8080 serves one to try",
+    "call": "it calls no tools itself; the Inspector does: mcpd serve --http :8080 {file} prints how to start it",
+    "connect": "it is no client on the command line; in Python there is mcpd.Client",
+    "proxy": "it serves files only; in Python there is mcpd.Client for other servers",
+    "version": "write mcpd --version",
+    "help": "write mcpd --help",
 }
 
 _EPILOG = """\b
-  mcpd serve --stdio           a server to try a host with
+  mcpd serve --http :8080      a server to try a host with, and how to point hosts at it
   mcpd check server.py         what is in your own, and what is wrong with it
   mcpd COMMAND --help          options, environment variables, exit codes
 """
@@ -60,6 +86,9 @@ class _Group(click.Group):
             return super().resolve_command(ctx, args)
         if name.endswith(".py") or ":" in name:
             raise click.UsageError(f"{name} is no command; to serve it: mcpd serve --stdio {name}", ctx)
+        if name in _ELSEWHERE:
+            file = next((word for word in args[1:] if not word.startswith("-")), "server.py")
+            raise click.UsageError(f"no command {name!r}; {_ELSEWHERE[name].format(file=file)}", ctx)
         hint = _nearest(name, _COMMANDS) or f"there are {', '.join(sorted(_COMMANDS))}"
         raise click.UsageError(f"no command {name!r}; {hint}", ctx)
 

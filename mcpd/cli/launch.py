@@ -6,53 +6,32 @@ No click here: what a host waits for when it starts `mcpd serve --stdio` loads n
 from __future__ import annotations
 
 import gc
-import logging
 import os
+import stat
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from ..errors import ConfigurationError
+from .log import configure
+from .serve_options import Options
 
 if TYPE_CHECKING:
     from ..transports.http import HttpSettings
 
-__all__ = ["APPS", "LOG_HELP", "LOG_LEVELS", "Options", "launch"]
-
-APPS = ("auto", "always", "never")
-LOG_LEVELS = ("debug", "info", "warning", "error")
-LOG_HELP = "What to log: error, warning, info or debug, which also shows where a target failed."
-
-
-class Options(Struct, kw_only=True):
-    """What `mcpd serve` can be told; the defaults are the command's."""
-
-    target: str | None = None
-    stdio: bool = False
-    ws: str | None = None
-    http: str | None = None
-    stateless: bool = False
-    session_timeout: float = 1800.0
-    apps: str | None = None
-    strict_model_list: bool = False
-    token_file: str | None = None
-    insecure: bool = False
-    allow_host: tuple[str, ...] = ()
-    allow_origin: tuple[str, ...] = ()
-    grace: float = 5.0
-    max_message_bytes: int = 64 * 1024 * 1024
-    log_level: str = "info"
+__all__ = ["launch"]
 
 
 def launch(options: Options) -> None:
     """Load the target and serve it until it is stopped. Raises ConfigurationError.
 
-    With no transport named: stdio if a program started us, `--ws :8080` in a terminal, where nobody writes
-    JSON-RPC by hand.
+    With no transport named: stdio if a program started us; in a terminal, where nobody writes JSON-RPC by hand,
+    `--http :8080`, or `--ws :8080` where HTTP is not installed.
     """
     if not options.stdio and options.ws is None and options.http is None:
         _choose_transport(options)
+    for name, why in _without_effect(options):
+        _tell(f"mcpd: {name} has no effect: {why}")
     descriptors = None
     if options.stdio:
         if sys.stdin is not None and sys.stdin.isatty():
@@ -61,20 +40,32 @@ def launch(options: Options) -> None:
         from ..transports.stdio import claim
 
         descriptors = claim()
-    logging.basicConfig(
-        stream=sys.stderr, level=options.log_level.upper(), format="%(levelname)s %(name)s: %(message)s"
-    )
+    configure(options.log_level, options.target)
     from ..server.serving import Settings, run
     from .target import load
 
     server = load(options.target, options.apps, strict_model_list=options.strict_model_list)
 
-    def announce(url: str) -> None:
-        from .announcement import lines
+    urls: list[str] = []
 
-        for line in lines(url, server.name, options):
+    def announce(url: str) -> None:
+        from .announcement import addresses, pointers
+
+        urls.append(url)
+        for line in addresses(url, options):
             _tell(line)
-        options.stdio = True  # Claude Desktop's block is for the first address only
+        if len(urls) == (options.ws is not None) + (options.http is not None):
+            for line in pointers(urls[-1], server.name, options):
+                _tell(line)
+            if not options.stdio:
+                look_over()
+
+    def look_over() -> None:
+        from ..server.advice import summary
+
+        said = summary(server.problems())
+        if said:
+            _tell(f"mcpd: {said}: mcpd check{' ' + options.target if options.target else ''} names them")
 
     settings = Settings(
         stdio=options.stdio,
@@ -84,11 +75,14 @@ def launch(options: Options) -> None:
         descriptors=descriptors,
         grace=options.grace,
         max_frame_bytes=options.max_message_bytes,
+        max_memory=options.max_memory,
+        max_threads=options.max_threads,
         token=_token(options.token_file),
         insecure=options.insecure,
         allowed_hosts=options.allow_host,
         allowed_origins=options.allow_origin,
         announce=announce,
+        look_over=look_over,
     )
     _resume_collector()
     run(server, settings)
@@ -96,11 +90,40 @@ def launch(options: Options) -> None:
 
 def _choose_transport(options: Options) -> None:
     if sys.stdin is not None and sys.stdin.isatty():
-        options.ws = ":8080"
+        if _has_http():
+            options.http = ":8080"
+        else:
+            options.ws = ":8080"
+            _tell("mcpd: for HTTP, which more hosts speak than WebSocket: pip install 'mcpd-server[http]'")
     elif _is_nothing(0):
-        raise ConfigurationError("nobody can talk to it: stdin is empty; say where to listen, for example --ws :8080")
+        raise ConfigurationError(
+            "nobody can talk to it: stdin is empty; say where to listen, for example --http :8080 or --ws :8080"
+        )
     else:
         options.stdio = True
+
+
+def _has_http() -> bool:
+    from importlib.util import find_spec
+
+    return find_spec("uvicorn") is not None and find_spec("httptools") is not None
+
+
+def _without_effect(options: Options) -> Iterator[tuple[str, str]]:
+    """Each option that was given and changes nothing, with the reason."""
+    defaults = Options()
+    if options.http is None:
+        for field in ("stateless", "session_timeout"):
+            if getattr(options, field) != getattr(defaults, field):
+                yield _spelled(field), "it is about HTTP, which is not served; add --http :8080"
+    if options.http is None and options.ws is None:
+        for field in ("token_file", "insecure", "allow_host", "allow_origin"):
+            if getattr(options, field) != getattr(defaults, field):
+                yield _spelled(field), "on stdio nobody connects; it is about --http and --ws"
+
+
+def _spelled(field: str) -> str:
+    return f"--{field.replace('_', '-')}"
 
 
 def _http_settings(options: Options) -> HttpSettings:
@@ -126,12 +149,17 @@ def _token(path: str | None) -> str | None:
         return os.environ.get("MCPD_TOKEN") or None
     try:
         with open(path, encoding="utf-8") as file:
+            mode = os.fstat(file.fileno()).st_mode
             token = file.read().strip()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise ConfigurationError(f"--token-file {path}: {why}; name a file that holds the token") from None
     if not token:
         raise ConfigurationError(f"--token-file {path}: the file is empty; write the token into it")
+    if mode & 0o044 and stat.S_ISREG(mode):  # no pipe of a shell, and no device
+        import shlex
+
+        _tell(f"mcpd: --token-file {path}: other users of this machine can read it; run: chmod 600 {shlex.quote(path)}")
     return token
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-__all__ = ["choice", "flag", "number", "option", "seconds"]
+__all__ = ["choice", "flag", "number", "option", "seconds", "size"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -44,6 +44,28 @@ class _Seconds(click.FloatRange):
 def number(name: str, metavar: str, default: int, help: str) -> Callable[[F], F]:
     """`--name METAVAR`, a whole number, 1 or more."""
     return option(name, metavar, help, type=click.IntRange(min=1), default=default)
+
+
+def size(name: str, help: str) -> Callable[[F], F]:
+    """`--name SIZE`, bytes, or with K, M or G behind it so many times 1024; without a default."""
+    return option(name, "SIZE", help, type=_Size())
+
+
+if TYPE_CHECKING:
+    _IntType = click.ParamType[int]
+else:
+    _IntType = click.ParamType  # generic in newer versions only
+
+
+class _Size(_IntType):
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        text = str(value).strip().upper().removesuffix("B").removesuffix("I")
+        digits, unit = (text[:-1].strip(), text[-1:]) if text[-1:] in ("K", "M", "G") else (text, "")
+        if not digits.isascii() or not digits.isdigit() or int(digits) < 1:
+            self.fail(f"{value!r} is no size; write bytes, or for example 512M or 2G", param, ctx)
+        return int(digits) * 1024 ** ("", "K", "M", "G").index(unit)
 
 
 def _in_environment(name: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from .launch import LOG_LEVELS, Options
+from .serve_options import LOG_LEVELS, Options
 
 __all__ = ["read"]
 

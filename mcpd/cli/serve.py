@@ -6,8 +6,9 @@ from typing import Any
 
 import click
 
-from .launch import APPS, LOG_HELP, LOG_LEVELS, Options, launch
-from .options import choice, flag, number, option, seconds
+from .launch import launch
+from .options import choice, flag, number, option, seconds, size
+from .serve_options import APPS, LOG_HELP, LOG_LEVELS, Options
 
 __all__ = ["command"]
 
@@ -18,12 +19,13 @@ _HELP = """Serve TARGET to MCP clients until it is stopped.
 TARGET is file.py or package.module:object; without one it is the built-in starter. A file with several servers
 needs the name of one: file.py:object. An object may also be a function that makes the server.
 
-With none of --stdio, --ws and --http it serves on stdio if a program started it, and on --ws :8080 in a terminal.
+With none of --stdio, --ws and --http it serves on stdio if a program started it, and on --http :8080 in a terminal
+(on --ws :8080 where the extra http is not installed).
 
 \b
   mcpd serve --stdio server.py           what Claude Desktop and other hosts start
-  mcpd serve --ws :8080 server.py        ws://127.0.0.1:8080/mcp, for this machine only
-  MCPD_TOKEN=… mcpd serve --ws 0.0.0.0:8080 server.py      for others, who need the token
+  mcpd serve --http :8080 server.py      http://127.0.0.1:8080/mcp, for this machine only; WebSocket too
+  MCPD_TOKEN=… mcpd serve --http 0.0.0.0:8080 server.py    for others, who need the token
 """
 
 _EPILOG = """\b
@@ -57,6 +59,8 @@ Log messages and everything for people go to stderr. The first Ctrl-C or SIGTERM
 )
 @seconds("--grace", _DEFAULTS.grace, "What running calls get when the server is stopped.")
 @number("--max-message-bytes", "BYTES", _DEFAULTS.max_message_bytes, "Refuse messages that are larger.")
+@size("--max-memory", "What may wait in all connections together, as 512M; by default half of the machine's memory.")
+@number("--max-threads", "NUMBER", _DEFAULTS.max_threads, "How many plain functions run at once.")
 @choice("--log-level", "LEVEL", LOG_LEVELS, LOG_HELP, default=_DEFAULTS.log_level)
 def command(**options: Any) -> None:
     launch(Options(**options))

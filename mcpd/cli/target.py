@@ -14,6 +14,7 @@ from types import CoroutineType, ModuleType
 from typing import Any, NoReturn, TypeVar
 
 from ..errors import ConfigurationError, McpdError
+from ..printable import printable
 from ..server import Server
 
 __all__ = ["load", "split"]
@@ -73,10 +74,18 @@ def _why_not(target: str, place: str) -> str:
     if place.endswith(".py"):
         from difflib import get_close_matches  # on the way to an error only
 
+        if place.startswith("~"):
+            return f"{place}: no such file; only a shell knows ~: write {os.path.expanduser(place)}"
         folder = os.path.dirname(place)
         near = get_close_matches(os.path.basename(place), _python_files(folder), 1)
-        hint = f"did you mean {os.path.join(folder, near[0])}?" if near else f"this is {os.getcwd()}"
-        return f"{place}: no such file; {hint}"
+        if near:
+            return f"{place}: no such file; did you mean {os.path.join(folder, near[0])}?"
+        if os.path.isabs(place):
+            return f"{place}: no such file"
+        # A host starts its servers in a folder of its own.
+        return f"{place}: no such file in {os.getcwd()}; write its whole path"
+    if os.path.isfile(f"{place}.py"):
+        return f"{target}: no such file; did you mean {place}.py?"
     if all(part.isidentifier() for part in place.split(".")):
         return f"{target}: no such file; for a module name the object too, as {target}:server"
     return f"{target}: no such file; {_FORMS}"
@@ -134,16 +143,22 @@ def _run(name: str, step: Callable[[], T], function: str = "") -> T:
             raise ConfigurationError(
                 f"no module {missing!r}, neither in {os.getcwd()} nor installed; {_FORMS}"
             ) from error
-        raise ConfigurationError(
-            f"{failed}: no module {missing!r}{_where(name, error)}; "
-            f"install it where mcpd runs: {sys.executable} -m pip install …"
-        ) from error
+        instead = _hint(error) or f"; install it where mcpd runs: {sys.executable} -m pip install …"
+        raise ConfigurationError(f"{failed}: no module {missing!r}{_where(name, error)}{instead}") from error
     except Exception as error:
         what = error.msg if isinstance(error, SyntaxError) else str(error)
+        if isinstance(error, ImportError):
+            what = what.removesuffix(f" ({error.path})")  # which __init__.py that was helps nobody
         text = f"{type(error).__name__}: {what}" if what else type(error).__name__
-        raise ConfigurationError(f"{failed}: {text}{_where(name, error)}") from error
+        raise ConfigurationError(f"{failed}: {text}{_where(name, error)}{_hint(error)}{_source(error)}") from error
     finally:
         Server.run = serve  # type: ignore[method-assign]
+
+
+def _hint(error: Exception) -> str:
+    from .hints import hint  # on the way to an error only
+
+    return hint(error)
 
 
 def _refuse_to_run(server: Server, **_: Any) -> NoReturn:
@@ -172,6 +187,17 @@ def _where(name: str, error: BaseException) -> str:
         return f" (line {line})"
     path = os.path.abspath(path)
     return f" ({path.removeprefix(os.getcwd() + os.sep)}, line {line})"
+
+
+def _source(error: BaseException) -> str:
+    """The line that Python could not read, and a mark below the place in it, on lines of their own."""
+    if not isinstance(error, SyntaxError) or not error.text:
+        return ""
+    line = error.text.rstrip("\r\n")
+    shown = line.lstrip()
+    # An offset counts from 1, in the line as it stands in the file.
+    at = min(max((error.offset or 1) - 1 - (len(line) - len(shown)), 0), len(shown))
+    return f"\n    {printable(shown)}\n    {' ' * at}^" if shown.isprintable() else f"\n    {printable(shown)}"
 
 
 def _is_own(path: str, folder: str) -> bool:
@@ -216,4 +242,10 @@ def _have(module: ModuleType) -> str:
     names = sorted(_servers(module))
     if names:
         return f"the servers in it are {', '.join(names)}"
+    from .hints import LIBRARIES
+
+    for name, value in vars(module).items():
+        library = LIBRARIES.get(type(value).__module__.partition(".")[0])
+        if library is not None and hasattr(value, "run"):
+            return f'{name} is a server of {library}, which is not served; make one with server = mcpd.Server("name")'
     return 'there is no server in it; make one with server = mcpd.Server("name")'

@@ -3,6 +3,10 @@
     session    the state of one connection without I/O: ids, pending requests, both eras
     callbacks  what a program does when the server asks or tells something
     connection the asyncio side: who waits for which answer, time limits, questions of the server
+    inbox      what the server tells, until callbacks have taken it
+    limits     how much a server may take
+    lists      a list from all its pages
+    faults     what a server does wrong, in the log
     target     from what the user named to a channel
     client     `Client`: one method for each thing a server can be asked
 
@@ -13,5 +17,6 @@ from __future__ import annotations
 
 from .callbacks import Callbacks
 from .client import Client
+from .limits import ClientLimits
 
-__all__ = ["Callbacks", "Client"]
+__all__ = ["Callbacks", "Client", "ClientLimits"]

@@ -18,15 +18,15 @@ from msgspec.json import Decoder
 
 from ..errors import InternalError, InvalidParams, MethodNotFound, ProtocolError
 from ..jsonrpc import MALFORMED, explain
+from ..printable import printable
 from ..types.elicitation import ElicitationCompleteParams, ElicitFormParams, ElicitResult, ElicitUrlParams
 from ..types.lifecycle import ClientCapabilities, ElicitationCapability, ListChanged, SamplingCapability
 from ..types.notifications import LogMessageParams
 from ..types.resources import ResourceUpdatedParams
 from ..types.sampling import CreateMessageParams, CreateMessageResult, ListRootsResult, Root
+from .faults import Faults
 
-__all__ = ["Callbacks", "ListKind", "answer_to", "capabilities", "tell"]
-
-log = logging.getLogger("mcpd.client")
+__all__ = ["Callbacks", "ListKind", "answer_to", "capabilities", "is_heard", "is_state", "tell"]
 
 T = TypeVar("T")
 ListKind: TypeAlias = Literal["tools", "resources", "prompts"]
@@ -70,7 +70,7 @@ def capabilities(callbacks: Callbacks, extensions: Mapping[str, Any] | None = No
     )
 
 
-async def answer_to(callbacks: Callbacks, method: str, params: Raw) -> Any:
+async def answer_to(callbacks: Callbacks, method: str, params: Raw, faults: Faults) -> Any:
     """The result of a question of the server. Raises ProtocolError with what the server is to be told."""
     try:
         if method == "elicitation/create":
@@ -82,7 +82,7 @@ async def answer_to(callbacks: Callbacks, method: str, params: Raw) -> Any:
     except ProtocolError:
         raise
     except Exception as error:
-        log.exception("%s: the callback failed", method)
+        faults.say(logging.ERROR, "%s: the callback failed", printable(method), error=error)
         raise InternalError from error
     raise MethodNotFound(f"This client does not offer {method}")
 
@@ -116,20 +116,31 @@ async def _sample(callbacks: Callbacks, params: Raw) -> CreateMessageResult:
     return await _settle(callbacks.sample(asked))
 
 
-async def tell(callbacks: Callbacks, method: str, params: Raw) -> None:
+def is_heard(callbacks: Callbacks, method: str) -> bool:
+    """Whether there is a callback for a notification."""
+    name = _HEARD.get(method)
+    return name is not None and getattr(callbacks, name) is not None
+
+
+def is_state(method: str) -> bool:
+    """Whether a notification says that something is another now: told twice before anybody looks, it is news once."""
+    return method in _CHANGES or method == "notifications/resources/updated"
+
+
+async def tell(callbacks: Callbacks, method: str, params: Raw, faults: Faults) -> None:
     """Hand on what the server tells; what is malformed, unknown or unwanted is dropped."""
     try:
         found = _call_of(callbacks, method, params)
     except MALFORMED as error:
-        log.warning("the server sent a bad %s: %s", method[:100], explain(error))
+        faults.say(logging.WARNING, "the server sent a bad %s: %s", printable(method), printable(explain(error)))
         return
     if found is None:
         return
     callback, argument = found
     try:
         await _settle(callback(argument))
-    except Exception:
-        log.exception("%s: the callback failed", method)
+    except Exception as error:
+        faults.say(logging.ERROR, "%s: the callback failed", printable(method), error=error)
 
 
 def _call_of(callbacks: Callbacks, method: str, params: Raw) -> tuple[Callable[[Any], Any], Any] | None:
@@ -164,6 +175,12 @@ _CHANGES: dict[str, ListKind] = {
     "notifications/tools/list_changed": "tools",
     "notifications/resources/list_changed": "resources",
     "notifications/prompts/list_changed": "prompts",
+}
+_HEARD = {
+    **dict.fromkeys(_CHANGES, "list_changed"),
+    "notifications/message": "log",
+    "notifications/resources/updated": "resource_updated",
+    "notifications/elicitation/complete": "elicitation_complete",
 }
 _read_mode = Decoder(_Mode).decode
 _read_form = Decoder(ElicitFormParams).decode

@@ -7,11 +7,11 @@ Spec: 2026-07-28 server/*, basic/patterns/{mrtr,subscriptions}; 2025-11-25 for t
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any, Literal, TypeVar
 
 from msgspec import Raw, Struct
-from msgspec.json import Decoder, decode
+from msgspec.json import decode
 
 from .. import __version__
 from ..errors import ConfigurationError, LocalProtocolError, ProtocolError, RemoteError, RequestTimeout
@@ -34,6 +34,9 @@ from ..types.tools import CallToolResult, Tool
 from ..versions import table
 from .callbacks import Callbacks, capabilities
 from .connection import Connection, OnProgress
+from .faults import Faults
+from .limits import ClientLimits
+from .lists import read_list
 from .rounds import run_rounds
 from .session import Session
 from .subscription import Subscription
@@ -44,8 +47,8 @@ __all__ = ["Client"]
 log = logging.getLogger("mcpd.client")
 
 T = TypeVar("T")
-MAX_PAGES = 1000
 _NO_CALLBACKS = Callbacks()
+_DEFAULT_LIMITS = ClientLimits()
 
 
 class Client:
@@ -54,6 +57,7 @@ class Client:
     `target` is a `Server` of this process, the command of a child process as a list, or an open channel.
     `extensions` are the ones this client has, by id; `version` fixes the protocol version, None agrees on the
     newest in common. `timeout` is how many seconds a request waits without a sign of life, None for ever.
+    `limits` is how much the server may take: see `ClientLimits`.
     """
 
     probe_seconds = 5.0
@@ -68,10 +72,12 @@ class Client:
         extensions: Mapping[str, Any] | None = None,
         version: str | None = None,
         timeout: float | None = 60.0,
+        limits: ClientLimits = _DEFAULT_LIMITS,
     ) -> None:
         if version is not None and version not in table.SUPPORTED:
             raise ConfigurationError(f"protocol version {version!r}: there are {', '.join(table.SUPPORTED)}")
         self.timeout = timeout
+        self.limits = limits
         self._target = target
         self._callbacks = callbacks
         self._wanted = version
@@ -96,8 +102,8 @@ class Client:
         """
         if self._open is not None:
             raise LocalProtocolError("a Client is opened once; make another one")
-        channel = await connect(self._target)
-        connection = self._open = Connection(self._session, channel, self._callbacks)
+        channel = await connect(self._target, self.limits)
+        connection = self._open = Connection(self._session, channel, self._callbacks, self.limits)
         channel.start(connection)
         try:
             await self._agree(connection)
@@ -164,6 +170,11 @@ class Client:
     def server_capabilities(self) -> ServerCapabilities:
         """What the server offers."""
         return self._session.server_capabilities
+
+    @property
+    def faults(self) -> Faults:
+        """For what the server does wrong: writes it to the log, or counts it."""
+        return self._session.faults
 
     @property
     def instructions(self) -> str | None:
@@ -286,26 +297,17 @@ class Client:
             return await connection.request(method, params, timeout=seconds, on_progress=on_progress)
 
         result = await ask(params)
-        return await run_rounds(ask, params, result, self._callbacks) if self.is_modern else result
+        if not self.is_modern:
+            return result
+        return await run_rounds(ask, params, result, self._callbacks, self.limits, self._session.faults)
 
     async def _list(self, method: str, member: str, kind: type[T]) -> list[T]:
-        """Every page of a list. An entry that cannot be read is left out and logged: it spoils no list."""
-        decode_entry = Decoder(kind).decode
-        found: list[T] = []
-        cursor: str | None = None
-        for _ in range(MAX_PAGES):
-            raw = await self.request(method, None if cursor is None else {"cursor": cursor})
-            page = _read(method, dict[str, Raw], raw)
-            for entry in _read(method, list[Raw], page.get(member, Raw(b"null"))):
-                try:
-                    found.append(decode_entry(entry))
-                except MALFORMED as error:
-                    log.warning("%s: an entry that cannot be read is left out: %s", method, explain(error))
-            following: Any = _read(method, object, page.get("nextCursor", Raw(b"null")))
-            if not isinstance(following, str):
-                return found
-            cursor = following
-        raise ProtocolError(f"{method}: more than {MAX_PAGES} pages")
+        """Every page of a list, within the limits."""
+
+        def ask(params: Any) -> Coroutine[Any, Any, Raw]:
+            return self.request(method, params)
+
+        return await read_list(ask, method, member, kind, self.limits, self._session.faults)
 
     @property
     def _has_resources(self) -> bool:

@@ -10,20 +10,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Coroutine
 from inspect import iscoroutinefunction
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Raw
 
 from ..channel import Channel, Receiver
-from ..errors import ConfigurationError, ConnectionLost, InternalError, McpdError, ProtocolError, RequestTimeout
+from ..errors import (
+    ConfigurationError,
+    ConnectionLost,
+    FrameTooLarge,
+    InternalError,
+    InvalidRequest,
+    McpdError,
+    ProtocolError,
+    RequestTimeout,
+)
 from ..jsonrpc import Id
-from .callbacks import Callbacks, answer_to, tell
+from ..printable import printable
+from .callbacks import Callbacks, answer_to
+from .inbox import Inbox
+from .limits import ClientLimits
 from .session import Answered, Asked, Event, Notified, Progressed, Session, Withdrawn
 
-__all__ = ["Connection", "OnProgress", "StartableChannel"]
+__all__ = ["Connection", "OnProgress", "PausableChannel", "StartableChannel"]
 
 log = logging.getLogger("mcpd.client")
 
@@ -36,6 +47,20 @@ class StartableChannel(Channel, Protocol):
 
     def start(self, receiver: Receiver) -> None:
         """From now on hand what arrives to `receiver`."""
+
+
+@runtime_checkable
+class PausableChannel(Protocol):
+    """A channel that can let what arrives wait, with the peer in the end."""
+
+    def pause(self) -> None:
+        """Deliver nothing until `resume`."""
+
+    def resume(self) -> None:
+        """Deliver again."""
+
+
+_DEFAULT_LIMITS = ClientLimits()
 
 
 class _Waiting:
@@ -65,7 +90,9 @@ class Connection:
     longest = 3600.0
     """No request waits longer, whatever the signs of life."""
 
-    def __init__(self, session: Session, channel: Channel, callbacks: Callbacks) -> None:
+    def __init__(
+        self, session: Session, channel: Channel, callbacks: Callbacks, limits: ClientLimits = _DEFAULT_LIMITS
+    ) -> None:
         self.session = session
         self.channel = channel
         self.loop = asyncio.get_running_loop()
@@ -73,21 +100,30 @@ class Connection:
         """Asked of each notification: whether the program hears of it."""
         self._callbacks = callbacks
         self._waiting: dict[Id, _Waiting] = {}
-        self._answering: dict[Id, asyncio.Task[None]] = {}
+        self._limits = limits
+        self._answering: dict[asyncio.Task[None], int] = {}
+        """The questions that are worked on, and how many bytes each is; given up or not, until the callback ends."""
+        self._asked: dict[Id, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._told: deque[Notified] = deque()
+        self._inbox = Inbox(callbacks, limits, session.faults, self._pause, self._end)
+        self._answered_bytes = self._unread_bytes = 0
         self._lost: McpdError | None = None
+        self._closing: asyncio.Task[None] | None = None
 
     # --------------------------------------------------------------------------- what the channel calls
 
     def receive(self, frame: bytes) -> None:
         """Take one frame."""
-        self.session.receive(frame)
-        self._turn()
+        if self._lost is None:
+            self.session.receive(frame)
+            self._turn()
 
     def receive_error(self, error: ProtocolError) -> None:
-        """What arrived was no frame; whoever waits for it goes on waiting."""
-        log.warning("the server sent what cannot be taken: %s", error.message)
+        """What arrived was no frame. Of one that was too large whoever waits for it hears."""
+        self.session.faults.say(logging.WARNING, "the server sent what cannot be taken: %s", printable(error.message))
+        if isinstance(error, FrameTooLarge):
+            self.session.receive_error(error)
+            self._turn()
 
     def closed(self, error: McpdError | None = None) -> None:
         """The server will send no more: nobody gets an answer."""
@@ -99,8 +135,27 @@ class Connection:
         for waiting in self._waiting.values():
             if not waiting.answer.done():
                 waiting.answer.set_exception(self._lost)
+        self._inbox.clear()
         for task in self._others():
             task.cancel()
+
+    def _end(self, error: McpdError) -> None:
+        """The server takes more than it may: be done with it."""
+        if self._lost is None:
+            log.error("the connection to the server is ended: %s", printable(error))
+            self._lose(error)
+            self._closing = self.loop.create_task(self.channel.aclose())
+
+    def _pause(self, is_wanted: bool) -> bool:
+        """Read nothing of the server, or read on; whether that can be."""
+        channel = self.channel
+        if not isinstance(channel, PausableChannel):
+            return False
+        if is_wanted:
+            channel.pause()
+        else:
+            channel.resume()
+        return True
 
     def _others(self) -> list[asyncio.Task[None]]:
         """What runs, but the callback that asks: it may be the one that closes the client."""
@@ -114,8 +169,16 @@ class Connection:
 
     def flush(self) -> None:
         """Send what the session has queued."""
-        for frame in self.session.data_to_send():
-            self.channel.send(frame)
+        session, channel = self.session, self.channel
+        for frame in session.data_to_send():
+            channel.send(frame)
+        if session.answered_bytes != self._answered_bytes:
+            said = session.answered_bytes - self._answered_bytes
+            self._answered_bytes = session.answered_bytes
+            self._unread_bytes = self._unread_bytes + said if channel.is_congested else 0
+            if self._unread_bytes > self._limits.unread_bytes:
+                much = f"{self._limits.unread_bytes} bytes of answers wait for it (ClientLimits.unread_bytes)"
+                self._end(ConnectionLost(f"The server asks and does not read: {much}"))
 
     def _take(self, event: Event) -> None:
         if isinstance(event, Answered):
@@ -128,19 +191,13 @@ class Connection:
         elif isinstance(event, Progressed):
             self._progress(event)
         elif isinstance(event, Asked):
-            answering = self._answering[event.ask_id] = self._do(self._answer(event))
-            # Not at the end of the coroutine: one that is cancelled before its first step never gets there.
-            answering.add_done_callback(lambda _: self._answered(event.ask_id))
-            self._restart_clocks()
+            self._begin_to_answer(event)
         elif isinstance(event, Withdrawn):
-            task = self._answering.get(event.ask_id)
+            task = self._asked.get(event.ask_id)
             if task is not None:
                 task.cancel()
-        elif self.is_wanted(event):
-            # One after the other, in the order they came: a program must not see an old state last.
-            self._told.append(event)
-            if len(self._told) == 1:
-                self._do(self._tell())
+        elif self.is_wanted(event) and self._inbox.put(event):
+            self._do(self._inbox.deliver(self._told))
 
     def _progress(self, event: Progressed) -> None:
         waiting = self._waiting.get(event.request_id)
@@ -150,25 +207,42 @@ class Connection:
         if waiting.on_progress is not None:
             try:
                 waiting.on_progress(event.progress, event.total, event.message)
-            except Exception:
-                log.exception("the callback for progress failed")
+            except Exception as error:
+                self.session.faults.say(logging.ERROR, "the callback for progress failed", error=error)
 
     # ---------------------------------------------------------------------------- what the server wants
+
+    def _begin_to_answer(self, asked: Asked) -> None:
+        limits, size = self._limits, len(asked.params)
+        is_much = self._answering and sum(self._answering.values()) + size > limits.waiting_bytes
+        if is_much or len(self._answering) >= limits.questions:
+            text = f"This client works on {limits.questions} questions at a time: wait for its answers"
+            self.session.refuse(asked.ask_id, InvalidRequest(text))
+            return
+        task = self._do(self._answer(asked))
+        self._answering[task] = size
+        self._asked[asked.ask_id] = task
+        # Not at the end of the coroutine: one that is cancelled before its first step never gets there.
+        task.add_done_callback(lambda task: self._answered(asked.ask_id, task))
+        self._restart_clocks()
 
     async def _answer(self, asked: Asked) -> None:
         session = self.session
         try:
-            result = await answer_to(self._callbacks, asked.method, asked.params)
+            result = await answer_to(self._callbacks, asked.method, asked.params, session.faults)
             version = session.version
             session.answer(asked.ask_id, result if version is None else version.shape(result))
         except ProtocolError as error:
             session.refuse(asked.ask_id, error)
-        except Exception:
-            log.exception("%s: what the callback gave cannot be sent", asked.method)
+        except Exception as error:
+            text = "%s: what the callback gave cannot be sent"
+            session.faults.say(logging.ERROR, text, printable(asked.method), error=error)
             session.refuse(asked.ask_id, InternalError())
 
-    def _answered(self, ask_id: Id) -> None:
-        self._answering.pop(ask_id, None)
+    def _answered(self, ask_id: Id, task: asyncio.Task[None]) -> None:
+        del self._answering[task]
+        if self._asked.get(ask_id) is task:
+            del self._asked[ask_id]
         self._restart_clocks()
         self.flush()
 
@@ -176,10 +250,10 @@ class Connection:
         for waiting in self._waiting.values():
             waiting.restart(stopped=bool(self._answering))
 
-    async def _tell(self) -> None:
-        while self._told and self._lost is None:
-            await tell(self._callbacks, self._told[0].method, self._told[0].params)
-            self._told.popleft()
+    def _told(self) -> None:
+        """A callback has ended. While the server is not read, that is a sign of life: answers may wait to be read."""
+        if self._inbox.is_paused:
+            self._restart_clocks()
 
     def _do(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self.loop.create_task(work)
@@ -213,6 +287,7 @@ class Connection:
         waiting = _Waiting(self.loop.create_future(), timeout, on_progress)
         self._waiting[request_id] = waiting
         self.flush()
+        is_nested = self._inbox.begin_request()
         try:
             async with asyncio.timeout(timeout) as clock:
                 waiting.clock = clock
@@ -228,6 +303,8 @@ class Connection:
             raise
         finally:
             del self._waiting[request_id]
+            if is_nested:
+                self._inbox.end_request()
 
     def _give_up(self, request_id: Id, reason: str) -> None:
         self.session.cancel(request_id, reason)
@@ -244,4 +321,7 @@ class Connection:
             if others := self._others():
                 await asyncio.wait(others)
         finally:
-            await self.channel.aclose()
+            if self._closing is None:
+                await self.channel.aclose()
+            else:
+                await self._closing

@@ -17,6 +17,8 @@ from ..errors import ProtocolError
 from ..jsonrpc import MALFORMED, encode, explain
 from ..types.base import Wire
 from .callbacks import Callbacks, answer_to
+from .faults import Faults
+from .limits import ClientLimits
 
 __all__ = ["MAX_ROUNDS", "run_rounds"]
 
@@ -43,11 +45,18 @@ _read_needed = Decoder(_Needed).decode
 _members = Decoder(dict[str, Raw]).decode
 
 
-async def run_rounds(ask: Callable[[Any], Awaitable[Raw]], params: Any, result: Raw, callbacks: Callbacks) -> Raw:
+async def run_rounds(
+    ask: Callable[[Any], Awaitable[Raw]],
+    params: Any,
+    result: Raw,
+    callbacks: Callbacks,
+    limits: ClientLimits,
+    faults: Faults,
+) -> Raw:
     """The complete result, after as many rounds as it takes. `result` is that of the first, for `params`.
 
-    Raises ProtocolError for a server that asks what was not offered, or without end, and for a type of result that
-    is unknown.
+    Raises ProtocolError for a server that asks what was not offered, too much at once, or without end, and for a type
+    of result that is unknown.
     """
     for number in range(MAX_ROUNDS):
         needed = _needed(result)
@@ -55,8 +64,10 @@ async def run_rounds(ask: Callable[[Any], Awaitable[Raw]], params: Any, result: 
             return result
         retry: dict[str, Any] = dict(_members(b"{}" if params is None else encode(params)))
         if needed.input_requests:
+            if len(needed.input_requests) > limits.questions:
+                raise ProtocolError(f"The server asked {limits.questions} questions and more (ClientLimits.questions)")
             retry["inputResponses"] = {
-                key: await _answer(question, callbacks) for key, question in needed.input_requests.items()
+                key: await _answer(question, callbacks, faults) for key, question in needed.input_requests.items()
             }
         else:
             # Nothing to answer: the server only wants to be asked again, and not at once for ever.
@@ -80,8 +91,8 @@ def _needed(result: Raw) -> _Needed | None:
     return None
 
 
-async def _answer(question: _Question, callbacks: Callbacks) -> Any:
+async def _answer(question: _Question, callbacks: Callbacks, faults: Faults) -> Any:
     try:
-        return await answer_to(callbacks, question.method, question.params)
+        return await answer_to(callbacks, question.method, question.params, faults)
     except ProtocolError as error:
         raise ProtocolError(f"The server asked for {question.method[:100]}: {error.message}", error.data) from error

@@ -18,10 +18,11 @@ import logging
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from msgspec import UNSET, Raw, Struct
+from msgspec import Raw, Struct
 from msgspec.json import Decoder
 
 from ..errors import (
+    FrameTooLarge,
     InvalidParams,
     InvalidRequest,
     LocalProtocolError,
@@ -35,7 +36,6 @@ from ..jsonrpc import (
     ABSENT,
     MALFORMED,
     Batch,
-    ErrorObject,
     Failure,
     Id,
     Message,
@@ -47,8 +47,12 @@ from ..jsonrpc import (
     decode,
     decode_batch,
     encode,
+    error_answer,
     explain,
+    remote_error,
 )
+from ..printable import printable
+from ..session import MAX_FRAME_BYTES
 from ..types.base import META
 from ..types.lifecycle import (
     ClientCapabilities,
@@ -61,6 +65,7 @@ from ..types.lifecycle import (
 from ..types.notifications import CancelledParams, LogLevel, ProgressParams
 from ..versions import table
 from ..versions.table import Version
+from .faults import Faults
 
 __all__ = ["Answered", "Asked", "Event", "Notified", "Progressed", "Session", "Withdrawn"]
 
@@ -141,6 +146,10 @@ class Session:
     """One connection, seen from the client."""
 
     def __init__(self, info: Implementation, capabilities: ClientCapabilities) -> None:
+        self.faults = Faults(log)
+        """What the server does wrong."""
+        self.answered_bytes = 0
+        """How much was said to requests of the server, in all."""
         self.info = info
         self.capabilities = capabilities
         self.version: Version | None = None
@@ -247,10 +256,12 @@ class Session:
     def request(self, method: str, params: Any = None, *, wants_progress: bool = False) -> Id:
         """Send a request; its id, under which the answer comes. `params` is a struct, a mapping or raw JSON.
 
+        What no version knows may be a method of an extension, if this client offers any.
         Raises LocalProtocolError where the version in force has no such method.
         """
         version = self._agreed()
-        if method not in version.requests:
+        may_be_theirs = self.capabilities.extensions and not table.is_known_method(method)
+        if method not in version.requests and not may_be_theirs:
             raise LocalProtocolError(f"{method} does not exist in protocol version {version.name}")
         members: dict[str, Any] = _members(_as_json(version, params))
         if version.is_modern:
@@ -262,8 +273,11 @@ class Session:
         if wants_progress:
             # Our ids are unique, so that they serve as progress tokens too.
             members = {**members, "_meta": {**_meta_of(members), "progressToken": self._last}}
+        frame = call(method, members if members else None, self._last)
+        if len(frame) > MAX_FRAME_BYTES:
+            raise LocalProtocolError(f"{method} is too large: {len(frame)} bytes, a message may have {MAX_FRAME_BYTES}")
         self._pending[self._last] = _Pending(method, wants_progress)
-        self._out.append(call(method, members if members else None, self._last))
+        self._out.append(frame)
         return self._last
 
     def _enveloped(self, members: dict[str, Any], version: str) -> dict[str, Any]:
@@ -292,7 +306,8 @@ class Session:
     def notify(self, method: str, params: Any = None) -> None:
         """Send a notification. Raises LocalProtocolError where the version in force has no such."""
         version = self._agreed()
-        if method not in version.notifications:
+        may_be_theirs = self.capabilities.extensions and not table.is_known_method(method)
+        if method not in version.notifications and not may_be_theirs:
             raise LocalProtocolError(f"{method} does not exist in protocol version {version.name}")
         self._out.append(call(method, params))
 
@@ -306,7 +321,7 @@ class Session:
     def answer(self, ask_id: Id, result: Any) -> None:
         """Answer a question of the server; nothing is sent if it was withdrawn."""
         if ask_id in self._asked:
-            self._out.append(encode(Result(ask_id, result)))
+            self._send_answer(Result(ask_id, result))
             self._asked.discard(ask_id)
 
     def refuse(self, ask_id: Id, error: ProtocolError) -> None:
@@ -316,8 +331,12 @@ class Session:
             self._send_error(error, ask_id)
 
     def _send_error(self, error: ProtocolError, request_id: Id) -> None:
-        data = UNSET if error.data is None else error.data
-        self._out.append(encode(Failure(ErrorObject(error.code, error.message, data), request_id)))
+        self._send_answer(error_answer(error, request_id))
+
+    def _send_answer(self, answer: Result | Failure) -> None:
+        frame = encode(answer)
+        self.answered_bytes += len(frame)
+        self._out.append(frame)
 
     # --------------------------------------------------------------------------------------- receiving
 
@@ -331,17 +350,30 @@ class Session:
         if not isinstance(message, Batch):
             self._take(message, frame)
         elif self.version is not None and self.version.has_batches:
-            for raw, part in zip(message, decode_batch(message), strict=True):
+            # Each part for itself: what is kept of one must not keep the whole batch.
+            parts = Batch(raw.copy() for raw in message)
+            for raw, part in zip(parts, decode_batch(parts), strict=True):
                 if isinstance(part, ProtocolError):
                     self._refuse(part, raw)
                 else:
                     self._take(part, bytes(raw))
         else:
-            log.warning("the server sent a batch, which this protocol version does not have")
+            self.faults.say(logging.WARNING, "the server sent a batch, which this protocol version does not have")
+
+    def receive_error(self, error: FrameTooLarge) -> None:
+        """A message was too large to be read: who asked for it hears that, or if it cannot be told whose it is, all."""
+        request_id = error.request_id
+        if error.is_answer is False:
+            if request_id is not None:
+                self._send_error(error, request_id)
+            return
+        for failed in self.pending if request_id is None else (request_id,):
+            if self._pending.pop(failed, None) is not None:
+                self._events.append(Answered(failed, error=error))
 
     def _refuse(self, error: ProtocolError, frame: bytes | Raw) -> None:
         """What cannot be read fails the call of ours that it would have answered; a question gets the error."""
-        log.warning("the server sent what cannot be read: %s", error.message)
+        self.faults.say(logging.WARNING, "the server sent what cannot be read: %s", printable(error.message))
         request_id = _answered_by(frame)
         if request_id is not None and self._pending.pop(request_id, None) is not None:
             self._events.append(Answered(request_id, error=error))
@@ -355,9 +387,9 @@ class Session:
             error.request_id = message.id if isinstance(message, Request) else None
             self._refuse(error, frame)
         elif isinstance(message, Request):
-            self._take_request(message)
+            self._take_request(message, frame)
         elif isinstance(message, Notification):
-            self._take_notification(message)
+            self._take_notification(message, frame)
         else:
             self._take_answer(message)
 
@@ -366,21 +398,20 @@ class Session:
         if request_id not in self._pending:
             # Late, after we gave it up, or an error about what could not be read: nobody waits for it.
             if isinstance(message, Failure):
-                log.info("an error of the server that answers nothing: %r", message.error.message[:300])
+                text = "an error of the server that answers nothing: %s"
+                self.faults.say(logging.INFO, text, printable(message.error.message, 300))
             return
         del self._pending[request_id]
         if isinstance(message, Response):
             self._events.append(Answered(request_id, result=message.result))
         else:
-            error = message.error
-            data = None if error.data is UNSET else error.data
-            self._events.append(Answered(request_id, error=RemoteError(error.code, error.message, data)))
+            self._events.append(Answered(request_id, error=remote_error(message)))
 
-    def _take_request(self, message: Request) -> None:
+    def _take_request(self, message: Request, frame: bytes) -> None:
         version = self.version
         if message.method == "ping":
             # Both sides may, even before the handshake is through.
-            self._out.append(encode(Result(message.id, {})))
+            self._send_answer(Result(message.id, {}))
         elif message.id in self._asked:
             self._send_error(InvalidRequest("This id belongs to a request that is still being answered"), message.id)
         elif version is None or message.method not in version.server_requests:
@@ -391,10 +422,10 @@ class Session:
             self._send_error(error, message.id)
         else:
             self._asked.add(message.id)
-            self._events.append(Asked(message.id, message.method, _present(message.params)))
+            self._events.append(Asked(message.id, message.method, _present(message.params, frame)))
 
-    def _take_notification(self, message: Notification) -> None:
-        method, params = message.method, _present(message.params)
+    def _take_notification(self, message: Notification, frame: bytes) -> None:
+        method, params = message.method, _present(message.params, frame)
         try:
             if method == "notifications/progress":
                 self._take_progress(_read_progress(params))
@@ -404,7 +435,8 @@ class Session:
                 _object(params)
                 self._events.append(Notified(method, params))
         except MALFORMED as error:
-            log.warning("the server sent a bad %s: %s", method[:100], explain(error))
+            text = "the server sent a bad %s: %s"
+            self.faults.say(logging.WARNING, text, printable(method), printable(explain(error)))
 
     def _take_progress(self, params: ProgressParams) -> None:
         pending = self._pending.get(params.progress_token)
@@ -435,8 +467,11 @@ def _answered_by(frame: bytes | Raw) -> Id | None:
     return found.id if found.method is ABSENT else None
 
 
-def _present(params: Raw) -> Raw:
-    return Raw(b"{}") if params is ABSENT else params
+def _present(params: Raw, frame: bytes) -> Raw:
+    """Params as they may be kept: raw JSON is a part of its frame, which may have much besides."""
+    if params is ABSENT:
+        return Raw(b"{}")
+    return params if 2 * len(params) > len(frame) else params.copy()
 
 
 def _as_json(version: Version, params: Any) -> bytes | Raw:

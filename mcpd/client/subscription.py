@@ -16,6 +16,7 @@ from msgspec.json import Decoder
 
 from ..errors import McpdError, ProtocolError, RequestTimeout, TransportError
 from ..jsonrpc import MALFORMED, Id
+from ..printable import printable
 from ..types.base import META
 from ..types.rounds import ListenParams, SubscriptionFilter
 from .callbacks import Callbacks
@@ -77,7 +78,7 @@ class Subscription:
             try:
                 await self._listen_to(frozenset(), ACKNOWLEDGED_SECONDS)
             except McpdError as error:
-                log.warning("changes of the server's lists will not be heard of: %s", error)
+                log.warning("changes of the server's lists will not be heard of: %s", printable(error))
 
     async def watch(self, uri: str, timeout: float | None) -> None:
         """Hear of changes of this resource too. Raises as a request does; then all is as it was before."""
@@ -155,7 +156,7 @@ class Subscription:
                 return
             if error is not None:
                 if not isinstance(error, TransportError):
-                    log.warning("changes at the server will not be heard of any more: %s", error)
+                    log.warning("changes at the server will not be heard of any more: %s", printable(error))
                 return
             await asyncio.sleep(AGAIN_SECONDS)
 
@@ -172,7 +173,8 @@ class Subscription:
             meta = None
         acknowledged = None if meta is None or meta.subscription is None else self._acknowledged.get(meta.subscription)
         if acknowledged is None:
-            log.info("a %s that belongs to no subscription", told.method)
+            text = "a %s that belongs to no subscription"
+            self._connection.session.faults.say(logging.INFO, text, printable(told.method))
         elif told.method != _ACKNOWLEDGED:
             return True
         elif not acknowledged.done():

@@ -11,8 +11,11 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from ..errors import ConfigurationError
 from ..transports.process import open_process
 from .connection import StartableChannel
+from .limits import ClientLimits
 
 __all__ = ["InProcess", "Target", "connect"]
+
+_DEFAULT_LIMITS = ClientLimits()
 
 
 @runtime_checkable
@@ -26,13 +29,15 @@ class InProcess(Protocol):
 Target: TypeAlias = InProcess | StartableChannel | Sequence[str]
 
 
-async def connect(target: Target) -> StartableChannel:
+async def connect(target: Target, limits: ClientLimits = _DEFAULT_LIMITS) -> StartableChannel:
     """Open a channel to what was named. Raises ConfigurationError, with what to do, if there is none."""
     if isinstance(target, InProcess):
         channel: StartableChannel = target.connect_memory()
         return channel
     if isinstance(target, (list, tuple)):
-        return await open_process(target)
+        return await open_process(
+            target, max_frame_bytes=limits.message_bytes, stderr_bytes_per_second=limits.stderr_bytes_per_second
+        )
     if hasattr(target, "start") and hasattr(target, "send"):
         return target  # type: ignore[return-value]
     raise ConfigurationError(

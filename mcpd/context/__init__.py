@@ -1,5 +1,6 @@
-"""What a handler is given besides its params: the request it serves, and ways to talk back to the client."""
+"""What a handler is given besides its params, and what of it authors see: who asks, and ways to talk back."""
 
-from .core import Context, Peer
+from .core import Context
+from .exchange import Exchange
 
-__all__ = ["Context", "Peer"]
+__all__ = ["Context", "Exchange"]

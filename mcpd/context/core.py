@@ -5,28 +5,34 @@ A `Context` looks the same in every protocol version. It belongs to one request 
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Awaitable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, NewType, NoReturn, Self, TypeVar, overload
 
-from msgspec import UNSET, Raw
+from msgspec import UNSET
 from msgspec.json import Decoder
 
 from ..jsonrpc import MALFORMED, Id
-from ..session import Call, Client
+from ..principal import Principal, Transport
+from ..session import Client
 from ..types.lifecycle import ClientCapabilities, Implementation
 from ..types.notifications import LOG_LEVELS, LogLevel, LogMessageParams, ProgressParams
+from ..types.sampling import CreateMessageResult, Root, SamplingMessage
+from .exchange import Exchange
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
+    from .questions import Answer, Question
+else:
+    # For whoever evaluates annotations (`inspect.signature`): the real ones would cost every start-up.
+    Question = NewType("Question", object)
 
-    from ..types.rounds import ListenResult, SubscriptionFilter
-    from ..types.sampling import CreateMessageResult, Root, SamplingMessage
-    from .asking import Answer, Question, Rounds
-    from .seal import Sealer
+    class Answer:
+        """What the user did with a question, see `questions.Answer`."""
 
-__all__ = ["Context", "InputNeeded", "Peer", "Place", "is_failure", "needed_by", "this_thread"]
+        __class_getitem__ = classmethod(GenericAlias)
+
+
+__all__ = ["Context", "RequestInfo"]
 
 T = TypeVar("T")
 
@@ -36,136 +42,103 @@ _ENDLESS = float("inf")
 _UNWRITABLE = (TypeError, ValueError, RecursionError, OverflowError)
 
 
-class InputNeeded(BaseException):
-    """Ends a handler whose question has no answer yet. Not an Exception: tools that catch those let it pass."""
+class RequestInfo:
+    """What is known of one request: who asks, which way, and in which version."""
 
-    def __init__(self, questions: dict[str, Question]) -> None:
-        self.questions = questions
-        super().__init__("the handler waits for the client")
+    __slots__ = ("_exchange",)
 
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
 
-def needed_by(error: BaseException) -> dict[str, Question]:
-    """The questions that ended a handler: of one, or of all in a task group. Raises an error that is not about that."""
-    if isinstance(error, InputNeeded):
-        return error.questions
-    if not isinstance(error, BaseExceptionGroup):
-        raise error
-    questions: dict[str, Question] = {}
-    for one in error.exceptions:
-        questions.update(needed_by(one))
-    return questions
+    @classmethod
+    def _of(cls, exchange: Exchange) -> Self:
+        """How a function that takes one gets it, see `registry.signature`."""
+        return cls(exchange)
 
+    if not TYPE_CHECKING:
+        # Hidden from type checkers: to them a name that is not here is a mistake, not Any.
+        def __getattr__(self, name):
+            from .other_names import unknown
 
-class Place(Protocol):
-    """What a plain function takes up among those that run at once, see `registry.threads`."""
-
-    def pause(self) -> None:
-        """It waits for the client: another may run."""
-
-    def resume(self) -> None:
-        """It has its answer."""
-
-
-class _ThisThread(threading.local):
-    place: Place | None = None
-    """That of the plain function that runs in this thread."""
-
-
-this_thread = _ThisThread()
-
-
-def is_failure(error: BaseException) -> bool:
-    """Whether a handler failed that raised this; false if it was cancelled or closed, or has to ask the client first.
-
-    Most failures are Exceptions, but code that runs into a time limit of its own, calls sys.exit() or takes a
-    prompt's Ctrl-C raises others, and they too end their call, not the server.
-    """
-    if isinstance(error, BaseExceptionGroup):
-        return error.subgroup(InputNeeded) is None
-    return not isinstance(error, (asyncio.CancelledError, GeneratorExit, InputNeeded))
-
-
-class Peer(Protocol):
-    """The connection as a context sees it."""
-
-    loop: asyncio.AbstractEventLoop
-
-    async def notify(self, method: str, params: Any, about: Call | None = None) -> None:
-        """Send a notification, as part of `about`; dropped if that is answered or the version has none such."""
-
-    def as_json(self, data: Any) -> Any:
-        """Any object as JSON values that can be sent, its `repr` if it has no better form. Never raises."""
-
-    async def request(self, method: str, params: Any, about: Call, timeout: float | None) -> Raw:
-        """Ask the client, and give its raw result. Raises RemoteError, RequestTimeout, ConnectionLost."""
-
-    def listen(self, call: Call, wanted: SubscriptionFilter) -> Coroutine[Any, Any, ListenResult]:
-        """Keep a subscription open; gives its result when the server ends it."""
-
-    @property
-    def sealer(self) -> Sealer:
-        """What seals the states of multi round-trip requests."""
-
-
-class Context:
-    """One request: who asks, in which version, and how to report, log and ask back.
-
-    In an `async def` tool its methods are awaited. In a plain function, which runs in a thread, the same
-    calls do their work at once and give what they would be awaited for: `answer = ctx.elicit(…)`.
-    """
-
-    __slots__ = ("_call", "_has_ended", "_peer", "_pending", "_rounds")
-
-    def __init__(self, call: Call, peer: Peer) -> None:
-        self._call = call
-        self._peer = peer
-        self._rounds: Rounds | None = None
-        self._pending: set[Future[Any]] | None = None
-        self._has_ended = False
+            raise unknown(type(self).__name__, name)
 
     @property
     def request_id(self) -> Id:
         """The JSON-RPC id, with its type."""
-        return self._call.id
+        return self._exchange.call.id
 
     @property
     def method(self) -> str:
         """The request's method, e.g. `tools/call`."""
-        return self._call.method
+        return self._exchange.call.method
 
     @property
     def protocol_version(self) -> str:
         """The protocol version of this request, e.g. `2026-07-28`."""
-        return self._call.version.name
+        return self._exchange.call.version.name
 
     @property
     def client_info(self) -> Implementation | None:
         """The client's name and version, None if it did not say."""
-        return self._call.client.info
+        return self._exchange.call.client.info
 
     @property
     def client_capabilities(self) -> ClientCapabilities:
         """What the client offers for this request."""
-        return self._call.client.capabilities
+        return self._exchange.call.client.capabilities
 
     @property
     def client(self) -> Client:
         """Identity and capabilities together."""
-        return self._call.client
+        return self._exchange.call.client
+
+    @property
+    def user(self) -> Principal:
+        """Who sends the request, as the server's authenticator says; anonymous where nobody was asked."""
+        return self._exchange.origin.user
+
+    @property
+    def transport(self) -> Transport:
+        """What the request came by: `stdio`, `websocket`, `http` or `memory`."""
+        return self._exchange.origin.transport
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of the HTTP request that brought this one, by lower-case name; of a WebSocket its handshake's.
+
+        Credentials (`authorization`, `cookie`, what is called a token or key …) are left out. {} on stdio and memory.
+        """
+        return self._exchange.origin.headers()
 
     @property
     def is_cancelled(self) -> bool:
         """Whether the client gave the request up. An async tool is stopped; a plain one should look now and then."""
-        return not self._call.is_open
+        return not self._exchange.call.is_open
+
+    @property
+    def lifespan(self) -> Any:
+        """What the server's lifespan gave, see `Server(lifespan=…)`; None without one."""
+        return getattr(self._exchange, "lifespan", None)
 
     @property
     def meta(self) -> dict[str, Any]:
         """The request's `_meta` as it came, {} if there is none."""
-        raw = self._call.raw
+        raw = self._exchange.call.raw
         try:
             return _decode_meta(raw).get("_meta") or {}
         except MALFORMED:
             return {}
+
+
+class Context(RequestInfo):
+    """One request: who asks, in which version, and how to report, log and ask back.
+
+    In an `async def` tool its methods are awaited. In a plain function, which runs in a thread, the same
+    calls do their work at once and give what they would be awaited for: `answer = ctx.elicit(…)`. Annotated as a
+    `SyncContext` it is the same there, and type checkers know that.
+    """
+
+    __slots__ = ()
 
     def progress(self, progress: float, total: float | None = None, message: str | None = None) -> Awaitable[None]:
         """Tell the client how far the request has come.
@@ -176,7 +149,7 @@ class Context:
         return self._do(self._progress(progress, total, message))
 
     async def _progress(self, progress: float, total: float | None, message: str | None) -> None:
-        call = self._call
+        call = self._exchange.call
         token = None if call.meta is None else call.meta.progress_token
         if token is None or not (call.last_progress is None or progress > call.last_progress):
             return
@@ -187,12 +160,12 @@ class Context:
         call.last_progress = progress
         params = ProgressParams(progress_token=token, progress=progress, total=total, message=message)
         try:
-            await self._peer.notify("notifications/progress", params, call)
+            await self._exchange.peer.notify("notifications/progress", params, call)
         except _UNWRITABLE:
             params.progress = float(progress)
             params.total = None if total is None else float(total)
-            params.message = None if message is None else str(self._peer.as_json(message))
-            await self._peer.notify("notifications/progress", params, call)
+            params.message = None if message is None else str(self._exchange.peer.as_json(message))
+            await self._exchange.peer.notify("notifications/progress", params, call)
 
     def log(self, level: LogLevel, data: Any, logger: str | None = None) -> Awaitable[None]:
         """Send a log message to the client, if it wants messages of this level.
@@ -205,17 +178,17 @@ class Context:
         return self._do(self._log(level, data, logger))
 
     async def _log(self, level: LogLevel, data: Any, logger: str | None) -> None:
-        wanted = self._call.log_level
+        wanted = self._exchange.call.log_level
         if wanted is None or LOG_LEVELS.index(level) < LOG_LEVELS.index(wanted):
             return
         params = LogMessageParams(level=level, data=UNSET if data is UNSET else data, logger=logger)
         try:
-            await self._peer.notify("notifications/message", params, self._call)
+            await self._exchange.peer.notify("notifications/message", params, self._exchange.call)
         except _UNWRITABLE:
             # A tool must not fail for what it logs, least of all at one log level and not at another.
-            params.data = self._peer.as_json(data)
-            params.logger = None if logger is None else str(self._peer.as_json(logger))
-            await self._peer.notify("notifications/message", params, self._call)
+            params.data = self._exchange.peer.as_json(data)
+            params.logger = None if logger is None else str(self._exchange.peer.as_json(logger))
+            await self._exchange.peer.notify("notifications/message", params, self._exchange.call)
 
     def debug(self, data: Any) -> Awaitable[None]:
         """`log("debug", data)`."""
@@ -233,53 +206,63 @@ class Context:
         """`log("error", data)`."""
         return self.log("error", data)
 
+    def notify(self, method: str, params: Any = None) -> Awaitable[None]:
+        """Send a notification of an extension, which has declared it with `may_notify`.
+
+        `params` is a struct or dict. Nothing is sent to a client without the extension, or in a version without the
+        method. Raises LocalProtocolError for a method that no extension has declared.
+        """
+        return self._do(self._exchange.notify(method, params))
+
     def close_stream(self) -> None:
         """Let go of the HTTP connection on which the client waits for this request's answer; the work goes on.
 
         For work that takes long: the client comes back for the rest, at a time it is told. Only 2025-11-25 over
         HTTP sessions has that; elsewhere this does nothing. Spec: 2025-11-25 basic/transports, sending messages 6.
         """
-        release = self._call.release
+        release = self._exchange.call.release
         if release is not None:
-            self._peer.loop.call_soon_threadsafe(release)
+            self._exchange.peer.loop.call_soon_threadsafe(release)
 
     # -- asking the client -------------------------------------------------------------------
-
-    @property
-    def rounds(self) -> Rounds:
-        """The questions of this request and their answers."""
-        if self._rounds is None:
-            from .asking import Rounds  # few tools ask, and this costs start-up
-
-            self._rounds = Rounds(self._call, self._peer, self._peer.sealer)
-        return self._rounds
 
     @property
     def state(self) -> dict[str, Any]:
         """JSON values that outlive a question: what stands before a question runs again in the next round
         (2026-07-28), and finds here what it put here. The client can read it, but not change it."""
-        return self.rounds.kept
+        return self._exchange.asking.kept
+
+    @overload
+    def elicit(
+        self, message: str, form: type[T], *, key: str | None = None, timeout: float | None = 300
+    ) -> Awaitable[Answer[T]]: ...
+
+    @overload
+    def elicit(
+        self, message: str, form: Mapping[str, Any], *, key: str | None = None, timeout: float | None = 300
+    ) -> Awaitable[Answer[dict[str, Any]]]: ...
 
     def elicit(
         self,
         message: str,
-        form: type[T] | Mapping[str, Any],
+        form: type[Any] | Mapping[str, Any],
         *,
         key: str | None = None,
         timeout: float | None = 300,
     ) -> Awaitable[Answer[Any]]:
         """Ask the user to fill in a form; gives an `Answer` with `action` and `content`.
 
-        `form` is a struct, dataclass or TypedDict of strings, numbers, booleans and choices (Literal, Enum,
-        `mcpd.choices` for values with titles, lists of these), or a flat JSON Schema; `answer.get()` is the form
-        filled in, or ends the tool if the user declined. Never ask for secrets here: use `elicit_url` (S26-150).
+        `form` is a struct, dataclass, TypedDict or pydantic model of strings, numbers, booleans and choices (Literal,
+        Enum, `mcpd.choices` for values with titles, lists of these), the type of one such field alone, as `int`, or a
+        flat JSON Schema; `answer.get()` is the form filled in, or the one value, or ends the tool if the user declined.
+        Never ask for secrets here: use `elicit_url` (S26-150).
         `key` names the question in 2026-07-28; the default counts. `timeout` is in seconds.
         Raises MissingCapability or ToolError if the client cannot be asked, RequestTimeout if it does not answer.
         Spec: 2026-07-28 client/elicitation.
         """
-        from . import asking
+        from . import questions
 
-        return self._ask(asking.elicit_form(message, form), key, timeout)
+        return self._ask(questions.elicit_form(message, form), key, timeout)
 
     def elicit_url(
         self,
@@ -294,9 +277,9 @@ class Context:
 
         The URL is not authorized beforehand and holds nothing private (S26-166, S26-167).
         """
-        from . import asking
+        from . import questions
 
-        return self._ask(asking.elicit_url(message, url, elicitation_id), key, timeout)
+        return self._ask(questions.elicit_url(message, url, elicitation_id), key, timeout)
 
     def sample(
         self,
@@ -312,34 +295,34 @@ class Context:
         `options` are the further fields of `types.sampling.CreateMessageParams`: system_prompt, temperature,
         stop_sequences, model_preferences, tools, tool_choice … Spec: 2026-07-28 client/sampling.
         """
-        from . import asking
+        from . import questions
 
-        return self._ask(asking.sample(messages, max_tokens=max_tokens, **options), key, timeout)
+        return self._ask(questions.sample(messages, max_tokens=max_tokens, **options), key, timeout)
 
     def list_roots(self, *, key: str | None = None, timeout: float | None = 60) -> Awaitable[list[Root]]:
         """The folders and files that the client lets the server work on. Spec: 2026-07-28 client/roots."""
-        from . import asking
+        from . import questions
 
-        return self._ask(asking.list_roots(), key, timeout)
+        return self._ask(questions.list_roots(), key, timeout)
 
     def ask(self, timeout: float | None = 300, /, **questions: Question) -> Awaitable[dict[str, Any]]:
         """Ask several things at once: `await ctx.ask(name=elicit_form(…), haiku=sample(…))`; answers come by key.
 
         The questions are made by `mcpd.elicit_form`, `elicit_url`, `sample` and `list_roots`.
         """
-        return self._do(self.rounds.ask(questions, timeout), is_question=True)
+        return self._do(self._exchange.asking.ask(questions, timeout), is_question=True)
 
     def can_ask(self, question: Question) -> bool:
         """Whether this client offers what a question needs; asking it otherwise is an error."""
-        return self.rounds.can_ask(question)
+        return self._exchange.asking.can_ask(question)
 
     def _ask(self, question: Question, key: str | None, timeout: float | None) -> Awaitable[Any]:
         return self._do(self._ask_one(question, key, timeout), is_question=True)
 
     async def _ask_one(self, question: Question, key: str | None, timeout: float | None) -> Any:
-        rounds = self.rounds
-        name = key or rounds.next_key()
-        return (await rounds.ask({name: question}, timeout))[name]
+        asking = self._exchange.asking
+        name = key or asking.next_key()
+        return (await asking.ask({name: question}, timeout))[name]
 
     def require_url(
         self, message: str, url: str, *, elicitation_id: str | None = None, key: str | None = None
@@ -349,9 +332,9 @@ class Context:
         In 2025-11-25 that is the error -32042, in 2026-07-28 another round. Raises ToolError if the user will not,
         MissingCapability or ToolError if the client cannot be asked. Spec: 2025-11-25 client/elicitation.
         """
-        from . import asking
+        from . import questions
 
-        self.rounds.require(asking.elicit_url(message, url, elicitation_id), key)
+        self._exchange.asking.require(questions.elicit_url(message, url, elicitation_id), key)
 
     def elicitation_complete(self, elicitation_id: str) -> Awaitable[None]:
         """Tell the client that what was asked by URL has happened; only 2025-11-25 has that notification.
@@ -362,64 +345,11 @@ class Context:
 
         params = ElicitationCompleteParams(elicitation_id=elicitation_id)
         # The user may be done long after the request that sent them there was answered.
-        about = self._call if self._call.is_open else None
-        return self._do(self._peer.notify("notifications/elicitation/complete", params, about))
-
-    # -- what a legacy session remembers -----------------------------------------------------
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether this is an older client's request without a session: what it sets for later is not kept."""
-        return self._call.session.is_alone and not self._call.version.is_modern
-
-    def set_log_level(self, level: str) -> None:
-        """The least severe level that the session's client wants to see."""
-        self._call.session.log_level = level
-
-    def watch(self, uri: str) -> int:
-        """The session's client wants to hear when a resource changes; gives how many it watches."""
-        return self._call.session.watch(uri)
-
-    def unwatch(self, uri: str) -> None:
-        """It no longer does."""
-        self._call.session.unwatch(uri)
-
-    def listen(self, wanted: SubscriptionFilter) -> Coroutine[Any, Any, ListenResult]:
-        """Make this request a subscription; returns when the server ends it."""
-        return self._peer.listen(self._call, wanted)
+        about = self._exchange.call if self._exchange.call.is_open else None
+        return self._do(self._exchange.peer.notify("notifications/elicitation/complete", params, about))
 
     def _do(self, work: Coroutine[Any, Any, T], *, is_question: bool = False) -> Awaitable[T]:
-        """`work` to be awaited on the event loop's thread; from another thread it is done when this returns."""
-        try:
-            running = asyncio.get_running_loop()
-        except RuntimeError:
-            running = None
-        if running is self._peer.loop:
-            return work
-        pending = asyncio.run_coroutine_threadsafe(work, self._peer.loop)
-        if is_question:
-            if self._pending is None:
-                self._pending = set()
-            self._pending.add(pending)
-            if self._has_ended:
-                pending.cancel()  # the request was over before anybody could know of this
-        place = this_thread.place if is_question else None
-        if place is not None:
-            place.pause()
-        try:
-            return pending.result()  # type: ignore[return-value]  # where there is no loop, nothing can be awaited
-        finally:
-            if place is not None:
-                place.resume()
-            if self._pending is not None:
-                self._pending.discard(pending)
-
-    def end(self) -> None:
-        """The request is over: give up what a thread still waits for, such as the answer to a question."""
-        self._has_ended = True
-        if self._pending is not None:
-            for pending in list(self._pending):
-                pending.cancel()
+        return self._exchange.do(work, is_question=is_question)
 
 
 _decode_meta = Decoder(dict[str, Any]).decode

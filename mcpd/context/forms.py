@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import EnumMeta
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from msgspec import NODEFAULT, Meta, ValidationError, convert, to_builtins
+from msgspec import NODEFAULT, Meta, Struct, ValidationError, convert, defstruct, to_builtins
 from msgspec.inspect import type_info
+from msgspec.json import encode
 from msgspec.json import schema as json_schema
 
 from ..errors import LocalProtocolError
@@ -38,6 +39,12 @@ def choices(titles: Mapping[str, str]) -> Meta:
     return Meta(extra_json_schema={"oneOf": [{"const": value, "title": title} for value, title in titles.items()]})
 
 
+class _Single(Struct):
+    """A form of one field, for a bare type: its answer is the value alone."""
+
+    value: Any
+
+
 def form_schema(form: type | Mapping[str, Any]) -> tuple[dict[str, Any], type | None]:
     """The schema to ask with, and the type to read the answer into (None for a schema given as a mapping).
 
@@ -45,15 +52,30 @@ def form_schema(form: type | Mapping[str, Any]) -> tuple[dict[str, Any], type | 
     """
     if isinstance(form, Mapping):
         return _flat(form, form.get("$defs", {}), 'a form schema is {"type": "object", "properties": {…}}'), None
+    if hasattr(form, "model_json_schema"):  # a pydantic model, without importing pydantic
+        whole = form.model_json_schema()
+        return _flat(whole, whole.get("$defs", {}), f"{form!r} cannot be a form"), form
+    if _is_bare(form):
+        form = defstruct("Form", [("value", form)], bases=(_Single,))
     try:
         whole = json_schema(form)
     except TypeError as error:
         raise LocalProtocolError(f"{form!r} cannot be a form: {error}") from None
     definitions = whole.pop("$defs", {})
-    problem = f"{form!r} cannot be a form: use a struct, dataclass or TypedDict"
+    problem = (
+        f"{form!r} cannot be a form: use a struct, dataclass, TypedDict or pydantic model, or the type of one field"
+    )
     schema = _flat(_resolve(whole, definitions), definitions, problem)
     _add_what_msgspec_drops(schema["properties"], form)
     return schema, form
+
+
+def _is_bare(form: Any) -> bool:
+    """Whether a type is that of one field, such as `int`, a Literal or an Enum."""
+    origin = get_origin(form)
+    if origin is Annotated:
+        return _is_bare(get_args(form)[0])
+    return form in (str, int, float, bool) or origin in (Literal, list) or isinstance(form, EnumMeta)
 
 
 def _flat(root: Mapping[str, Any], definitions: Mapping[str, Any], problem: str) -> dict[str, Any]:
@@ -154,7 +176,20 @@ def _written(hint: Any) -> list[Any]:
 def read_form(content: Mapping[str, Any], schema: Mapping[str, Any], form: type | None) -> Any:
     """The values of an answer, as `form` if there is one. Raises ValidationError naming the field."""
     values = check_values(content, schema)
-    return values if form is None else convert(values, form)
+    if form is None:
+        return values
+    if hasattr(form, "model_validate_json"):
+        try:
+            return form.model_validate_json(encode(values))
+        except ValueError as error:
+            raise ValidationError(_said_by_pydantic(error)) from None
+    filled: Any = convert(values, form)
+    return filled.value if isinstance(filled, _Single) else filled
+
+
+def _said_by_pydantic(error: Any) -> str:
+    """Its problems on one line, each with its field."""
+    return "; ".join(f"{'.'.join(map(str, one['loc'])) or 'the form'}: {one['msg']}" for one in error.errors())
 
 
 _TYPES: dict[str, tuple[type, ...]] = {

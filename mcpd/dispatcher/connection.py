@@ -1,6 +1,6 @@
 """The asyncio side of a connection: one task per request that waits, and the only except-to-wire.
 
-A handler is a function (context, params) -> result or coroutine. What it gives at once is answered at
+A handler is a function (exchange, params) -> result or coroutine. What it gives at once is answered at
 once; a coroutine becomes a task whose first step runs immediately, so that a tool that never waits
 costs no turn of the event loop.
 """
@@ -10,72 +10,95 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Raw, to_builtins
 
+from ..budget import CALL, OVER, SMALL, Charge, weigh
 from ..channel import Channel
-from ..context.core import Context, InputNeeded, needed_by
+from ..context.exchange import Exchange
+from ..context.input_required import InputRequired, questions_of
 from ..errors import (
+    FrameTooLarge,
     InternalError,
     InvalidRequest,
     LocalProtocolError,
     McpdError,
     MethodNotFound,
     ProtocolError,
-    RequestTimeout,
-    ToolError,
+    forget_frames,
 )
-from ..jsonrpc import Batch, Failure, Message, Notification, Request, Response, decode, decode_batch, encode, mended
+from ..jsonrpc import (
+    Batch,
+    Failure,
+    Message,
+    Notification,
+    Request,
+    Response,
+    as_json,
+    decode,
+    decode_batch,
+    replace_lone_surrogates,
+)
+from ..printable import printable
 from ..session import Call, Session
 from ..types.rounds import ListenResult, SubscriptionFilter
+from .batch_reply import BatchReply
 from .outgoing import Outgoing
 from .subscriptions import Subscriptions
-from .tasks import Rest, Starter
+from .tasks import EagerTaskRunner, Resumption
+from .wire_errors import wire_error
 
 if TYPE_CHECKING:
-    from ..context.seal import Sealer
+    from ..context.request_state import RequestStateCodec
 
-__all__ = ["Connection", "Handler"]
+__all__ = ["Connection", "Handler", "Listener"]
 
 log = logging.getLogger("mcpd")
 
-# What is raised for half a surrogate pair, or a subclass of str, in a result; `mended` is without them.
+# What is raised for a lone surrogate, or a subclass of str, in a result; `replace_lone_surrogates` leaves neither.
 _UNWRITABLE = (UnicodeEncodeError, TypeError)
 
-Handler: TypeAlias = Callable[[Context, Any], Any]
+_TURN_BYTES = 64 * 1024
+"""After so many bytes about one call the event loop turns: a reader may be so fast that nothing ever has to wait."""
+
+Handler: TypeAlias = Callable[[Exchange, Any], Any]
+
+Listener: TypeAlias = Callable[[Exchange, Any], Coroutine[Any, Any, None]]
+"""(exchange that belongs to no request, params) -> what is done about a notification."""
 
 
 class Connection:
     """One channel, its session, and the calls that run for it. Make it on the event loop's thread."""
 
-    __slots__ = ("_ended", "_get_sealer", "_is_ending", "_outgoing", "_starter", "_subscriptions", "_tasks", "channel",
-                 "handlers", "loop", "on_roots_changed", "session", "to_builtins")  # fmt: skip
+    __slots__ = ("_ended", "_get_state_codec", "_is_ending", "_outgoing", "_runner", "_subscriptions", "_tasks",
+                 "channel", "handlers", "listeners", "loop", "session", "to_builtins")  # fmt: skip
 
     def __init__(
         self,
         session: Session,
         handlers: Mapping[str, Handler],
         channel: Channel,
-        get_sealer: Callable[[], Sealer] | None = None,
+        get_state_codec: Callable[[], RequestStateCodec] | None = None,
     ) -> None:
         self.session = session
         self.handlers = handlers
         self.channel = channel
         self.loop = asyncio.get_running_loop()
-        self.on_roots_changed: Callable[[Context], Coroutine[Any, Any, None]] | None = None
-        """Run when a legacy client says that its roots changed, with a context that belongs to no request."""
+        self.listeners: Mapping[str, Listener] = {}
+        """What hears the client's notifications that are not the protocol's own business, by method."""
         self.to_builtins: Callable[[Any], Any] = to_builtins
         """Makes JSON values of what is logged; the server's own knows more types."""
-        self._get_sealer = get_sealer
+        self._get_state_codec = get_state_codec
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_ending = False
         # Over HTTP a connection may be for one request, which needs none of these: made when first asked for.
         self._subscriptions: Subscriptions | None = None
         self._outgoing: Outgoing | None = None
         self._ended: asyncio.Future[McpdError | None] | None = None
-        self._starter: Starter | None = None
+        self._runner: EagerTaskRunner | None = None
 
     @property
     def subscriptions(self) -> Subscriptions:
@@ -101,40 +124,58 @@ class Connection:
             self.receive_error(error)
             return
         if message.__class__ is Request:
-            self._start(message)
+            if len(frame) > SMALL:
+                self._start_large(message, weigh(frame))
+            else:
+                self._start(message)
         elif isinstance(message, Batch):
-            self._receive_batch(message)
+            self._receive_batch(message, weigh(frame))
         else:
             self._receive_other(message)
 
+    def receive_message(self, message: Message) -> bool:
+        """Take one message that is no request, and that the transport has decoded; False if there is no room for it."""
+        return self._receive_other(message)
+
     def receive_error(self, error: ProtocolError) -> None:
-        """Answer what could not be understood."""
-        self.channel.send(self.session.refuse(error))
+        """Answer what could not be understood; of an answer to a question of ours, its asker hears."""
+        if isinstance(error, FrameTooLarge) and error.is_answer:
+            if self._outgoing is not None:
+                self._outgoing.fail(error)
+            return
+        self.channel.send(self.session.refuse(error), error.request_id)
 
     def closed(self, error: McpdError | None = None) -> None:
         """The peer will send no more; calls in flight go on until `finish` or `abort`."""
         if self._outgoing is not None:
             self._outgoing.fail_all()
-        if self._starter is not None:
-            self._starter.close()
+        if self._runner is not None:
+            self._runner.close()
         if not self.ended.done():
             self.ended.set_result(error)
 
     # -- ending ------------------------------------------------------------------------------
 
-    async def finish(self, grace: float) -> None:
-        """Let running calls answer for up to `grace` seconds, then stop the rest as `abort` does.
-
-        Subscriptions end at once, gracefully.
-        """
-        self._is_ending = True
+    def end_subscriptions(self) -> None:
+        """End all that listens, gracefully."""
         if self._subscriptions is not None:
             self._subscriptions.end_all()
+
+    async def finish(self, grace: float | None) -> None:
+        """End subscriptions, let calls answer for `grace` seconds (None: as long as they take), `abort` the rest."""
+        self._is_ending = True
+        self.end_subscriptions()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=grace)
         self.abort()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=1)
+
+    async def settle(self) -> None:
+        """Wait for all that runs to end by itself, then end the connection."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        self.closed()
 
     def abort(self) -> None:
         """Cancel all running calls now. A peer that is there hears of it; one that has hung up reads no answer."""
@@ -147,7 +188,7 @@ class Connection:
 
     # -- requests ----------------------------------------------------------------------------
 
-    def _start(self, request: Request, batch: _BatchReply | None = None) -> None:
+    def _start(self, request: Request, batch: BatchReply | None = None, charge: Charge | None = None) -> None:
         session = self.session
         try:
             if self._is_ending:
@@ -161,22 +202,34 @@ class Connection:
                 batch.add(frame)
             return
         call.batch = batch
+        if charge is not None:
+            call.charge = charge
         answer = self._begin(call)
         if answer.__class__ is CoroutineType:
             call.task = self._run(answer)
         else:
             self._send(call, answer)  # type: ignore[arg-type]
 
+    def _charge(self, size: int) -> Charge | None:
+        """What a message takes of the budget by its weight; None if that is not to be had."""
+        return charge if (charge := Charge(id(self.session), self.session.owner)).set(size) else None
+
+    def _start_large(self, request: Request, size: int) -> None:
+        charge = self._charge(size)
+        if charge is None:
+            self.channel.send(self.session.refuse(InternalError(OVER), request.id), request.id)
+        else:
+            self._start(request, charge=charge)
+
     def _run(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any] | None:
-        if self._starter is None:
-            self._starter = Starter(self.loop, self._tasks)
-        return self._starter.start(work)
+        if self._runner is None:
+            self._runner = EagerTaskRunner(self.loop, self._tasks)
+        return self._runner.start(work)
 
     async def answer(self, call: Call, waits: Callable[[], None] | None = None) -> bytes | None:
         """Run an opened call inside the calling task and give its answer; None if the client gave it up meanwhile.
 
-        For transports with a task for each request already: a second one would only cost. `waits` is called
-        if the work is not done with its first step, as most is.
+        For transports that have a task for it. `waits` is called if it is not done with its first step, as most is.
         """
         answer = self._begin(call, hand_back=True)
         if answer.__class__ is not CoroutineType:
@@ -192,20 +245,33 @@ class Connection:
         if waits is not None:
             waits()
         try:
-            return await Rest(answer, waits_for)  # type: ignore[no-any-return]
+            return await Resumption(answer, waits_for)  # type: ignore[no-any-return]
         finally:
             self._tasks.discard(task)
 
     def cancel(self, call: Call) -> None:
         """The client gave a call up, by a notification or by leaving: stop the work, and never answer it."""
-        if self.session.cancel(call.id) is None:
-            return
+        if self.session.cancel(call.id) is not None:
+            self._stop(call, None)
+
+    def stop(self, call: Call, error: ProtocolError) -> bytes | None:
+        """Stop the work of a call that its client still waits for: gives the answer, None if that is part of a batch's.
+
+        Nothing more is sent for it. None too for what was answered before.
+        """
+        answer = self.session.fail(call, error)
+        return None if answer is None or self._stop(call, answer) else answer
+
+    def _stop(self, call: Call, answer: bytes | None) -> bool:
+        """End the work of a call that is closed; whether `answer` went into its batch."""
         if call.task is not None:
             call.task.cancel()
-        if call.batch is not None:
-            # Its place is given up now, and only once: the work may take its time to stop.
-            batch, call.batch = call.batch, None
-            batch.add(None)
+        batch, call.batch = call.batch, None
+        if batch is None:
+            return False
+        # Its place is given up now, and only once: the work may take its time to stop.
+        batch.add(answer)
+        return True
 
     def _begin(self, call: Call, *, hand_back: bool = False) -> Coroutine[Any, Any, bytes | None] | bytes | None:
         """Run a call's handler: gives the answer, or if the handler has to be awaited what remains to be done."""
@@ -214,21 +280,21 @@ class Connection:
             handler = self.handlers.get(call.method)
             if handler is None:
                 raise MethodNotFound(f"Method not found: {call.method}")
-            context = Context(call, self)
+            exchange = Exchange(call, self)
             if getattr(call.params, "request_state", None) is not None:
-                context.rounds  # noqa: B018  # a state that was tampered with is refused before anything runs (S26-086)
-            result = handler(context, call.params)
+                exchange.asking  # noqa: B018  # a state that was tampered with is refused before anything runs (S26-086)
+            result = handler(exchange, call.params)
             if result.__class__ is CoroutineType:
-                return self._finish(call, context, result, hand_back)
+                return self._finish(call, exchange, result, hand_back)
             try:
                 return session.respond(call, result)
             except _UNWRITABLE:
-                return session.respond(call, mended(result))
+                return session.respond(call, replace_lone_surrogates(result))
         except (Exception, SystemExit) as error:
             return self._fail(call, error)
 
     async def _finish(
-        self, call: Call, context: Context, work: Coroutine[Any, Any, Any], hand_back: bool
+        self, call: Call, exchange: Exchange, work: Coroutine[Any, Any, Any], hand_back: bool
     ) -> bytes | None:
         session = self.session
         answer: bytes | None
@@ -241,7 +307,7 @@ class Connection:
             try:
                 answer = session.respond(call, result)
             except _UNWRITABLE:
-                answer = session.respond(call, mended(result))
+                answer = session.respond(call, replace_lone_surrogates(result))
         except asyncio.CancelledError:
             # Cancelled by the peer: the call is closed and this gives None. By us: the peer is told.
             is_ours = self._is_ending or not call.is_open
@@ -252,78 +318,114 @@ class Connection:
                 if not is_ours:
                     raise
                 call.task.uncancel()
-        except InputNeeded as needed:
-            answer = self._ask_again(call, context, needed)
+        except InputRequired as needed:
+            answer = self._ask_again(call, exchange, needed)
         except Exception as error:
             answer = self._fail(call, error)
         except BaseExceptionGroup as group:  # of a task group in which several things were asked
-            answer = self._ask_again(call, context, group)
+            answer = self._ask_again(call, exchange, group)
         except BaseException as error:  # whatever it is, it ends its call, not the server
             if not self.loop.is_running():
                 raise  # the coroutine is thrown away unfinished, after its loop
             answer = self._fail(call, error)
         finally:
-            context.end()
+            exchange.end()
         if not hand_back:
             self._send(call, answer)
         return answer
 
     def _ask_again(
-        self, call: Call, context: Context, needed: InputNeeded | BaseExceptionGroup[BaseException]
+        self, call: Call, exchange: Exchange, needed: InputRequired | BaseExceptionGroup[BaseException]
     ) -> bytes | None:
         """The answer to a call that has to come back with what it asks for."""
-        try:
-            questions = needed_by(needed)
-            return self.session.respond(call, context.rounds.required(questions))
-        except BaseException as error:  # also what `needed_by` found beside the questions
-            return self._fail(call, error)
+        questions = questions_of(needed)
+        if isinstance(questions, BaseException):
+            answer = self._fail(call, questions)
+        else:
+            try:
+                answer = self.session.respond(call, exchange.asking.required(questions))
+            except BaseException as error:
+                answer = self._fail(call, error)
+        forget_frames(needed)
+        return answer
 
     def _fail(self, call: Call, error: BaseException) -> bytes | None:
         try:
-            return self.session.fail(call, _as_wire(error, call))
+            return self.session.fail(call, wire_error(error, call))
         except Exception as unwritable:
             # Its text or data are no JSON, and still somebody waits for an answer.
-            log.error("%s (id %r) failed with an error that cannot be sent", call.method, call.id, exc_info=unwritable)
+            log.error(
+                "%s (id %s) failed with an error that cannot be sent",
+                call.method,
+                printable(call.id),
+                exc_info=unwritable,
+            )
             return self.session.fail(call, InternalError())
+        finally:
+            forget_frames(error)
 
     def _send(self, call: Call, answer: bytes | None) -> None:
         if call.batch is not None:
             call.batch.add(answer)
-        elif answer is not None:
+        elif answer is None:
+            pass
+        elif call.told:
+            self.channel.send_apart(answer, call.id)
+        else:
             self.channel.send(answer, call.id)
 
     # -- the rest ----------------------------------------------------------------------------
 
-    def _receive_other(self, message: Message) -> None:
+    def _receive_other(self, message: Message) -> bool:
         if isinstance(message, Notification):
             params = self.session.receive_notification(message)
             if params is None:
-                return
+                return True
             if message.method == "notifications/cancelled":
                 call = self.session.in_flight.get(params.request_id)
                 if call is not None:
                     self.cancel(call)
-            elif message.method == "notifications/roots/list_changed":
-                version = self.session.version
-                if version is not None and self.on_roots_changed is not None:
-                    nobody: Any = None  # what it asks is no part of any request
-                    request = Request("2.0", nobody, message.method, message.params)
-                    call = Call(self.session, request, version, params, None)
-                    self._run(self.on_roots_changed(Context(call, self)))
+            else:
+                return self._hear(message, params)
         elif isinstance(message, (Response, Failure)) and self._outgoing is not None:
             self._outgoing.receive(message)
+        return True
 
-    def _receive_batch(self, batch: Batch) -> None:
+    def _hear(self, message: Notification, params: Any) -> bool:
+        """Run what listens to a notification, with an exchange that belongs to no request; False if too much runs."""
+        version = self.session.version
+        listener = self.listeners.get(message.method)
+        if version is None or listener is None:
+            return True
+        nobody: Any = None  # what it asks is no part of any request
+        request = Request("2.0", nobody, message.method, message.params)
+        call = Call(self.session, request, version, params, params.meta)
+        try:
+            if len(self._tasks) >= 2 * self.session.max_in_flight:
+                raise InternalError("as many calls and notifications are worked on as one connection may have")
+            call.hold(CALL + weigh(bytes(message.params)))
+        except InternalError as error:
+            log.warning("Dropped %s: %s", printable(message.method), printable(error))
+            return False
+        self._run(listener(Exchange(call, self), params))
+        return True
+
+    def _receive_batch(self, batch: Batch, size: int) -> None:
         try:
             self.check_batches()
         except ProtocolError as error:
             self.receive_error(error)
             return
-        self.receive_batch(decode_batch(batch), self._send_batch)
+        charge = self._charge(size)
+        if charge is None:
+            self.receive_error(InternalError(OVER))
+            return
+        self.receive_batch(decode_batch(batch), partial(self._send_batch, charge))
 
-    def _send_batch(self, frame: bytes | None) -> None:
+    def _send_batch(self, charge: Charge, frame: bytes | None) -> None:
+        """Send the answers to a batch; its charge lasts as long as they are gathered."""
         if frame is not None:
-            self.channel.send(frame)
+            self.channel.send_apart(frame)
 
     def check_batches(self) -> None:
         """Raise InvalidRequest where a frame is one message: batches came and went with 2025-03-26."""
@@ -336,7 +438,7 @@ class Connection:
 
         Spec: 2025-03-26 basic/index, batching: an array in, an array out, nothing for notifications alone.
         """
-        reply = _BatchReply(done, len(parts))
+        reply = BatchReply(done, len(parts), self.session)
         for part in parts:
             if isinstance(part, Request) and part.method == "initialize":
                 error = InvalidRequest("initialize cannot be part of a batch")
@@ -351,25 +453,27 @@ class Connection:
                 reply.add(None)
 
     async def notify(self, method: str, params: Any, about: Call | None = None) -> None:
-        """Send a notification; waits while the peer does not read."""
+        """Send a notification; waits while the peer does not read, and lets others go on if one call says much."""
         frame = self.session.notify(method, params, about)
         if frame is None:
             return
-        self.channel.send(frame, None if about is None else about.id)
+        if about is None:
+            self.channel.send(frame)
+        else:
+            self.channel.send(frame, about.id)
+            about.told += len(frame)
         if self.channel.is_congested:
             await self.channel.drain()
+        elif about is None or about.told > _TURN_BYTES:
+            await asyncio.sleep(0)
+        else:
+            return
+        if about is not None:
+            about.told = 1
 
     def as_json(self, data: Any) -> Any:
         """Any object as JSON values that can be sent, its `repr` if it has no better form. Never raises."""
-        try:
-            plain = mended(self.to_builtins(data))
-            encode(plain)
-        except Exception:
-            try:
-                return mended(repr(data))
-            except Exception:
-                return f"<{type(data).__qualname__}>"
-        return plain
+        return as_json(data, self.to_builtins)
 
     async def request(self, method: str, params: Any, about: Call, timeout: float | None) -> Raw:
         """Ask the client something as part of `about`, and give its raw result.
@@ -385,38 +489,8 @@ class Connection:
         return self.subscriptions.listen(call, wanted)
 
     @property
-    def sealer(self) -> Sealer:
+    def state_codec(self) -> RequestStateCodec:
         """What seals the states of multi round-trip requests."""
-        if self._get_sealer is None:
+        if self._get_state_codec is None:
             raise LocalProtocolError("this connection has no key to seal states with")
-        return self._get_sealer()
-
-
-class _BatchReply:
-    """Gathers the answers of one batch and hands them on as one array."""
-
-    def __init__(self, done: Callable[[bytes | None], object], size: int) -> None:
-        self._done = done
-        self._left = size
-        self._answers: list[bytes] = []
-
-    def add(self, answer: bytes | None) -> None:
-        if answer is not None:
-            self._answers.append(answer)
-        self._left -= 1
-        if self._left == 0:
-            self._done(b"[" + b",".join(self._answers) + b"]" if self._answers else None)
-
-
-def _as_wire(error: BaseException, call: Call) -> ProtocolError:
-    """The only place where an exception becomes an error answer."""
-    if isinstance(error, ProtocolError):
-        # A code that this version does not have leaves as a plain internal error with the same text.
-        return error if call.version.has_error(type(error)) else InternalError(error.message)
-    if isinstance(error, RequestTimeout):
-        return InternalError(str(error))
-    if isinstance(error, ToolError):
-        # Outside tools/call there is no isError; its text is meant to be read all the same.
-        return InternalError(str(error))
-    log.error("%s (id %r) failed", call.method, call.id, exc_info=error)
-    return InternalError()
+        return self._get_state_codec()

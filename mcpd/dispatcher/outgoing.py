@@ -11,8 +11,8 @@ from typing import Any
 from msgspec import Raw
 
 from ..channel import Channel
-from ..errors import ConnectionLost, RemoteError, RequestTimeout
-from ..jsonrpc import Failure, Id, Response
+from ..errors import ConnectionLost, FrameTooLarge, RemoteError, RequestTimeout
+from ..jsonrpc import Failure, Id, Response, remote_error
 from ..session import Call, Session
 from ..types.notifications import CancelledParams
 
@@ -45,6 +45,7 @@ class Outgoing:
             raise
         finally:
             self._waiting.pop(request_id, None)
+            del answer  # it holds the error that it raised here, whose traceback holds this frame
 
     def receive(self, message: Response | Failure) -> None:
         """Hand an answer to whoever waits for it; one that nobody waits for is dropped."""
@@ -55,8 +56,14 @@ class Outgoing:
         if isinstance(message, Response):
             waiting.set_result(message.result)
         else:
-            error = message.error
-            waiting.set_exception(RemoteError(error.code, error.message, error.data))
+            waiting.set_exception(remote_error(message))
+
+    def fail(self, error: FrameTooLarge) -> None:
+        """An answer could not be taken: whoever waits for it hears that, or if it cannot be told whose it is, all."""
+        for request_id, waiting in self._waiting.items():
+            if error.request_id in (request_id, None) and not waiting.done():
+                self._session.forget(request_id)
+                waiting.set_exception(RemoteError(error.code, f"the client's answer is too large: {error.message}"))
 
     def fail_all(self) -> None:
         """The peer is gone: nobody will answer."""

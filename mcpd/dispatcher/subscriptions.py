@@ -6,7 +6,8 @@ Spec: 2026-07-28 basic/patterns/subscriptions; 2025-11-25 server/{tools,resource
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable
+from typing import Any, Literal, Protocol, TypeAlias
 
 from ..channel import Channel
 from ..jsonrpc import Id
@@ -16,7 +17,7 @@ from ..types.notifications import CancelledParams, NotificationParams
 from ..types.resources import ResourceUpdatedParams
 from ..types.rounds import AcknowledgedParams, ListenResult, SubscriptionFilter
 
-__all__ = ["Kind", "Subscriptions"]
+__all__ = ["Announcer", "Hearing", "Kind", "Subscriptions"]
 
 Kind: TypeAlias = Literal["tools", "prompts", "resources"]
 
@@ -79,14 +80,14 @@ class Subscriptions:
         for listener in self._listeners.values():
             if not listener.ended.done():
                 listener.ended.set_result(None)
-                if self._channel.is_shared:
+                if self._channel.is_multiplexed:
                     listener.ended.get_loop().call_soon(self._say_cancelled, listener.call)
 
     def _say_cancelled(self, call: Call) -> None:
         params = CancelledParams(request_id=call.id, reason="the server ended the subscription")
         frame = self._session.notify("notifications/cancelled", params)
         if frame is not None:
-            self._channel.send(frame, call.id)
+            self._channel.send_apart(frame, call.id)  # behind the result, which may be held back too
 
     def changed(self, kind: Kind) -> None:
         """A list of that kind is another one now."""
@@ -130,7 +131,53 @@ class Subscriptions:
     def _send(self, method: str, params: Any, call: Call | None) -> None:
         frame = self._session.notify(method, params, call)
         if frame is not None:
+            if call is not None:
+                call.told = 1
             self._channel.send(frame, None if call is None else call.id)
+
+
+class Hearing(Protocol):
+    """A connection, as far as changes go."""
+
+    loop: asyncio.AbstractEventLoop
+
+    @property
+    def subscriptions(self) -> Subscriptions:
+        """What its client wants to hear of."""
+
+    @property
+    def ended(self) -> asyncio.Future[Any]:
+        """Done when the client is gone."""
+
+
+class Announcer:
+    """The connections of one server that are told of changes, each on its own event loop's thread."""
+
+    def __init__(self) -> None:
+        self._connections: set[Hearing] = set()
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    def add(self, connection: Hearing) -> None:
+        """Tell this one too, until it ends."""
+        self._connections.add(connection)
+        connection.ended.add_done_callback(lambda _: self._connections.discard(connection))
+
+    def changed(self, kind: Kind) -> None:
+        """A list of that kind is another one now. Safe from any thread, as all of this."""
+        self._announce(lambda subscriptions: subscriptions.changed(kind))
+
+    def updated(self, uri: str) -> None:
+        """A resource holds something else now."""
+        self._announce(lambda subscriptions: subscriptions.updated(uri))
+
+    def _announce(self, say: Callable[[Subscriptions], None]) -> None:
+        for connection in list(self._connections):
+            try:
+                connection.loop.call_soon_threadsafe(say, connection.subscriptions)
+            except RuntimeError:
+                pass  # its loop is closed, and so is the connection
 
 
 def _params(uri: str | None, meta: dict[str, Any] | None) -> Any:

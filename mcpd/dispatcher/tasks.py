@@ -3,7 +3,7 @@
 Most tools answer without waiting, and a task for each costs half as much again as all the rest of the
 road. Yet code expects to run inside a task: `asyncio.timeout` and anyio's scopes look for the current one.
 
-Theory of operation. A `Starter` keeps one spare task, parked on a `_Seat`. To start a coroutine, the
+Theory of operation. An `EagerTaskRunner` keeps one spare task, parked on a `_ParkedFuture`. To start a coroutine, the
 spare is entered as the current task (`asyncio.tasks._enter_task`, documented in "Extending asyncio") and
 the coroutine's first step is run by hand, in a context of its own. If it ends there, the spare was not
 touched and serves again. If it waits, the spare is woken, takes the coroutine over together with what it
@@ -20,19 +20,19 @@ from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, copy_context
 from typing import Any
 
-__all__ = ["Rest", "Starter"]
+__all__ = ["EagerTaskRunner", "Resumption"]
 
 Work = Coroutine[Any, Any, None]
 
 
-class _Seat:
+class _ParkedFuture:
     """What a spare task waits for: a future as far as a task needs one, which is woken by hand."""
 
     _asyncio_future_blocking = False
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._wakeup: Callable[[_Seat], object] | None = None
+        self._wakeup: Callable[[_ParkedFuture], object] | None = None
         self.is_cancelled = False
         self.work: Work | None = None
         self.context: Context | None = None
@@ -54,7 +54,7 @@ class _Seat:
     def get_loop(self) -> asyncio.AbstractEventLoop:
         return self._loop
 
-    def add_done_callback(self, wakeup: Callable[[_Seat], object], *, context: Context | None = None) -> None:
+    def add_done_callback(self, wakeup: Callable[[_ParkedFuture], object], *, context: Context | None = None) -> None:
         self._wakeup = wakeup
 
     def cancel(self, msg: object = None) -> bool:
@@ -73,7 +73,7 @@ class _Seat:
         self.result()
 
 
-class Rest:
+class Resumption:
     """Awaits what is left of a coroutine that took its first step in this very task."""
 
     __slots__ = ("_waits_for", "_work")
@@ -96,7 +96,7 @@ class Rest:
             return done.value
 
 
-class _GoOn:
+class _ResumptionInContext:
     """Awaits a coroutine that took its first step elsewhere, each further step in its own context."""
 
     def __init__(self, work: Work, context: Context, waits_for: Any) -> None:
@@ -148,44 +148,49 @@ class _Later(Coroutine[Any, Any, None]):
         return self._work.__await__()
 
 
-async def _spare(seat: _Seat) -> None:
+async def _spare(parked: _ParkedFuture) -> None:
     try:
-        await seat
-    except asyncio.CancelledError:
-        if seat.work is None or seat.context is None:
-            raise
-        # Cancelled by its own first step: it finds out where it waits.
         try:
-            waits_for = seat.context.run(seat.work.throw, asyncio.CancelledError())
-        except StopIteration:
+            await parked
+        except asyncio.CancelledError:
+            if parked.work is None or parked.context is None:
+                raise
+            # Cancelled by its own first step: it finds out where it waits.
+            try:
+                waits_for = parked.context.run(parked.work.throw, asyncio.CancelledError())
+            except StopIteration:
+                return
+            await _ResumptionInContext(parked.work, parked.context, waits_for)
             return
-        await _GoOn(seat.work, seat.context, waits_for)
+        if parked.work is not None and parked.context is not None:
+            await _ResumptionInContext(parked.work, parked.context, parked.waits_for)
+    except GeneratorExit:
+        # What the work waited for raised it, and it ends every coroutine on its way, however that one took it. The
+        # work has answered. Left in the task, it would be logged when garbage is collected, whoever runs by then.
         return
-    if seat.work is not None and seat.context is not None:
-        await _GoOn(seat.work, seat.context, seat.waits_for)
 
 
-class Starter:
+class EagerTaskRunner:
     """Starts coroutines on one event loop; `tasks` holds those that wait."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, tasks: set[asyncio.Task[Any]]) -> None:
         self._loop = loop
         self._tasks = tasks
-        self._seat: _Seat
+        self._parked: _ParkedFuture
         self._task: asyncio.Task[Any]
         self._park()
 
     def _park(self) -> None:
-        self._seat = _Seat(self._loop)
-        self._task = self._loop.create_task(_spare(self._seat), name="mcpd-call")
+        self._parked = _ParkedFuture(self._loop)
+        self._task = self._loop.create_task(_spare(self._parked), name="mcpd-call")
 
     def start(self, work: Work) -> asyncio.Task[Any] | None:
         """Run the first step of `work` now; gives its task if it waits, None if it is done.
 
         `work` handles its own exceptions.
         """
-        seat = self._seat
-        if not seat.is_taken or seat.is_cancelled or asyncio.current_task(self._loop) is not None:
+        parked = self._parked
+        if not parked.is_taken or parked.is_cancelled or asyncio.current_task(self._loop) is not None:
             if self._task.done():
                 self._park()
             return self._keep(self._loop.create_task(_Later(work)))
@@ -198,8 +203,8 @@ class Starter:
             return None
         finally:
             _leave_task(loop, task)
-        seat.work, seat.context, seat.waits_for = work, context, waits_for
-        seat.wake()
+        parked.work, parked.context, parked.waits_for = work, context, waits_for
+        parked.wake()
         self._park()
         return self._keep(task)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..context import Context
+from ..context.exchange import Exchange
 from ..errors import MethodNotFound
 from ..registry.catalog import Catalog
 from ..types.base import EmptyResult, Params
@@ -19,35 +19,35 @@ from ..versions.table import SUPPORTED
 __all__ = ["check_session", "discover", "initialize", "ping"]
 
 
-def initialize(catalog: Catalog, ctx: Context, params: InitializeParams) -> InitializeResult:
+def initialize(catalog: Catalog, exchange: Exchange, params: InitializeParams) -> InitializeResult:
     """The legacy handshake; the session has chosen the version already."""
     return InitializeResult(
-        protocol_version=ctx.protocol_version,
-        capabilities=_capabilities(catalog, ctx),
+        protocol_version=exchange.protocol_version,
+        capabilities=_capabilities(catalog, exchange),
         server_info=catalog.identity,
         instructions=catalog.instructions,
     )
 
 
-def discover(catalog: Catalog, ctx: Context, params: Params) -> DiscoverResult:
+def discover(catalog: Catalog, exchange: Exchange, params: Params) -> DiscoverResult:
     """What this server offers and in which versions. Its identity is in `_meta`, as in every result."""
     return DiscoverResult(
         supported_versions=list(SUPPORTED),
-        capabilities=_capabilities(catalog, ctx),
+        capabilities=_capabilities(catalog, exchange),
         instructions=catalog.instructions,
     )
 
 
-def ping(catalog: Catalog, ctx: Context, params: Params) -> EmptyResult:
+def ping(catalog: Catalog, exchange: Exchange, params: Params) -> EmptyResult:
     """Alive."""
     return EmptyResult()
 
 
-def _capabilities(catalog: Catalog, ctx: Context) -> ServerCapabilities:
-    audience = catalog.audience(ctx)
+def _capabilities(catalog: Catalog, exchange: Exchange) -> ServerCapabilities:
+    audience = catalog.audience(exchange)
     extensions = {name: catalog.extensions.get(name, {}) for name in sorted(audience)}
     offers = catalog.offers
-    keeps = not ctx.is_alone  # without a session nothing is told later, and no level or subscription is kept
+    keeps = not exchange.is_stateless  # without a session nothing is told later, and no level or subscription is kept
     changes = ListChanged(list_changed=keeps)
     return ServerCapabilities(
         logging={} if keeps else None,
@@ -59,7 +59,7 @@ def _capabilities(catalog: Catalog, ctx: Context) -> ServerCapabilities:
     )
 
 
-def check_session(ctx: Context) -> None:
+def check_session(exchange: Exchange) -> None:
     """Raise MethodNotFound where nothing can be kept for later: there such a method was not offered."""
-    if ctx.is_alone:
-        raise MethodNotFound(f"Method not found: {ctx.method} needs a session, and this request has none")
+    if exchange.is_stateless:
+        raise MethodNotFound(f"Method not found: {exchange.method} needs a session, and this request has none")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from ..context import Context
+from ..context.exchange import Exchange
 from ..errors import InvalidParams
 from ..registry.catalog import Catalog
 from ..types.base import PageParams
@@ -14,15 +14,15 @@ from ..types.prompts import GetPromptParams, GetPromptResult, ListPromptsResult
 __all__ = ["get_prompt", "list_prompts"]
 
 
-def list_prompts(catalog: Catalog, ctx: Context, params: PageParams) -> ListPromptsResult:
+def list_prompts(catalog: Catalog, exchange: Exchange, params: PageParams) -> ListPromptsResult:
     """One page of prompts."""
-    page: ListPromptsResult = catalog.prompts.page(catalog.audience(ctx), params.cursor)
+    page: ListPromptsResult = catalog.prompts.page(catalog.audience(exchange), params.cursor)
     return page
 
 
-def get_prompt(catalog: Catalog, ctx: Context, params: GetPromptParams) -> Coroutine[Any, Any, GetPromptResult]:
+def get_prompt(catalog: Catalog, exchange: Exchange, params: GetPromptParams) -> Coroutine[Any, Any, GetPromptResult]:
     """A prompt's messages. Raises InvalidParams for an unknown prompt or a missing argument."""
-    entry = catalog.prompts.get(params.name, catalog.audience(ctx))
+    entry = catalog.prompts.get(params.name, catalog.audience(exchange))
     if entry is None:
         raise InvalidParams(f"Unknown prompt: {params.name}")
-    return entry.get(params.arguments or {}, ctx)
+    return entry.get(params.arguments or {}, exchange)

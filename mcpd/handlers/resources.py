@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..context import Context
+from ..context.exchange import Exchange
 from ..errors import ResourceNotFound
 from ..registry.catalog import Catalog
 from ..types.base import PageParams
@@ -13,30 +13,30 @@ from ..types.resources import ListResourcesResult, ListResourceTemplatesResult, 
 __all__ = ["list_resource_templates", "list_resources", "read_resource"]
 
 
-def list_resources(catalog: Catalog, ctx: Context, params: PageParams) -> ListResourcesResult:
+def list_resources(catalog: Catalog, exchange: Exchange, params: PageParams) -> ListResourcesResult:
     """One page of the resources that this client gets to see."""
-    page: ListResourcesResult = catalog.resources.page(catalog.audience(ctx), params.cursor)
+    page: ListResourcesResult = catalog.resources.page(catalog.audience(exchange), params.cursor)
     return page
 
 
-def list_resource_templates(catalog: Catalog, ctx: Context, params: PageParams) -> ListResourceTemplatesResult:
+def list_resource_templates(catalog: Catalog, exchange: Exchange, params: PageParams) -> ListResourceTemplatesResult:
     """One page of the templates."""
-    page: ListResourceTemplatesResult = catalog.templates.page(catalog.audience(ctx), params.cursor)
+    page: ListResourceTemplatesResult = catalog.templates.page(catalog.audience(exchange), params.cursor)
     return page
 
 
-def read_resource(catalog: Catalog, ctx: Context, params: ReadResourceParams) -> Any:
+def read_resource(catalog: Catalog, exchange: Exchange, params: ReadResourceParams) -> Any:
     """What a resource holds: a fixed URI first, then the first template that matches.
 
     Raises ResourceNotFound, never an empty result (S26-117).
     """
-    audience = catalog.audience(ctx)
+    audience = catalog.audience(exchange)
     entry = catalog.find_resource(params.uri, audience)
     if entry is not None:
-        return entry.read(params.uri, ctx)
+        return entry.read(params.uri, exchange)
     for template in catalog.templates:
         if template.requires is None or template.requires in audience:
             variables = template.uri_template.match(params.uri)
             if variables is not None:
-                return template.read(params.uri, variables, ctx)
+                return template.read(params.uri, variables, exchange)
     raise ResourceNotFound(params.uri)

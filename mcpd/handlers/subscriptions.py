@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from ..context import Context
+from ..context.exchange import Exchange
 from ..errors import InvalidParams, ResourceNotFound
 from ..registry.catalog import Catalog
+from ..session import WATCH_BYTES
 from ..types.base import EmptyResult
 from ..types.resources import SubscribeParams
 from ..types.rounds import ListenParams, ListenResult, SubscriptionFilter
@@ -22,34 +23,36 @@ MAX_WATCHED = 10_000
 """How many resources one subscription, or one legacy session, may watch."""
 
 
-def listen(catalog: Catalog, ctx: Context, params: ListenParams) -> Coroutine[Any, Any, ListenResult]:
+def listen(catalog: Catalog, exchange: Exchange, params: ListenParams) -> Coroutine[Any, Any, ListenResult]:
     """Open a subscription, with what of its filter this server can honour."""
     wanted = params.notifications
     uris = wanted.resource_subscriptions
     if uris is not None and len(uris) > MAX_WATCHED:
         raise InvalidParams(f"notifications.resourceSubscriptions: at most {MAX_WATCHED} resources in one subscription")
+    if uris:
+        exchange.hold(sum(map(len, uris)) + WATCH_BYTES * len(uris))
     honoured = SubscriptionFilter(
         tools_list_changed=wanted.tools_list_changed and "tools" in catalog.offers,
         prompts_list_changed=wanted.prompts_list_changed and "prompts" in catalog.offers,
         resources_list_changed=wanted.resources_list_changed and "resources" in catalog.offers,
         resource_subscriptions=uris if "resources" in catalog.offers else None,
     )
-    return ctx.listen(honoured)
+    return exchange.listen(honoured)
 
 
-def subscribe(catalog: Catalog, ctx: Context, params: SubscribeParams) -> EmptyResult:
+def subscribe(catalog: Catalog, exchange: Exchange, params: SubscribeParams) -> EmptyResult:
     """Watch a resource for this session. Raises ResourceNotFound, MethodNotFound without a session."""
-    check_session(ctx)
-    if not catalog.has_resource(params.uri, catalog.audience(ctx)):
+    check_session(exchange)
+    if not catalog.has_resource(params.uri, catalog.audience(exchange)):
         raise ResourceNotFound(params.uri)
-    if ctx.watch(params.uri) > MAX_WATCHED:
-        ctx.unwatch(params.uri)
+    if exchange.watch(params.uri) > MAX_WATCHED:
+        exchange.unwatch(params.uri)
         raise InvalidParams(f"uri: at most {MAX_WATCHED} resources are watched for one client")
     return EmptyResult()
 
 
-def unsubscribe(catalog: Catalog, ctx: Context, params: SubscribeParams) -> EmptyResult:
+def unsubscribe(catalog: Catalog, exchange: Exchange, params: SubscribeParams) -> EmptyResult:
     """No longer watch a resource; one that was not watched is no error. Raises MethodNotFound without a session."""
-    check_session(ctx)
-    ctx.unwatch(params.uri)
+    check_session(exchange)
+    exchange.unwatch(params.uri)
     return EmptyResult()

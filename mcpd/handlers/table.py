@@ -4,17 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from inspect import isawaitable
 from typing import Any, TypeAlias
 
-from ..context import Context
+from ..context.exchange import Exchange
+from ..errors import InternalError
 from ..registry.catalog import Catalog
 from . import lifecycle, prompts, resources, subscriptions, tools, utilities
 
-__all__ = ["HANDLERS", "bind"]
+__all__ = ["HANDLERS", "BoundHandler", "HandlerTable", "Wrapper", "bind"]
 
-BoundHandler: TypeAlias = Callable[[Context, Any], Any]
+BoundHandler: TypeAlias = Callable[[Exchange, Any], Any]
+"""(exchange, params) -> a result, or a coroutine of one."""
 
-HANDLERS: dict[str, Callable[[Catalog, Context, Any], Any]] = {
+Wrapper: TypeAlias = Callable[[str, BoundHandler], BoundHandler]
+"""(method, its handler) -> what is called instead."""
+
+
+class HandlerTable(dict[str, BoundHandler]):
+    """Method -> what a connection calls for it. Wrappers are put round the handlers here, once, not at each call.
+
+    Without any the table holds the handlers themselves.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._bare: dict[str, BoundHandler] = {}
+        self._wrappers: list[Wrapper] = []
+
+    def put(self, method: str, handler: BoundHandler) -> None:
+        """Serve a method."""
+        self._bare[method] = handler
+        self[method] = self._wrapped(method, handler)
+
+    def wrap(self, wrapper: Wrapper) -> None:
+        """Put something round all handlers, those of now and of later; what came before it is outside of it."""
+        self._wrappers.append(wrapper)
+        for method, handler in self._bare.items():
+            self[method] = self._wrapped(method, handler)
+
+    def _wrapped(self, method: str, handler: BoundHandler) -> BoundHandler:
+        for wrapper in reversed(self._wrappers):
+            handler = wrapper(method, handler)
+        return handler
+
+
+HANDLERS: dict[str, Callable[[Catalog, Exchange, Any], Any]] = {
     "initialize": lifecycle.initialize,
     "server/discover": lifecycle.discover,
     "ping": lifecycle.ping,
@@ -32,22 +67,51 @@ HANDLERS: dict[str, Callable[[Catalog, Context, Any], Any]] = {
     "subscriptions/listen": subscriptions.listen,
 }
 
+# Clients ask for lists without looking at capabilities, and some show an error as a broken server. No version
+# forbids an answer: one that has none of a kind has an empty list. All else keeps to what is offered, as completion's
+# pages say ("Method not found: capability not supported").
+_LISTS = frozenset(("tools/list", "resources/list", "resources/templates/list", "prompts/list"))
+
 _NEEDS = {"tools": "tools", "resources": "resources", "prompts": "prompts", "completion": "completions"}
 
 
-def bind(catalog: Catalog) -> dict[str, BoundHandler]:
-    """The handlers of one server. A method whose capability is not offered is not there.
+# What runs an author's functions, beside tools, whose errors are results.
+_OF_AUTHORS = ("resources/read", "prompts/get")
 
-    The dict grows by itself when the first tool, resource or prompt is registered.
+
+def bind(catalog: Catalog) -> HandlerTable:
+    """The handlers of one server. A method whose capability is not offered is not there; lists always are.
+
+    The table grows by itself when the first tool, resource or prompt is registered.
     """
-    handlers: dict[str, BoundHandler] = {}
+    handlers = HandlerTable()
 
     def refresh() -> None:
         for method, handler in HANDLERS.items():
             capability = _NEEDS.get(method.partition("/")[0])
-            if method not in handlers and (capability is None or capability in catalog.offers):
-                handlers[method] = partial(handler, catalog)
+            is_served = method in _LISTS or capability is None or capability in catalog.offers
+            if method not in handlers and is_served:
+                bound = partial(handler, catalog)
+                tells = catalog.shows_errors and method in _OF_AUTHORS
+                handlers.put(method, _telling(bound) if tells else bound)
 
     catalog.on_offer = refresh
     refresh()
     return handlers
+
+
+def _telling(handler: BoundHandler) -> BoundHandler:
+    """The handler with errors that say what failed in the author's function."""
+
+    async def handle(exchange: Exchange, params: Any) -> Any:
+        try:
+            result = handler(exchange, params)
+            return await result if isawaitable(result) else result
+        except InternalError as error:
+            cause = error.__cause__
+            if cause is None:
+                raise
+            what = error.message.partition(";")[0]
+            raise InternalError(f"{what}: {type(cause).__name__}: {cause}") from cause
+
+    return handle

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from ..context import Context
+from ..context.exchange import Exchange
 from ..errors import InvalidParams
 from ..registry.catalog import Catalog
 from ..registry.pages import Audience
@@ -16,29 +16,29 @@ __all__ = ["call_tool", "list_tools"]
 
 
 def list_tools(
-    catalog: Catalog, ctx: Context, params: PageParams
+    catalog: Catalog, exchange: Exchange, params: PageParams
 ) -> ListToolsResult | Coroutine[Any, Any, ListToolsResult]:
     """One page of the tools that this client gets to see."""
-    audience = catalog.audience(ctx)
+    audience = catalog.audience(exchange)
     if audience and catalog.conditions:
-        return _list_under_conditions(catalog, ctx, params, audience)
+        return _list_under_conditions(catalog, exchange, params, audience)
     page: ListToolsResult = catalog.tools.page(audience, params.cursor)
     return page
 
 
 async def _list_under_conditions(
-    catalog: Catalog, ctx: Context, params: PageParams, audience: Audience
+    catalog: Catalog, exchange: Exchange, params: PageParams, audience: Audience
 ) -> ListToolsResult:
-    page: ListToolsResult = catalog.tools.page(await catalog.list_audience(ctx, audience), params.cursor)
+    page: ListToolsResult = catalog.tools.page(await catalog.list_audience(exchange, audience), params.cursor)
     return page
 
 
-def call_tool(catalog: Catalog, ctx: Context, params: CallToolParams) -> Coroutine[Any, Any, CallToolResult]:
+def call_tool(catalog: Catalog, exchange: Exchange, params: CallToolParams) -> Coroutine[Any, Any, CallToolResult]:
     """Run a tool. Raises InvalidParams for one that this client cannot see."""
     entry = catalog.tools.get(params.name)
     if entry is None:
         # Only a tool that needs an extension makes us look at what the client offers.
-        entry = catalog.tools.get(params.name, catalog.audience(ctx))
+        entry = catalog.tools.get(params.name, catalog.audience(exchange))
     if entry is None:
         raise InvalidParams(f"Unknown tool: {params.name}")
-    return entry.run(params.arguments, ctx)
+    return entry.run(params.arguments, exchange)

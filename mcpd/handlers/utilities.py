@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..context import Context
+from ..context.exchange import Exchange
 from ..errors import InvalidParams
 from ..registry.catalog import Catalog
 from ..registry.completion import choices, rank
@@ -19,18 +19,18 @@ from .lifecycle import check_session
 __all__ = ["complete", "set_level"]
 
 
-async def complete(catalog: Catalog, ctx: Context, params: CompleteParams) -> CompleteResult:
+async def complete(catalog: Catalog, exchange: Exchange, params: CompleteParams) -> CompleteResult:
     """Suggestions for one argument of a prompt or one variable of a template.
 
     Raises InvalidParams for a prompt, template or argument that does not exist.
     """
-    audience = catalog.audience(ctx)
+    audience = catalog.audience(exchange)
     entry: Any
     if isinstance(params.ref, PromptReference):
         entry = catalog.prompts.get(params.ref.name, audience)
         if entry is None:
             raise InvalidParams(f"ref.name: unknown prompt {params.ref.name}")
-        names: Any = entry.callee.arguments.__struct_fields__
+        names: Any = entry.callee.parameters
     else:
         entry = catalog.templates.get(params.ref.uri, audience)
         if entry is None:
@@ -45,13 +45,13 @@ async def complete(catalog: Catalog, ctx: Context, params: CompleteParams) -> Co
     if completer is None:
         return CompleteResult(completion=rank(choices(entry.callee.input_schema, name), params.argument.value))
     others = (params.context.arguments if params.context else None) or {}
-    return CompleteResult(completion=await completer.complete(params.argument.value, others))
+    return CompleteResult(completion=await completer.complete(params.argument.value, others, exchange))
 
 
-def set_level(catalog: Catalog, ctx: Context, params: SetLevelParams) -> EmptyResult:
+def set_level(catalog: Catalog, exchange: Exchange, params: SetLevelParams) -> EmptyResult:
     """From now on the session gets log messages of this level and above. Raises MethodNotFound without a session."""
-    check_session(ctx)
+    check_session(exchange)
     if params.level not in LOG_LEVELS:
         raise InvalidParams(f"level: expected one of {', '.join(LOG_LEVELS)}", {"requested": params.level})
-    ctx.set_log_level(params.level)
+    exchange.set_log_level(params.level)
     return EmptyResult()

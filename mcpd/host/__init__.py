@@ -12,7 +12,10 @@
       events        what the machine tells the program
       policy        settings, limits, links, downloads
       refusals      how a View is told no
+      lifecycle     the names of its states
+      reader        from bytes to a message, within limits
       requests      what a View may ask for, one function per method
+      notifications what it tells, one function per method
       incoming      its requests: taken, given to the program, answered
       outgoing      ours: ping, teardown, calls of its tools
       pending       ids, places, deadlines of both
@@ -35,7 +38,7 @@ all of it for a program on asyncio; its modules are the only ones that do:
     host          connects to a server, calls its tools for the model, shows their Views
       call          one call of a tool, from the first character of its arguments
       shown         one View on a channel: the machine, its clock, its work
-      carrying      what becomes of a View's requests
+      view_requests what becomes of a View's requests
       hooks         what the program decides
       conversation  what Views have to say in it
       documents     Views' documents, read and kept

@@ -79,8 +79,9 @@ class AppTools:
             raise InvalidParams(f"the view's tools/list result: {explain(error)}") from None
         problems: list[str] = []
         self._pages += 1
-        for entry in page.tools:
-            if len(self._reading) == self._limit:
+        for index, entry in enumerate(page.tools):
+            # Bad ones count too: each is a problem to report.
+            if len(self._reading) == self._limit or index == 2 * self._limit:
                 problems.append(f"a view may offer {self._limit} tools; the rest is ignored")
                 break
             try:

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeAlias
 
 from ..errors import ConfigurationError, McpdError, ProtocolError
+from ..printable import printable
 from .shown import ShownView
 
 __all__ = ["CallbackChannel", "MessageChannel", "Pump", "ViewChannel", "ViewReceiver", "attach"]
@@ -67,7 +68,7 @@ class ViewReceiver:
 
     def receive_error(self, error: ProtocolError) -> None:
         """What arrived was no message; the View goes on."""
-        log.warning("%s: what arrived was no message: %s", self._view.id, error.message)
+        log.warning("%s: what arrived was no message: %s", self._view.id, printable(error.message))
 
     def closed(self, error: McpdError | None = None) -> None:
         """The page is gone, and the View with it."""
@@ -138,7 +139,7 @@ class Pump:
         self._wake.set()
         self._tasks[1].cancel()
 
-    async def wind_up(self) -> None:
+    async def wait_closed(self) -> None:
         """Wait until what was queued is sent, within a second, and close the channel if it can be closed."""
         _, pending = await asyncio.wait(self._tasks, timeout=1)
         for task in pending:
@@ -151,7 +152,7 @@ class Pump:
                 if hasattr(closing, "__await__"):
                     await closing
             except Exception as error:
-                log.info("%s: the channel did not close: %s", self._view.id, _name(error))
+                log.info("%s: the channel did not close: %s", self._view.id, printable(_name(error)))
 
 
 def _is_stopped(error: BaseException) -> bool:

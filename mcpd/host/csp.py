@@ -7,8 +7,9 @@ is served here. Three profiles:
     compat   as lax as the official example host, for apps that were only tried there
     opaque   the strict policy in a frame without an origin of its own: no storage, no siblings
 
-In `strict` and `opaque` nothing grants eval, wasm, workers or blob:. Inline scripts and styles are granted
-in all three: the specification demands it.
+In `strict` and `opaque` nothing grants eval, wasm, workers, or scripts from data: and blob:, which a document may
+declare for its images, fonts and styles. Inline scripts and styles are granted in all three: the specification
+demands it.
 
 Spec: MCP Apps 2026-01-26, "Host Behavior" under "UI Resource Format", "Sandbox proxy" and
 "Content Security Policy Enforcement".
@@ -51,6 +52,8 @@ INNER_TOKENS: Final[dict[Profile, tuple[str, ...]]] = {
     "opaque": ("allow-scripts", "allow-forms"),
 }
 """The View's own frame, per profile."""
+
+_LOCAL: Final = ("data:", "blob:")
 
 _FEATURES: Final = {
     "camera": "camera",
@@ -143,9 +146,11 @@ def _default_directives() -> list[tuple[str, str]]:
 def _declared_directives(csp: UiCsp) -> list[tuple[str, str]]:
     """A `csp` member, even an empty one. Spec: "CSP Construction from Metadata"."""
     resources = csp.resource_domains or []
+    # What a script has put together, or was given as data, comes from no origin that anybody declared.
+    scripts = [source for source in resources if source not in _LOCAL]
     return [
         ("default-src", "'none'"),
-        ("script-src", _join(["'self'", "'unsafe-inline'", *resources])),
+        ("script-src", _join(["'self'", "'unsafe-inline'", *scripts])),
         ("style-src", _join(["'self'", "'unsafe-inline'", *resources])),
         ("connect-src", _join(["'self'", *(csp.connect_domains or [])])),
         ("img-src", _join(["'self'", "data:", *resources])),
@@ -179,7 +184,7 @@ def external_sources(granted: UiCsp | None) -> list[str]:
     if granted is None:
         return []
     lists = (granted.connect_domains, granted.resource_domains, granted.frame_domains, granted.base_uri_domains)
-    return sorted({source for sources in lists for source in sources or [] if source not in ("data:", "blob:")})
+    return sorted({source for sources in lists for source in sources or [] if source not in _LOCAL})
 
 
 def sandbox_tokens(profile: Profile = "strict", override: str | None = None) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,19 +21,32 @@ from msgspec.json import Decoder
 from ..client import Client
 from ..errors import ConfigurationError, McpdError
 from ..jsonrpc import MALFORMED, explain
+from ..printable import printable
 from ..types.base import Wire
 from .document import ViewDocument, read_document
 from .hooks import Hooks, settle
 from .refusals import Denied
 
-__all__ = ["Documents"]
+__all__ = ["MAX_KEPT", "Documents"]
 
 log = logging.getLogger("mcpd.host")
+
+MAX_KEPT = 64
+MAX_KEPT_CHARACTERS = 64 * 1024 * 1024
+"""Of all documents that are kept together. Those used longest ago are read again when they are needed."""
 
 
 class _Reading(Wire, kw_only=True):
     contents: list[dict[str, Any]]
     ttl_ms: int | None = None
+
+
+class _Turn:
+    """Who reads a document now, and how many want to."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.waiting = 0
 
 
 class _Kept(Struct):
@@ -51,8 +65,9 @@ class Documents:
         self._client = client
         self._hooks = hooks
         self._fresh_seconds = fresh_seconds
-        self._kept: dict[str, _Kept] = {}
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        """Those used last are the last."""
+        self._turns: dict[str, _Turn] = {}
         self._listed: dict[str, Mapping[str, Any]] | None = None
         self._changes = 0
 
@@ -61,22 +76,41 @@ class Documents:
 
         Raises what the client does if the server cannot be asked.
         """
-        # Views that open together read once.
-        async with self._locks.setdefault(uri, asyncio.Lock()):
-            now, changes = asyncio.get_running_loop().time(), self._changes
-            kept = self._kept.get(uri)
-            if kept is None or now >= kept.until:
-                document, seconds = await self._load(uri)
-                if kept is None or kept.document != document:
-                    if kept is not None:
-                        old, new = kept.document.digest, document.digest
-                        log.info("%s is another document now: sha256 %s, was %s", uri, new, old)
-                    kept = self._kept[uri] = _Kept(document, float("-inf"), await self._review(document))
-                # What was announced while we read may be news to what we read.
-                kept.until = now + seconds if changes == self._changes else float("-inf")
-            if kept.refusal:
-                raise ConfigurationError(kept.refusal)
-            return kept.document
+        turn = self._turns.setdefault(uri, _Turn())
+        turn.waiting += 1
+        try:
+            # Views that open together read once.
+            async with turn.lock:
+                return await self._get(uri)
+        finally:
+            turn.waiting -= 1
+            if not turn.waiting:
+                del self._turns[uri]
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        """A server may give each tool another View, and another one each day."""
+        size = sum(len(kept.document.html) for kept in self._kept.values())
+        while len(self._kept) > 1 and (len(self._kept) > MAX_KEPT or size > MAX_KEPT_CHARACTERS):
+            _, kept = self._kept.popitem(last=False)
+            size -= len(kept.document.html)
+
+    async def _get(self, uri: str) -> ViewDocument:
+        now, changes = asyncio.get_running_loop().time(), self._changes
+        kept = self._kept.get(uri)
+        if kept is None or now >= kept.until:
+            document, seconds = await self._load(uri)
+            if kept is None or kept.document != document:
+                if kept is not None:
+                    old, new = kept.document.digest, document.digest
+                    log.info("%s is another document now: sha256 %s, was %s", printable(uri), new, old)
+                kept = self._kept[uri] = _Kept(document, float("-inf"), await self._review(document))
+            # What was announced while we read may be news to what we read.
+            kept.until = now + seconds if changes == self._changes else float("-inf")
+        self._kept.move_to_end(uri)
+        if kept.refusal:
+            raise ConfigurationError(kept.refusal)
+        return kept.document
 
     def expire(self) -> None:
         """Something may have changed: read again before the next use."""
@@ -106,7 +140,7 @@ class Documents:
                     entry.uri: entry.meta for entry in await self._client.list_resources() if entry.meta is not None
                 }
             except McpdError as error:
-                log.warning("the server's resources cannot be listed: %s", error)
+                log.warning("the server's resources cannot be listed: %s", printable(error))
                 return None
             if changes == self._changes:
                 self._listed = listed

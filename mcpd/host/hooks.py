@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from msgspec import Raw, Struct
 
@@ -23,9 +23,7 @@ from .context import DisplayMode
 from .document import ViewDocument
 from .events import DownloadItem, Event, ModelContextUpdate
 from .policy import DEFAULT_CAPABILITIES
-
-if TYPE_CHECKING:
-    from .shown import ShownView
+from .shown import ShownView
 
 __all__ = ["Hooks", "offered", "settle"]
 

@@ -17,35 +17,39 @@ from typing import Any, Literal, NamedTuple
 from msgspec import Raw, Struct, field, structs
 
 from .. import __version__
-from ..client import Callbacks, Client
+from ..client import Callbacks, Client, ClientLimits
 from ..client.callbacks import ListKind
 from ..client.connection import OnProgress
+from ..client.inbox import detached
 from ..client.target import Target
 from ..errors import ConfigurationError, LocalProtocolError, McpdError
 from ..extensions.ui.gate import MIME_TYPE, UI
+from ..printable import printable
 from ..transports.websocket_server import Limits as WebSocketLimits
 from ..types.lifecycle import Implementation
 from ..types.tools import Tool
 from .app_tools import model_names
 from .call import ToolCall
-from .carrying import Carrier
 from .channels import Pump, ViewChannel, attach
 from .context import HostContext, ToolInfo, merge
 from .conversation import Conversation
 from .csp import Profile, grant
 from .document import ViewDocument
-from .documents import Documents
+from .documents import MAX_KEPT, Documents
 from .hooks import Hooks, offered
 from .policy import Limits, Settings
 from .relay import Relay, open_relay
 from .shown import ShownView
 from .theme import styles
 from .view import View
+from .view_requests import ViewRequestHandler
 from .visibility import is_for_model, model_tools, resource_uri
 
 __all__ = ["Host", "HostOptions", "OfferedTool", "default_context"]
 
 log = logging.getLogger("mcpd.host")
+
+_READ_AT_ONCE = 8
 
 _NO_HOOKS = Hooks()
 _NO_CALLBACKS = Callbacks()
@@ -64,7 +68,8 @@ class HostOptions(Struct, frozen=True, kw_only=True):
     `context` is merged over `default_context`; `permissions` are the browser features a View may have if it asks
     (camera, microphone, geolocation, clipboardWrite); `profile` is that of `csp`; `fresh_seconds` how long a
     document is used again without reading it; `version` fixes the protocol version towards the server, and
-    `timeout` is how many seconds the server may be silent.
+    `timeout` is how many seconds the server may be silent; `limits` is how much a View may take, `client_limits` how
+    much the server.
     """
 
     info: Implementation = field(default_factory=lambda: Implementation(name="mcpd", version=__version__))
@@ -76,6 +81,7 @@ class HostOptions(Struct, frozen=True, kw_only=True):
     fresh_seconds: float = 60.0
     version: str | None = None
     timeout: float | None = 60.0
+    client_limits: ClientLimits = ClientLimits()
 
 
 _DEFAULT_OPTIONS = HostOptions()
@@ -120,9 +126,10 @@ class Host:
             extensions={UI: {"mimeTypes": [MIME_TYPE]}},
             version=options.version,
             timeout=options.timeout,
+            limits=options.client_limits,
         )
         self._documents = Documents(self.client, hooks, options.fresh_seconds)
-        self._carrier = Carrier(self.client, hooks, self.conversation, self.find_tool, self._on_leave)
+        self._handler = ViewRequestHandler(self.client, hooks, self.conversation, self.find_tool, self._on_leave)
         self._tools: dict[str, Tool] = {}
         self._views: dict[str, ShownView] = {}
         self._pumps: dict[str, Pump] = {}
@@ -246,16 +253,22 @@ class Host:
     async def prefetch(self) -> list[ViewDocument]:
         """Read, check and review the documents of all tools now, so that Views open at once later.
 
-        One that cannot be shown is left out, and logged.
+        One that cannot be shown is left out, and logged; of more than 64 the first are read.
         """
         uris = {uri for tool in self._tools.values() if (uri := resource_uri(tool)) is not None}
-        found = await asyncio.gather(*map(self._documents.get, sorted(uris)), return_exceptions=True)
+        places = asyncio.Semaphore(_READ_AT_ONCE)
+
+        async def read(uri: str) -> ViewDocument:
+            async with places:
+                return await self._documents.get(uri)
+
+        found = await asyncio.gather(*map(read, sorted(uris)[:MAX_KEPT]), return_exceptions=True)
         documents = []
         for document in found:
             if isinstance(document, ViewDocument):
                 documents.append(document)
             elif isinstance(document, McpdError):
-                log.warning("a view cannot be shown: %s", document)
+                self.client.faults.say(logging.WARNING, "a view cannot be shown: %s", printable(document, 2000))
             else:
                 raise document
         return documents
@@ -309,7 +322,7 @@ class Host:
             tools=self._tools.values(),
             name=f"{view_id} ({call.name})",
         )
-        view = self._views[view_id] = ShownView(view_id, call, machine, self._carrier)
+        view = self._views[view_id] = ShownView(view_id, call, machine, self._handler)
         call.attach(view)
         return view
 
@@ -332,7 +345,7 @@ class Host:
             try:
                 view.change_context(delta)
             except LocalProtocolError as error:
-                log.info("%s: %s", view.id, error)
+                log.info("%s: %s", view.id, printable(error))
 
     def _check_room(self) -> None:
         if self._is_closed:
@@ -343,18 +356,18 @@ class Host:
     def _on_leave(self, view: ShownView) -> None:
         view.call.detach(view)
         self._views.pop(view.id, None)
-        self._begin(self._wind_up(view, self._pumps.pop(view.id, None)))
+        self._begin(self._wait_closed(view, self._pumps.pop(view.id, None)))
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
+        task = asyncio.create_task(work, context=detached())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _wind_up(self, view: ShownView, pump: Pump | None) -> None:
-        await view.wind_up()
+    async def _wait_closed(self, view: ShownView, pump: Pump | None) -> None:
+        await view.wait_closed()
         if pump is not None:
-            await pump.wind_up()
+            await pump.wait_closed()
 
     # ------------------------------------------------------------------------- what the server tells
 
@@ -377,11 +390,13 @@ class Host:
                 try:
                     await self.refresh_tools()
                 except Exception as error:
-                    log.warning("the server's tools have changed and cannot be listed; the old list holds: %s", error)
+                    text = "the server's tools have changed and cannot be listed; the old list holds: %s"
+                    self.client.faults.say(logging.WARNING, text, printable(error))
                 try:
                     await self._announce("tools")
-                except Exception:
-                    log.exception("the callback for a changed list failed")
+                except Exception as error:
+                    text = "the callback for a changed list failed"
+                    self.client.faults.say(logging.ERROR, text, error=error)
         finally:
             self._following = None
 

@@ -8,17 +8,19 @@ Spec: MCP Apps 2026-01-26, "Requests (View -> Host)"; 2025-11-25 basic/utilities
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from ..errors import InternalError, InvalidRequest, LocalProtocolError, McpdError, ProtocolError, RemoteError
 from ..jsonrpc import Request
+from ..printable import printable
 from ..types.notifications import CancelledParams, ProgressParams
 from .events import Abort, Ask, Forward, ModeChange, ModelContextUpdate, OpenLink
 from .messages import PROGRESS, DenialResult, DisplayModeResult, NoParams
-from .outlet import Outlet, log
+from .outlet import Outlet
 from .pending import Asked, Inbox
 from .refusals import Denied, TooMuch
-from .requests import REQUESTS, Facts, decode_params, find, progress_token
+from .requests import REQUESTS, ViewState, decode_params, find, progress_token
 
 __all__ = ["Incoming"]
 
@@ -26,10 +28,10 @@ __all__ = ["Incoming"]
 class Incoming:
     """What a View has asked for and not been told yet, and what it last said for the model."""
 
-    __slots__ = ("_context_is_news", "_facts", "_inbox", "_outlet")
+    __slots__ = ("_context_is_news", "_view_state", "_inbox", "_outlet")
 
-    def __init__(self, facts: Facts, outlet: Outlet) -> None:
-        self._facts = facts
+    def __init__(self, state: ViewState, outlet: Outlet) -> None:
+        self._view_state = state
         self._outlet = outlet
         self._inbox = Inbox()
         self._context_is_news = False
@@ -38,9 +40,9 @@ class Incoming:
 
     def receive(self, request: Request, *, is_early: bool) -> object | None:
         """The answer, or None if it comes later. Raises the error that the View is answered with."""
-        method, settings = request.method, self._facts.settings
+        method, settings = request.method, self._view_state.settings
         row = find(method)
-        row.check_offered(self._facts)
+        row.check_offered(self._view_state)
         if self._inbox.is_used(request.id):
             raise InvalidRequest(f"The id {request.id!r:.80} is in use")
         if len(self._inbox) >= settings.limits.calls_in_flight:
@@ -48,7 +50,7 @@ class Incoming:
         params = decode_params(row.decode, request.params)
         token = progress_token(params)
         try:
-            outcome = row.handle(self._facts, self._inbox.next_id(), params)
+            outcome = row.handle(self._view_state, self._inbox.next_id(), params)
         except Denied as error:
             if not (row.can_deny_by_result and settings.denials == "result"):
                 raise
@@ -56,12 +58,13 @@ class Incoming:
             return DenialResult(is_error=True)
         if is_early:
             self._outlet.find("early", "a request before ui/notifications/initialized", method, refused=False)
-        log.info("%s: %s %s", self._outlet.name, method, _target(outcome))
+        text, target = "%s: %s %s", printable(_target(outcome))
+        self._outlet.faults.say(logging.INFO, text, self._outlet.name, printable(method), target)
         if not isinstance(outcome, Ask):
             return outcome
         self._inbox.add(Asked(outcome, method, request.id, token))
         if isinstance(outcome, ModelContextUpdate):
-            self._facts.open_updates += 1
+            self._view_state.open_updates += 1
         self._outlet.events.append(outcome)
         return None
 
@@ -90,7 +93,7 @@ class Incoming:
         if not self._done(asked):
             return
         if isinstance(asked.ask, ModeChange):
-            result = DisplayModeResult(self._facts.feed.mode)
+            result = DisplayModeResult(self._view_state.feed.mode)
         elif isinstance(asked.ask, ModelContextUpdate):
             self._keep(asked.ask)
             result = NoParams()
@@ -99,19 +102,21 @@ class Incoming:
         finish = REQUESTS[asked.method].finish
         try:
             self._outlet.result(asked.request_id, result if finish is None else finish(result))
-        except (TypeError, ValueError, RecursionError):  # no JSON; UnicodeEncodeError is a ValueError
-            log.exception("%s: the result of %s cannot be sent", self._outlet.name, asked.method)
+        except (TypeError, ValueError, RecursionError) as error:  # no JSON; UnicodeEncodeError is a ValueError
+            text = "%s: the result of %s cannot be sent"
+            self._outlet.faults.say(logging.ERROR, text, self._outlet.name, asked.method, error=error)
             self._outlet.error(asked.request_id, InternalError())
 
     def deny(self, asked: Asked, reason: str) -> None:
         """The answer is no."""
         if not self._done(asked):
             return
-        log.info("%s: %s denied: %s", self._outlet.name, asked.method, reason)
+        text = "%s: %s denied: %s"
+        self._outlet.faults.say(logging.INFO, text, self._outlet.name, asked.method, printable(reason))
         if isinstance(asked.ask, ModeChange):
             # Spec: the answer is "the resulting mode (whether updated or not)", never an error.
-            self._outlet.result(asked.request_id, DisplayModeResult(self._facts.feed.mode))
-        elif REQUESTS[asked.method].can_deny_by_result and self._facts.settings.denials == "result":
+            self._outlet.result(asked.request_id, DisplayModeResult(self._view_state.feed.mode))
+        elif REQUESTS[asked.method].can_deny_by_result and self._view_state.settings.denials == "result":
             self._outlet.result(asked.request_id, DenialResult(is_error=True))
         else:
             self._outlet.error(asked.request_id, Denied(reason))
@@ -125,7 +130,7 @@ class Incoming:
         elif isinstance(error, McpdError):
             self._outlet.error(asked.request_id, Denied(str(error) or "Failed"))
         else:
-            log.error("%s: %s failed", self._outlet.name, asked.method, exc_info=error)
+            self._outlet.faults.say(logging.ERROR, "%s: %s failed", self._outlet.name, asked.method, error=error)
             self._outlet.error(asked.request_id, InternalError())
 
     def progress(self, ask_id: int, progress: float, total: float | None, message: str | None) -> None:
@@ -141,20 +146,20 @@ class Incoming:
         if not self._context_is_news:
             return None
         self._context_is_news = False
-        return self._facts.model_context
+        return self._view_state.model_context
 
     def _done(self, asked: Asked) -> bool:
         """Free its place; whether somebody still wants the answer."""
         self._inbox.take(asked.ask.ask_id)
         if isinstance(asked.ask, ModelContextUpdate):
-            self._facts.open_updates -= 1
+            self._view_state.open_updates -= 1
         return not asked.aborted
 
     def _keep(self, update: ModelContextUpdate) -> None:
         """Spec: "Each request overwrites the previous context sent by the View": the last sent, whenever answered."""
-        current = self._facts.model_context
+        current = self._view_state.model_context
         if current is None or current.ask_id < update.ask_id:
-            self._facts.model_context = update
+            self._view_state.model_context = update
             self._context_is_news = True
 
 

@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import UNSET, Raw
+from msgspec import Raw
 
 from ..errors import (
     InvalidParams,
     LocalProtocolError,
     McpdError,
-    RemoteError,
     RequestCancelled,
     RequestTimeout,
     TransportError,
 )
-from ..jsonrpc import Failure, Response, encode
+from ..jsonrpc import Failure, Response, encode, remote_error
+from ..printable import printable
 from ..types.notifications import CancelledParams
 from .app_tools import AppTools, read_result
 from .events import AppToolAnswered, AppToolsListed
@@ -82,7 +82,7 @@ class Outgoing:
             raw = Raw(encode(dict(arguments)))
         except (TypeError, ValueError, RecursionError) as error:  # UnicodeEncodeError is a ValueError
             raise LocalProtocolError(f"the arguments cannot be written as JSON: {error}") from error
-        log.info("%s: the host calls the view's tool %r", self._outlet.name, tool)
+        log.info("%s: the host calls the view's tool %s", self._outlet.name, printable(tool))
         sent = Sent("call", now + self._limits.app_tool_seconds, tool)
         return self._request(sent, "tools/call", {"name": tool, "arguments": raw})
 
@@ -160,8 +160,7 @@ class Outgoing:
 
     def _on_tool_answer(self, sent: Sent, message: Response | Failure) -> None:
         if isinstance(message, Failure):
-            error = message.error
-            self._report(sent, RemoteError(error.code, error.message, None if error.data is UNSET else error.data))
+            self._report(sent, remote_error(message))
             return
         try:
             result = read_result(message.result)

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import logging
 
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
+from ..client.faults import Faults
 from ..errors import ProtocolError, RemoteError
-from ..jsonrpc import ErrorObject, Failure, Id, Result, call, encode
+from ..jsonrpc import Id, Result, call, encode, error_answer
+from ..printable import printable
 from .events import Event, Finding
 from .refusals import rule_of
 
@@ -22,10 +24,12 @@ log = logging.getLogger("mcpd.host")
 class Outlet:
     """The two queues of one View, and its name for the log. `is_mute`: the View may not even be answered yet."""
 
-    __slots__ = ("events", "is_mute", "messages", "name")
+    __slots__ = ("events", "faults", "is_mute", "messages", "name")
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.faults = Faults(log)
+        """What the View does wrong: a few lines of each kind, then counts."""
         self.is_mute = True
         self.messages: list[bytes] = []
         self.events: list[Event] = []
@@ -45,8 +49,7 @@ class Outlet:
     def error(self, request_id: Id | None, error: ProtocolError | RemoteError) -> None:
         """Answer a request with an error; the id is None if the request could not be read."""
         if not self.is_mute:
-            data = UNSET if error.data is None else error.data
-            self.messages.append(encode(Failure(ErrorObject(error.code, error.message, data), request_id)))
+            self.messages.append(encode(error_answer(error, request_id)))
 
     def refuse(self, error: ProtocolError, request_id: Id | None, method: str = "") -> None:
         """Answer a message with an error, and report it."""
@@ -56,5 +59,6 @@ class Outlet:
     def find(self, rule: str, text: str, method: str = "", *, refused: bool = True) -> None:
         """Report what the View should not have done."""
         finding = Finding(rule, text[:300], method[:100], refused)
-        log.warning("%s: %s %r: %r", self.name, "refused" if refused else "noted", finding.method, finding.text)
+        text = "%s: refused %s: %s" if refused else "%s: noted %s: %s"
+        self.faults.say(logging.WARNING, text, self.name, printable(finding.method), printable(finding.text))
         self.events.append(finding)

@@ -21,8 +21,10 @@ from websockets.http11 import Request
 
 from ..channel import Channel, Receiver
 from ..errors import ConfigurationError
+from ..principal import ANONYMOUS, Principal
 from ..transports.address import Address, authority, bind, parse
-from ..transports.guards import Access, Guard, Refusal
+from ..transports.authentication import Refusal, RequestHeaders
+from ..transports.guards import Access, Guard
 from ..transports.websocket import WebSocketChannel
 from ..transports.websocket_server import Endpoint, Limits, Listener
 from .call import ToolCall
@@ -114,16 +116,18 @@ class _ViewEndpoint(Endpoint):
         self._used: OrderedDict[str, None] = OrderedDict()
         self._origin = origin
 
-    def refuse(self, request: Request) -> Refusal | None:
-        headers = request.headers
-        host = ", ".join(headers.get_all("Host")) or None
-        refusal = self.guard.check_source(host, None)
+    def check(self, headers: RequestHeaders) -> Principal | Refusal:
+        """The page may come in, whose origin takes the place of those that other servers allow."""
+        refusal = self.guard.check_source(headers.get("host"), None)
         if refusal is not None:
             return refusal
-        origin = ", ".join(headers.get_all("Origin"))
+        origin = headers.get("origin") or ""
         if not compare_digest(origin.lower().encode("utf-8", "replace"), self._origin.encode()):
             # Before the id is looked at: another page learns nothing, and uses up nothing.
             return Refusal(403, f"Only the page at {self._origin} may connect to a View here.\n")
+        return ANONYMOUS
+
+    def refuse(self, request: Request) -> Refusal | None:
         path = request.path.partition("?")[0]
         view_id = path.removeprefix(PATH)
         if view_id in self._used:

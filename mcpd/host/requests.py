@@ -1,6 +1,6 @@
 """What a View may ask for: one function per method, and the table of them.
 
-A function gets what it may know (`Facts`), the number for an ask, and decoded params; it gives an `Ask` for
+A function gets what it may know (`ViewState`), the number for an ask, and decoded params; it gives an `Ask` for
 the program or an answer, or raises the error the View gets. It changes nothing. `ui/initialize` and `ping`
 are the machine's own (`view`).
 
@@ -41,10 +41,10 @@ from .policy import Settings, check_downloads, check_link
 from .refusals import NotOffered, NotVisible
 from .visibility import is_for_app
 
-__all__ = ["REQUESTS", "Facts", "Row", "decode_params", "find", "progress_token"]
+__all__ = ["REQUESTS", "Row", "ViewState", "decode_params", "find", "progress_token"]
 
 
-class Facts(Struct):
+class ViewState(Struct):
     """What the functions may know of a View and its host."""
 
     settings: Settings
@@ -60,14 +60,14 @@ class Row(NamedTuple):
     """One method: its params, its function, the capability it needs, and what is done to its result."""
 
     decode: Callable[[Any], Any]
-    handle: Callable[[Facts, int, Any], Ask | Wire]
+    handle: Callable[[ViewState, int, Any], Ask | Wire]
     capability: str = ""
     can_deny_by_result: bool = False
     finish: Callable[[Any], Any] | None = None
 
-    def check_offered(self, facts: Facts) -> None:
+    def check_offered(self, state: ViewState) -> None:
         """Raise NotOffered if the host did not announce what this method needs."""
-        if self.capability and getattr(facts.capabilities, self.capability) is None:
+        if self.capability and getattr(state.capabilities, self.capability) is None:
             raise NotOffered(f"This host does not offer {self.capability.replace('_', ' ')} to views")
 
 
@@ -91,13 +91,13 @@ def progress_token(params: object) -> Id | None:
 # -------------------------------------------------------------------------------- for the server
 
 
-def _call_tool(facts: Facts, ask_id: int, params: CallToolParams) -> Ask:
+def _call_tool(state: ViewState, ask_id: int, params: CallToolParams) -> Ask:
     """Spec: "Host MUST reject tools/call requests from apps for tools that don't include "app" in visibility".
 
     Only tools this View's own server has listed can be called: what was never listed has no visibility that
     could be checked, and other servers' tools are not in the table at all.
     """
-    tool = facts.tools.get(params.name)
+    tool = state.tools.get(params.name)
     if tool is None:
         raise NotVisible(f"Unknown tool: {params.name[:100]!r}")
     if not is_for_app(tool):
@@ -109,14 +109,14 @@ def _call_tool(facts: Facts, ask_id: int, params: CallToolParams) -> Ask:
     return Forward(ask_id, "tools/call", Raw(encode(clean)), params.name, progress_token(params) is not None)
 
 
-def _read_resource(facts: Facts, ask_id: int, params: ReadResourceParams) -> Ask:
+def _read_resource(state: ViewState, ask_id: int, params: ReadResourceParams) -> Ask:
     clean = ReadResourceParams(uri=params.uri, meta=_clean(params.meta))
     return Forward(ask_id, "resources/read", Raw(encode(clean)), params.uri, progress_token(params) is not None)
 
 
-def _list(method: str) -> Callable[[Facts, int, ListParams], Ask]:
-    def list_page(facts: Facts, ask_id: int, params: ListParams) -> Ask:
-        if method == "prompts/list" and not facts.settings.has_prompts:
+def _list(method: str) -> Callable[[ViewState, int, ListParams], Ask]:
+    def list_page(state: ViewState, ask_id: int, params: ListParams) -> Ask:
+        if method == "prompts/list" and not state.settings.has_prompts:
             raise NotOffered("This view's server has no prompts")
         clean = ListParams(cursor=params.cursor, meta=_clean(params.meta))
         return Forward(ask_id, method, Raw(encode(clean)), "", progress_token(params) is not None)
@@ -157,29 +157,29 @@ def _is_reserved(key: str) -> bool:
 # ---------------------------------------------------------------------------------- for the host
 
 
-def _open_link(facts: Facts, ask_id: int, params: OpenLinkParams) -> Ask:
+def _open_link(state: ViewState, ask_id: int, params: OpenLinkParams) -> Ask:
     return OpenLink(ask_id, check_link(params.url))
 
 
-def _message(facts: Facts, ask_id: int, params: MessageParams) -> Ask:
+def _message(state: ViewState, ask_id: int, params: MessageParams) -> Ask:
     content = params.content if isinstance(params.content, list) else [params.content]
     if not content:
         raise InvalidParams("content: a message needs at least one block")
-    _check_kinds(facts.capabilities.message, content, "messages")
+    _check_kinds(state.capabilities.message, content, "messages")
     return ChatMessage(ask_id, content)
 
 
-def _update_model_context(facts: Facts, ask_id: int, params: UpdateModelContextParams) -> Ask | Wire:
+def _update_model_context(state: ViewState, ask_id: int, params: UpdateModelContextParams) -> Ask | Wire:
     content = params.content or []
-    taken = facts.capabilities.update_model_context
+    taken = state.capabilities.update_model_context
     _check_kinds(taken, content, "context updates")
     if params.structured_content is not None and taken is not None and not can_take(taken, "structuredContent"):
         raise InvalidParams("This host does not take structuredContent in context updates")
     update = ModelContextUpdate(ask_id, content, params.structured_content)
-    current = facts.model_context
+    current = state.model_context
     # Spec: "MAY dedupe identical ui/update-model-context calls". Not while another one may come to stand between.
     if (
-        not facts.open_updates
+        not state.open_updates
         and current is not None
         and (current.content, current.structured_content) == (content, params.structured_content)
     ):
@@ -194,21 +194,21 @@ def _check_kinds(modalities: Modalities | None, content: list[ContentBlock], whe
             raise InvalidParams(f"This host does not take {kind} blocks in {where}")
 
 
-def _request_display_mode(facts: Facts, ask_id: int, params: DisplayModeParams) -> Ask | Wire:
+def _request_display_mode(state: ViewState, ask_id: int, params: DisplayModeParams) -> Ask | Wire:
     """Spec: "If the requested mode is not available, Host SHOULD return the current display mode"."""
-    if params.mode == facts.feed.mode or params.mode not in facts.feed.modes:
-        return DisplayModeResult(facts.feed.mode)
+    if params.mode == state.feed.mode or params.mode not in state.feed.modes:
+        return DisplayModeResult(state.feed.mode)
     return ModeChange(ask_id, params.mode)
 
 
-def _download_file(facts: Facts, ask_id: int, params: DownloadFileParams) -> Ask:
-    return Download(ask_id, check_downloads(params.contents, facts.settings.limits))
+def _download_file(state: ViewState, ask_id: int, params: DownloadFileParams) -> Ask:
+    return Download(ask_id, check_downloads(params.contents, state.settings.limits))
 
 
-def _create_message(facts: Facts, ask_id: int, params: dict[str, Any]) -> Ask:
+def _create_message(state: ViewState, ask_id: int, params: dict[str, Any]) -> Ask:
     if not isinstance(params.get("messages"), list):
         raise InvalidParams("messages must be an array")
-    offer = facts.capabilities.sampling
+    offer = state.capabilities.sampling
     if offer is not None and offer.tools is None and ("tools" in params or "toolChoice" in params):
         raise InvalidParams("This host offers sampling without tools")
     return Sample(ask_id, Raw(encode(params)))

@@ -1,7 +1,7 @@
 """A View on a real channel: the state machine, its clock, and the work that it asks for.
 
 Nothing is decided here: what the View may do is the machine's business (`view`), what becomes of its requests
-that of a `Desk` (`carrying`). All calls come from the event loop's thread.
+that of a `RequestHandler` (`view_requests`). All calls come from the event loop's thread.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..errors import InternalError, LocalProtocolError, RequestCancelled
+from ..printable import printable
 from ..types.tools import CallToolResult, Tool
 from .call import ToolCall
 from .context import HostContext
@@ -31,15 +32,15 @@ from .events import (
 from .refusals import Denied
 from .view import State, View
 
-__all__ = ["Desk", "ShownView"]
+__all__ = ["RequestHandler", "ShownView"]
 
 log = logging.getLogger("mcpd.host")
 
 
-class Desk(Protocol):
+class RequestHandler(Protocol):
     """Where a View's requests go."""
 
-    async def carry(self, view: ShownView, ask: Ask) -> Any:
+    async def handle(self, view: ShownView, ask: Ask) -> Any:
         """Decide on an ask or carry it out: what `View.answer` takes. Raises Denied for a no, else why it failed."""
 
     def keep_context(self, view: ShownView, update: ModelContextUpdate) -> None:
@@ -58,11 +59,11 @@ class ShownView:
     `id` names it in its conversation; `ended` is done when it is gone, with the event that says why.
     """
 
-    def __init__(self, view_id: str, call: ToolCall, machine: View, desk: Desk) -> None:
+    def __init__(self, view_id: str, call: ToolCall, machine: View, handler: RequestHandler) -> None:
         self.id = view_id
         self.call = call
         self._machine = machine
-        self._desk = desk
+        self._handler = handler
         self._loop = asyncio.get_running_loop()
         self._send: Callable[[bytes], object] | None = None
         self._close_channel: Callable[[], object] | None = None
@@ -199,7 +200,7 @@ class ShownView:
         try:
             self._send(message)
         except Exception as error:
-            log.warning("%s: the channel does not take messages: %s", self.id, error)
+            log.warning("%s: the channel does not take messages: %s", self.id, printable(error))
             self._send = None
             self._machine.frame_lost("the channel does not take messages")
 
@@ -220,7 +221,7 @@ class ShownView:
             self._answer_app_call(event)
         elif isinstance(event, (Closed, Failed)):
             self._end(event)
-        self._desk.notice(self, event)
+        self._handler.notice(self, event)
 
     def _ask_for_tools(self) -> None:
         if self._machine.app.tools is not None and self._machine.state is State.LIVE:
@@ -237,7 +238,7 @@ class ShownView:
 
     def _begin_work(self, ask: Ask) -> None:
         # Ended by a callback: a task that is cancelled before its first step never gets to a `finally` of its own.
-        task: asyncio.Task[Any] = self._loop.create_task(self._desk.carry(self, ask))
+        task: asyncio.Task[Any] = self._loop.create_task(self._handler.handle(self, ask))
         self._work[ask.ask_id] = task
         task.add_done_callback(lambda task: self._end_work(ask, task))
 
@@ -249,7 +250,7 @@ class ShownView:
             if error is None:
                 machine.answer(ask_id, task.result())
                 if isinstance(ask, ModelContextUpdate) and (update := machine.take_model_context()) is not None:
-                    self._desk.keep_context(self, update)
+                    self._handler.keep_context(self, update)
         except LocalProtocolError as impossible:  # a mode that the View does not know
             error = impossible
         if isinstance(error, Denied):
@@ -288,9 +289,9 @@ class ShownView:
         close, self._close_channel, self._send = self._close_channel, None, None
         if close is not None:
             close()
-        self._desk.leave(self)
+        self._handler.leave(self)
 
-    async def wind_up(self) -> None:
+    async def wait_closed(self) -> None:
         """Wait until the work for a View that is gone has stopped."""
         while self._work:
             await asyncio.wait(list(self._work.values()))

@@ -32,19 +32,20 @@ Spec: MCP Apps 2026-01-26, "Lifecycle"; the rules of `APP-H` in the project's re
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import Enum
-from typing import Any, ClassVar, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
-from msgspec import UNSET, Raw, structs
+from msgspec import Raw, structs
 from msgspec.json import Decoder
 
-from ..errors import FrameTooLarge, InternalError, InvalidRequest, LocalProtocolError, ParseError, ProtocolError
-from ..jsonrpc import Batch, Failure, Notification, Request, Response, decode
-from ..types.notifications import CancelledParams, LogMessageParams
+from ..errors import InternalError, LocalProtocolError, ProtocolError
+from ..jsonrpc import Failure, Notification, Request, Response
+from ..printable import printable
+from ..types.notifications import CancelledParams
 from ..types.tools import Tool
 from .capabilities import AppCapabilities, SandboxGrant
-from .context import ContainerDimensions, ContextFeed, HostContext
+from .context import ContextFeed, HostContext
 from .csp import Grant, external_sources
 from .document import ViewDocument
 from .events import (
@@ -54,14 +55,12 @@ from .events import (
     Event,
     Failed,
     Live,
-    Logged,
     ModeChange,
     ModelContextUpdate,
-    SizeChanged,
-    TeardownRequested,
 )
 from .incoming import Incoming
 from .launch import LaunchCall
+from .lifecycle import OVER, STEPS, State
 from .messages import (
     HANDSHAKE_VERSION,
     HOST_CONTEXT_CHANGED,
@@ -74,45 +73,21 @@ from .messages import (
     InitializeResult,
     NoParams,
     ResourceReadyParams,
-    SizeChangedParams,
 )
+from .notifications import NOTIFICATIONS
 from .outgoing import Outgoing
 from .outlet import Outlet, log
-from .policy import RateLimit, Settings
-from .refusals import Denied, NotOffered, TooMuch, WrongState, rule_of
-from .requests import Facts, decode_params
+from .policy import Settings
+from .reader import MessageReader
+from .refusals import Denied, TooMuch, WrongState, rule_of
+from .requests import ViewState, decode_params
 
 __all__ = ["ListKind", "State", "View"]
 
 ListKind: TypeAlias = Literal["tools", "resources", "prompts"]
 
 
-class State(Enum):
-    """Where a View is in its life; the table is above."""
-
-    NEW = "new"
-    PROXY = "proxy"
-    HTML = "html"
-    INIT = "init"
-    LIVE = "live"
-    CLOSING = "closing"
-    GONE = "gone"
-    FAILED = "failed"
-
-
-_STEPS: Final = {
-    State.PROXY: "the sandbox proxy did not report",
-    State.HTML: "the view did not send ui/initialize",
-    State.INIT: "the view did not send ui/notifications/initialized",
-}
-"""The states a View must leave by itself within `step_seconds`, and what it means if it does not."""
-
-_OVER: Final = (State.GONE, State.FAILED)
-_UNBOUNDED: Final = ContainerDimensions()
-
 _decode_initialize = Decoder(InitializeParams).decode
-_decode_size = Decoder(SizeChangedParams).decode
-_decode_log = Decoder(LogMessageParams).decode
 _decode_cancelled = Decoder(CancelledParams).decode
 
 
@@ -134,15 +109,14 @@ class View:
         self.grant = grant
         self.settings = settings
         self.app = AppCapabilities()
-        self._outlet = Outlet(name)
+        self._outlet = Outlet(printable(name))  # the name of the tool, which is the server's, is in it
         self._feed = ContextFeed(context if context is not None else HostContext())
         self._launch = LaunchCall()
         sandbox = SandboxGrant(permissions=grant.permissions, csp=grant.csp)
-        self._facts = Facts(settings, structs.replace(settings.capabilities, sandbox=sandbox), self._feed, {})
-        self._incoming = Incoming(self._facts, self._outlet)
+        self._view_state = ViewState(settings, structs.replace(settings.capabilities, sandbox=sandbox), self._feed, {})
+        self._incoming = Incoming(self._view_state, self._outlet)
         self._outgoing = Outgoing(settings.limits, self._outlet)
-        self._rate = RateLimit(settings.limits.messages_per_second)
-        self._next_flood_finding = float("-inf")
+        self._reader = MessageReader(settings.limits, self._outlet)
         self._changed_lists: dict[ListKind, None] = {}
         self._state = State.NEW
         self._step_deadline: float | None = None
@@ -165,7 +139,7 @@ class View:
     @property
     def model_context(self) -> ModelContextUpdate | None:
         """What the View last gave for the model, if anything; it may be empty."""
-        return self._facts.model_context
+        return self._view_state.model_context
 
     @property
     def app_tools(self) -> Sequence[Tool]:
@@ -193,17 +167,23 @@ class View:
         """The frame exists; from now on the View has time limits."""
         if self._state is not State.NEW:
             raise LocalProtocolError("a View is started once; open another one")
-        name, document = self._outlet.name, self.document
-        log.info("%s: %s, sha256 %s, policy %s", name, document.uri, document.digest, self.grant.policy())
+        document = self.document
+        log.info(
+            "%s: %s, sha256 %s, policy %s",
+            self._outlet.name,
+            printable(document.uri),
+            document.digest,
+            printable(self.grant.policy(), 2000),
+        )
         if external := external_sources(self.grant.csp):
-            log.warning("%s: the view may reach %s", name, ", ".join(external))
+            log.warning("%s: the view may reach %s", self._outlet.name, printable(", ".join(external), 2000))
         for problem in (*document.problems, *self.grant.problems):
-            log.warning("%s: %s", name, problem)
+            log.warning("%s: %s", self._outlet.name, printable(problem, 2000))
         self._enter(State.PROXY if self.settings.has_proxy else State.HTML, now)
 
     def set_tools(self, tools: Iterable[Tool]) -> None:
         """The tools of the View's server, as listed; call it again when the list has changed."""
-        self._facts.tools = {tool.name: tool for tool in tools}
+        self._view_state.tools = {tool.name: tool for tool in tools}
 
     # ------------------------------------------------------------------- the call it was opened for
 
@@ -225,7 +205,7 @@ class View:
 
     def _tell(self, is_news: bool) -> bool:
         self._flush()
-        return is_news and self._state not in _OVER
+        return is_news and self._state not in OVER
 
     # --------------------------------------------------------------------------- changes around it
 
@@ -236,7 +216,7 @@ class View:
 
     def list_changed(self, kind: ListKind) -> None:
         """The server's list of these has changed; the View hears of it if it was promised that."""
-        offered = self._facts.capabilities
+        offered = self._view_state.capabilities
         promised = {
             "tools": offered.server_tools is not None and offered.server_tools.list_changed,
             "resources": offered.server_resources is not None and offered.server_resources.list_changed,
@@ -262,19 +242,19 @@ class View:
 
     def receive(self, data: bytes | str, now: float) -> None:
         """Take one message of the View (or of its proxy)."""
-        if self._state in _OVER:
+        if self._state in OVER:
             return
         try:
-            message = self._read(data)
+            message = self._reader.read(data)
         except ProtocolError as error:
-            if self._is_within_rate(now):
+            if self._reader.is_within_rate(now):
                 self._outlet.refuse(error, error.request_id)
             return
         if isinstance(message, (Response, Failure)):
             # What we wait for is never too much.
-            if self._outgoing.awaits(message.id) or self._is_within_rate(now):
+            if self._outgoing.awaits(message.id) or self._reader.is_within_rate(now):
                 self._on_answer(message, now)
-        elif not self._is_within_rate(now):
+        elif not self._reader.is_within_rate(now):
             if isinstance(message, Request):
                 self._outlet.error(message.id, TooMuch("Too many messages; slow down"))
         elif self._state in (State.NEW, State.PROXY) and message.method != PROXY_READY:
@@ -283,30 +263,6 @@ class View:
             self._on_request(message, now)
         else:
             self._on_notification(message, now)
-
-    def _read(self, data: bytes | str) -> Request | Notification | Response | Failure:
-        limit = self.settings.limits.message_bytes
-        try:
-            if isinstance(data, str):
-                data = data[: limit + 1].encode()  # what is cut off here is too much in bytes as well
-            elif len(data) <= limit and not data.isascii():
-                data.decode()  # raw members go on to the server unread: all of it must be UTF-8, not only what we read
-        except UnicodeError as error:
-            raise ParseError(f"Parse error: {error}") from None
-        if len(data) > limit:
-            raise FrameTooLarge(f"A message may have {limit} bytes")
-        message = decode(data)
-        if isinstance(message, Batch):
-            raise InvalidRequest("MCP Apps have no batches")
-        return message
-
-    def _is_within_rate(self, now: float) -> bool:
-        if self._rate.take(now):
-            return True
-        if now >= self._next_flood_finding:  # one a second: the flood must not become one of findings
-            self._next_flood_finding = now + 1.0
-            self._outlet.find("limit", f"more than {self.settings.limits.messages_per_second} messages a second")
-        return False
 
     def _on_answer(self, message: Response | Failure, now: float) -> None:
         if self._outgoing.receive(message, now) == "teardown":
@@ -320,8 +276,9 @@ class View:
                 self._outlet.result(request.id, answer)
         except ProtocolError as error:
             self._outlet.refuse(error, request.id, request.method)
-        except Exception:
-            log.exception("%s: %r failed", self._outlet.name, request.method[:100])
+        except Exception as error:
+            text = "%s: %s failed"
+            self._outlet.faults.say(logging.ERROR, text, self._outlet.name, printable(request.method), error=error)
             self._outlet.refuse(InternalError(), request.id, request.method)
 
     def _answer_to(self, request: Request, now: float) -> object | None:
@@ -353,7 +310,7 @@ class View:
         return InitializeResult(
             protocol_version=HANDSHAKE_VERSION,
             host_info=self.settings.host_info,
-            host_capabilities=self._facts.capabilities,
+            host_capabilities=self._view_state.capabilities,
             host_context=context,
         )
 
@@ -365,15 +322,23 @@ class View:
             self._outlet.find("state", "a notification before ui/initialize", method)
         elif method == INITIALIZED:
             self._on_initialized(now)
-        elif (handle := self._NOTIFICATIONS.get(method)) is None:
+        elif method not in NOTIFICATIONS and method not in self._OF_REQUESTS:
             self._outlet.find("method", "no notification a host knows", method)
         elif self._state is not State.CLOSING:
             if self._state is State.INIT:
                 self._outlet.find("early", "sent before ui/notifications/initialized", method, refused=False)
             try:
-                handle(self, message.params)
+                self._hear(method, message.params)
             except ProtocolError as error:
                 self._outlet.find(rule_of(error), error.message, method)
+
+    def _hear(self, method: str, params: Raw) -> None:
+        """Do what a notification calls for. Raises ProtocolError for what is wrong with it."""
+        handle = self._OF_REQUESTS.get(method)
+        if handle is not None:
+            handle(self, params)
+        elif (event := NOTIFICATIONS[method](self._view_state, params)) is not None:
+            self._outlet.events.append(event)
 
     def _on_proxy_ready(self, now: float) -> None:
         """Spec: "Sandbox proxy", steps 3 and 4. The first report counts: a View could send the next one."""
@@ -396,38 +361,19 @@ class View:
         self._flush()
         self._outlet.events.append(Live(again))
 
-    def _on_size_changed(self, params: Raw) -> None:
-        size = decode_params(_decode_size, params)
-        container = self.context.container_dimensions or _UNBOUNDED
-        width, height = container.fit(size.width, size.height, limit=self.settings.limits.max_pixels)
-        if width is not None or height is not None:
-            self._outlet.events.append(SizeChanged(width, height))
-
-    def _on_log_message(self, params: Raw) -> None:
-        if self._facts.capabilities.logging is None:
-            raise NotOffered("this host does not offer logging")
-        message = decode_params(_decode_log, params)
-        data = None if message.data is UNSET else message.data
-        self._outlet.events.append(Logged(message.level, data, message.logger))
-
     def _on_cancelled(self, params: Raw) -> None:
         self._incoming.cancel(decode_params(_decode_cancelled, params))
-
-    def _on_request_teardown(self, params: Raw) -> None:
-        self._outlet.events.append(TeardownRequested())
 
     def _on_app_tools_changed(self, params: Raw) -> None:
         if not self._outgoing.tools.offered:
             raise WrongState("the view did not declare tools in appCapabilities")
         self._outlet.events.append(AppToolsChanged())
 
-    _NOTIFICATIONS: ClassVar[dict[str, Callable[[View, Raw], None]]] = {
-        "ui/notifications/size-changed": _on_size_changed,
-        "notifications/message": _on_log_message,
+    _OF_REQUESTS: ClassVar[dict[str, Callable[[View, Raw], None]]] = {
         "notifications/cancelled": _on_cancelled,
-        "ui/notifications/request-teardown": _on_request_teardown,
         "notifications/tools/list_changed": _on_app_tools_changed,
     }
+    """The notifications about what is asked in either direction; the others only tell something (`notifications`)."""
 
     # ---------------------------------------------------------------- what the program did about it
 
@@ -512,7 +458,7 @@ class View:
         """See to what is overdue."""
         if self._step_deadline is not None and now >= self._step_deadline:
             seconds = self.settings.limits.step_seconds
-            self._end(State.FAILED, Failed(f"{_STEPS[self._state]} within {seconds:g} seconds"))
+            self._end(State.FAILED, Failed(f"{STEPS[self._state]} within {seconds:g} seconds"))
         for purpose in self._outgoing.overdue(now):
             if purpose == "teardown":
                 self._end(State.GONE, Closed(self._closing_reason, clean=False))
@@ -523,13 +469,13 @@ class View:
         """The one place where the state changes."""
         log.debug("%s: %s -> %s", self._outlet.name, self._state.value, state.value)
         self._state = state
-        self._outlet.is_mute = state in (State.NEW, State.PROXY, *_OVER)
+        self._outlet.is_mute = state in (State.NEW, State.PROXY, *OVER)
         self._outgoing.is_open = state is State.LIVE
-        self._step_deadline = now + self.settings.limits.step_seconds if state in _STEPS else None
+        self._step_deadline = now + self.settings.limits.step_seconds if state in STEPS else None
 
     def _end(self, state: State, event: Closed | Failed) -> None:
         """Over, one way or the other: whoever waits for the View, or works for it, is told."""
-        if self._state not in _OVER:
+        if self._state not in OVER:
             self._let_go(event.reason)
             self._enter(state, 0.0)
             self._outlet.events.append(event)

@@ -1,8 +1,7 @@
 """Annotations of a function as real types: what each parameter takes and what comes back.
 
 Finds the plain function behind partials, bound methods, decorators and callable objects, resolves
-annotations written as strings where that function would, and brings what other libraries write into
-`Annotated` to msgspec's `Meta`. Decides nothing about JSON.
+annotations written as strings where that function would. Decides nothing about JSON.
 """
 
 from __future__ import annotations
@@ -14,13 +13,9 @@ import typing
 from types import FunctionType, MethodType, UnionType
 from typing import Annotated, Any, Union
 
-from msgspec import Meta
-
 from ..errors import RegistrationError
 
-__all__ = ["call_method", "is_coroutine_function", "is_kind_of", "normalised", "plain_function", "resolved"]
-
-_CONSTRAINTS = ("ge", "gt", "le", "lt", "max_length", "min_length", "multiple_of", "pattern")
+__all__ = ["call_method", "find_kind", "is_coroutine_function", "plain_function", "resolved", "takes_names_only"]
 
 
 def plain_function(function: Any) -> Any:
@@ -52,6 +47,18 @@ def is_coroutine_function(function: Any) -> bool:
     while isinstance(function, (functools.partial, staticmethod)):
         function = function.func if isinstance(function, functools.partial) else function.__func__
     return inspect.iscoroutinefunction(call_method(function) or function)
+
+
+def takes_names_only(function: Any) -> bool:
+    """Whether a decorator's function cannot take positional arguments, whatever signature it shows."""
+    while isinstance(function, (functools.partial, MethodType)):
+        function = function.func if isinstance(function, functools.partial) else function.__func__
+    function = call_method(function) or function
+    if not isinstance(function, FunctionType) or not (
+        hasattr(function, "__wrapped__") or hasattr(function, "__signature__")
+    ):
+        return False
+    return not function.__code__.co_flags & inspect.CO_VARARGS
 
 
 def resolved(function: Any, where: str) -> dict[str, Any]:
@@ -100,60 +107,13 @@ def _annotation_naming(function: Any, name: str | None) -> str:
     return ": an annotation"
 
 
-def is_kind_of(hint: Any, kind: type) -> bool:
-    """Whether a hint is `kind` or a subclass, also as Optional, Annotated or generic."""
+def find_kind(hint: Any, kind: type) -> type | None:
+    """`kind` or the subclass of it that a hint is, also as Optional, Annotated or generic; None if it is neither."""
     origin = typing.get_origin(hint)
     if origin is Annotated:
-        return is_kind_of(hint.__origin__, kind)
+        return find_kind(hint.__origin__, kind)
     if origin is Union or origin is UnionType:
-        return any(is_kind_of(member, kind) for member in typing.get_args(hint))
-    return kind in getattr(origin or hint, "__mro__", ())
-
-
-def normalised(hint: Any, where: str, *, has_none_default: bool) -> Any:
-    """A parameter's hint as msgspec should read it.
-
-    `object` means anything here. A default of None admits null although the annotation does not say
-    so: a model reads the default in the schema and sends it. `Annotated[int, "text"]`, `Doc` and the
-    constraints of pydantic's `Field` and of annotated-types become one `Meta`.
-    """
-    if hint is object or hint is inspect.Parameter.empty:
-        return Any
-    if typing.get_origin(hint) is Annotated:
-        extra = _meta_of(hint.__metadata__)
-        if extra:
-            try:
-                hint = Annotated[hint, Meta(**extra)]
-            except (TypeError, ValueError) as error:
-                raise RegistrationError(f"{where}: {error}") from error
-    if has_none_default and hint is not Any:
-        return typing.Optional[hint]  # noqa: UP045 - the only spelling that takes any form of hint
-    return hint
-
-
-def _meta_of(metadata: tuple[Any, ...]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for item in metadata:
-        if isinstance(item, Meta):
-            continue
-        description = item if isinstance(item, str) else _text(item, "description") or _text(item, "documentation")
-        if description:
-            found.setdefault("description", description)
-        if title := _text(item, "title"):
-            found.setdefault("title", title)
-        # pydantic keeps its constraints in a list of such objects.
-        inner = getattr(item, "metadata", None)
-        for part in (item, *inner) if isinstance(inner, list) else (item,):
-            for name in _CONSTRAINTS:
-                value = getattr(part, name, None)
-                if value is not None and not callable(value):
-                    found.setdefault(name, value)
-    if any(isinstance(item, Meta) and item.description is not None for item in metadata):
-        found.pop("description", None)
-    return found
-
-
-def _text(item: Any, name: str) -> str | None:
-    value = getattr(item, name, None)
-    # A class or a str has attributes of these names that are methods.
-    return value if isinstance(value, str) and not isinstance(item, (str, type)) else None
+        found = (find_kind(member, kind) for member in typing.get_args(hint))
+        return next((one for one in found if one is not None), None)
+    given = origin or hint
+    return given if kind in getattr(given, "__mro__", ()) else None

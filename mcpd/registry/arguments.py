@@ -17,6 +17,7 @@ from msgspec import Struct
 from ..errors import ArgumentsError, InvalidParams
 from ..jsonrpc import MALFORMED
 from .coercion import coerce, follow
+from .defaults import complete
 from .foreign import dec_hook
 
 __all__ = ["Intake"]
@@ -43,10 +44,12 @@ class Intake:
         self, struct: type[Struct], extra: Any, reserved: str | None, schema: Callable[[], dict[str, Any]]
     ) -> None:
         self._struct = struct
-        self._names = frozenset(struct.__struct_fields__)
+        self._names = frozenset(struct.__struct_encode_fields__)
         self._extra = extra
         self._reserved = reserved
         self._schema = schema
+        self.is_incomplete = False
+        """Whether values lack defaults when they are decoded (`defaults`)."""
 
     def from_json(self, raw: bytes | msgspec.Raw) -> tuple[Struct, dict[str, Any]]:
         """Arguments from JSON, coerced by the schema, and further ones; b"" and null are no arguments.
@@ -63,7 +66,7 @@ class Intake:
         self, values: dict[str, Any], error: type[ArgumentsError | InvalidParams]
     ) -> tuple[Struct, dict[str, Any]]:
         schema = self._schema()
-        values = coerce(values, schema)
+        values = self._without_nulls(coerce(values, schema))
         extra: dict[str, Any] = {}
         try:
             made = _converted(values, self._struct)
@@ -73,15 +76,31 @@ class Intake:
                 extra = {name: _converted(values[name], self._extra) for name in values if name not in self._names}
         except msgspec.ValidationError as invalid:
             raise error("\n".join(self._problems(values, schema)) or str(invalid)) from invalid
+        if self.is_incomplete:
+            complete(made)
+            complete(extra)
         return made, extra
+
+    def _without_nulls(self, values: dict[str, Any]) -> dict[str, Any]:
+        """The values, but null only where a parameter takes it: models write it for what they leave to its default."""
+        if None not in values.values():
+            return values
+        has_default = {
+            field.encode_name: field.type for field in msgspec.structs.fields(self._struct) if not field.required
+        }
+        return {
+            name: value
+            for name, value in values.items()
+            if value is not None or name not in has_default or _fits(None, has_default[name])
+        }
 
     def _problems(self, values: dict[str, Any], schema: dict[str, Any]) -> Iterator[str]:
         """A line for each argument that is wrong, missing or not known."""
         types = {}
         for field in msgspec.structs.fields(self._struct):
-            types[field.name] = field.type
-            if field.required and field.name not in values:
-                yield f"{field.name}: Missing, but required"
+            types[field.encode_name] = field.type
+            if field.required and field.encode_name not in values:
+                yield f"{field.encode_name}: Missing, but required"
         strangers = 0
         for name, value in values.items():
             if name in types or (self._extra is not None and name != self._reserved):
@@ -98,6 +117,14 @@ class Intake:
 def _converted(value: Any, kind: Any) -> Any:
     # By way of JSON: msgspec.convert has other rules for some types, and none for Raw.
     return msgspec.json.decode(msgspec.json.encode(value), type=kind, dec_hook=dec_hook)
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    try:
+        _converted(value, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def _decoded(raw: bytes | msgspec.Raw) -> dict[str, Any]:

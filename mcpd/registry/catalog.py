@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
-from ..context import Context
+from ..context import Context, Exchange
 from ..session import Client
 from ..types.lifecycle import Implementation
 from ..types.prompts import ListPromptsResult
@@ -60,18 +60,20 @@ class Catalog:
         """Extension id -> the settings this server announces for it."""
         self.registered_uri: Callable[[str], str | None] | None = None
         """For a URI under which nothing is registered: the one that is meant, if it is another form of that."""
+        self.shows_errors = False
+        """Whether the texts of all exceptions reach the client."""
         self._conditions: list[Condition] | None = None
 
-    def audience(self, ctx: Context) -> Audience:
+    def audience(self, exchange: Exchange | Context) -> Audience:
         """The extensions in force for this request."""
         if not self.gates:
             return _EVERYONE
-        client = ctx.client
+        client = exchange.client
         return frozenset([name for name, admits in self.gates.items() if admits(client)])
 
-    async def list_audience(self, ctx: Context, audience: Audience) -> Audience:
+    async def list_audience(self, exchange: Exchange, audience: Audience) -> Audience:
         """`audience` with the conditions that hold now, on which the list of tools depends."""
-        return await with_conditions(self.conditions, audience, ctx)
+        return await with_conditions(self.conditions, audience, exchange)
 
     @property
     def conditions(self) -> list[Condition]:

@@ -3,7 +3,8 @@
 Models write `"3"` for 3 and `"[1, 2]"` for a list. `coerce` repairs exactly that:
 
 - a string for an integer, number, boolean, array, object or null, if the schema admits no string;
-- an integral float (3.0) for an integer.
+- an integral float (3.0) for an integer;
+- `2026-11-22 10:00` and the like for a datetime, where the schema tells it by Python's type (`moments`).
 
 Nothing else: 3 for a string stays an error, and so do "3.0" for an integer, "yes" for a boolean, " 3",
 "+3" and "007". Arguments that already fit their schema come back unchanged: what a schema admits is
@@ -16,10 +17,12 @@ step. Never raises, never changes its input, follows no reference out of the doc
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
+
+from .moments import MOMENTS, reread
 
 __all__ = ["coerce", "follow"]
 
@@ -33,6 +36,9 @@ _NUMBER = r"-?(?:0|[1-9][0-9]{0,300})(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?\Z"
 
 # Beyond this a float no longer names one integer.
 _EXACT_FLOAT: Final = 2**53
+
+# So many values are looked at, on the event loop: of more than models write, nothing is repaired.
+_MOST_VALUES: Final = 10_000
 
 # A list of objects with members that are lists again: deeper, models do not stringify.
 _DEPTH: Final = 4
@@ -69,6 +75,7 @@ class _Coercion:
     def __init__(self, root: dict[str, Any]) -> None:
         self._root = root
         self._admitted: dict[str, frozenset[str]] = {}
+        self._left = _MOST_VALUES
 
     def members(self, value: dict[str, Any], schema: Any, depth: int) -> dict[str, Any]:
         """An object with its members repaired."""
@@ -80,6 +87,8 @@ class _Coercion:
             properties = {}
         # With patterns, additionalProperties speaks of fewer names than it seems to.
         rest = None if "patternProperties" in schema else schema.get("additionalProperties")
+        if not self._may_look_at(value):
+            return value
         changed: dict[str, Any] = {}
         for name, member in value.items():
             repaired = self.value(member, properties.get(name, rest), depth)
@@ -96,10 +105,16 @@ class _Coercion:
         if not isinstance(prefix, list):
             prefix = []
         rest = schema.get("items")
+        if not self._may_look_at(value):
+            return value
         repaired = [
             self.value(item, prefix[index] if index < len(prefix) else rest, depth) for index, item in enumerate(value)
         ]
         return value if all(map(_is, repaired, value)) else repaired
+
+    def _may_look_at(self, values: list[Any] | dict[str, Any]) -> bool:
+        self._left -= len(values)
+        return self._left >= 0
 
     def value(self, value: Any, schema: Any, depth: int) -> Any:
         """One value repaired, then what is in it."""
@@ -108,17 +123,36 @@ class _Coercion:
         if isinstance(value, str):
             admitted = self._admits(schema)
             if "string" in admitted:
-                return value
+                return self._moment(value, schema)
             value = _parsed(value, admitted)
-        elif isinstance(value, float):
-            admitted = self._admits(schema)
-            if "integer" in admitted and "number" not in admitted and value.is_integer() and abs(value) < _EXACT_FLOAT:
+        elif isinstance(value, (float, int)) and "number" not in (admitted := self._admits(schema)):
+            if "string" in admitted and "integer" not in admitted:
+                return self._moment(value, schema)
+            if "integer" in admitted and isinstance(value, float) and value.is_integer() and abs(value) < _EXACT_FLOAT:
                 return int(value)
         if depth and isinstance(value, dict):
             return self.members(value, schema, depth - 1)
         if depth and isinstance(value, list):
             return self.items(value, schema, depth - 1)
         return value
+
+    def _moment(self, value: Any, schema: Any) -> Any:
+        """A date, time or duration reread, if any string is meant as one of that kind."""
+        kinds = set(self._string_formats(schema, 8))
+        kind = kinds.pop() if len(kinds) == 1 else None
+        return reread(value, kind) if kind in MOMENTS else value
+
+    def _string_formats(self, schema: Any, depth: int) -> Iterator[Any]:
+        """The `format` of each branch that admits a string."""
+        schema = follow(schema, self._root)
+        branches = schema.get("anyOf", schema.get("oneOf")) if isinstance(schema, dict) else None
+        if isinstance(branches, list) and depth:
+            for branch in branches:
+                yield from self._string_formats(branch, depth - 1)
+        elif not isinstance(schema, dict):
+            yield None
+        elif "string" in self._admits(schema):
+            yield schema.get("format")
 
     def _admits(self, schema: Any) -> frozenset[str]:
         """The JSON types a schema may admit; more rather than fewer where it is hard to say."""

@@ -10,7 +10,9 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ..context.core import is_failure
+from ..context.exchange import Exchange
+from ..context.input_required import is_failure
+from ..errors import as_told
 from ..types.completion import Completion
 from .threads import run_in_thread
 
@@ -30,19 +32,19 @@ class Completer:
         self._wants_others = len(inspect.signature(function).parameters) > 1
         self._is_async = inspect.iscoroutinefunction(function)
 
-    async def complete(self, value: str, others: Mapping[str, str]) -> Completion:
+    async def complete(self, value: str, others: Mapping[str, str], exchange: Exchange | None = None) -> Completion:
         """The suggestions; none if the function fails, which is logged."""
         arguments = (value, dict(others)) if self._wants_others else (value,)
         try:
             if self._is_async:
                 found = await self._function(*arguments)
             else:
-                found = await run_in_thread(self._function, *arguments)
+                found = await run_in_thread(self._function, *arguments, exchange=exchange)
             return found if isinstance(found, Completion) else rank(found, value)
         except BaseException as error:
             if not is_failure(error):
                 raise
-            log.error("completion failed", exc_info=error)
+            log.error("completion failed", exc_info=as_told(error))
             return Completion(values=[])
 
 

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..context import Context
-from ..context.core import is_failure
+from ..context.exchange import Exchange
+from ..context.input_required import is_failure
 from ..errors import RegistrationError
 from .pages import Audience
 from .signature import bind
@@ -42,7 +43,7 @@ class Condition:
         self._running: set[object] = set()
         self._overdue: set[object] = set()
 
-    async def holds(self, ctx: Context) -> bool:
+    async def holds(self, exchange: Exchange) -> bool:
         """Whether it holds now. Never raises."""
         self._overdue &= self._running
         if self._overdue:
@@ -51,8 +52,8 @@ class Condition:
         try:
             async with asyncio.timeout(PATIENCE):
                 if self._callee.is_async:
-                    return bool(await self._callee.call_strings({}, ctx))
-                return bool(await run_in_thread(self._call, ctx, token))
+                    return bool(await self._callee.call_strings({}, exchange))
+                return bool(await run_in_thread(self._call, exchange, token, exchange=exchange))
         except TimeoutError:
             self._overdue.add(token)
             log.warning("%s takes longer than %g seconds, which counts as no", self.what, PATIENCE)
@@ -62,16 +63,16 @@ class Condition:
             log.warning("%s failed, which counts as no", self.what, exc_info=error)
         return False
 
-    def _call(self, ctx: Context, token: object) -> Any:
+    def _call(self, exchange: Exchange, token: object) -> Any:
         self._running.add(token)
         try:
-            return self._callee.call_strings({}, ctx)
+            return self._callee.call_strings({}, exchange)
         finally:
             self._running.discard(token)
 
 
-async def with_conditions(conditions: Iterable[Condition], audience: Audience, ctx: Context) -> Audience:
+async def with_conditions(conditions: Iterable[Condition], audience: Audience, exchange: Exchange) -> Audience:
     """The audience, and the keys of those conditions that hold for this request; all are asked at once."""
     asked = [condition for condition in conditions if condition.requires in audience]
-    answers = await asyncio.gather(*(condition.holds(ctx) for condition in asked))
+    answers = await asyncio.gather(*(condition.holds(exchange) for condition in asked))
     return audience.union(condition.key for condition, holds in zip(asked, answers, strict=True) if holds)

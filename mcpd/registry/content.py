@@ -9,10 +9,10 @@ import os
 from typing import Any
 
 from msgspec import UNSET, Raw
-from msgspec.json import Encoder
+from msgspec.json import Decoder, Encoder
 
 from ..errors import InternalError
-from ..jsonrpc import mended
+from ..jsonrpc import replace_lone_surrogates
 from ..types.content import (
     AudioContent,
     BlobResourceContents,
@@ -27,6 +27,7 @@ from .foreign import enc_hook, to_builtins
 
 __all__ = [
     "BLOCKS",
+    "Unwritable",
     "audio",
     "embedded",
     "encode_data",
@@ -41,6 +42,7 @@ __all__ = [
 BLOCKS = (TextContent, ImageContent, AudioContent, EmbeddedResource, ResourceLink)
 
 encode_data = Encoder(enc_hook=enc_hook).encode
+_decode_text = Decoder(str).decode
 
 _IMAGE_TYPES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif"}
 _IMAGE_TYPES |= {".webp": "image/webp", ".svg": "image/svg+xml"}
@@ -110,6 +112,10 @@ def link(
     return ResourceLink(uri=uri, name=name, title=title, description=description, mime_type=mime_type, size=size)
 
 
+class Unwritable(TypeError):
+    """A result that is no content and cannot be written as JSON; the text is for its author."""
+
+
 def _load(data: bytes | str | os.PathLike[str], types: dict[str, str]) -> tuple[bytes, str]:
     if isinstance(data, bytes):
         return data, ""
@@ -140,12 +146,16 @@ def _json(value: Any) -> bytes:
     try:
         return encode_data(value)
     except UnicodeEncodeError:
-        return encode_data(mended(to_builtins(value)))
+        return encode_data(replace_lone_surrogates(to_builtins(value)))
+    except RecursionError:
+        raise Unwritable("it contains itself, or is nested too deep") from None
+    except (TypeError, NotImplementedError) as error:
+        raise Unwritable(str(error)) from error
 
 
 def _refuse_bytes(value: Any) -> None:
     if isinstance(value, (bytes, bytearray, memoryview)):
-        raise TypeError("bytes say nothing of their type: return image(…), audio(…) or embedded(…)")
+        raise Unwritable("bytes say nothing of their type: return image(…), audio(…) or embedded(…)")
 
 
 def _is_content_list(value: Any, gives_blocks: bool) -> bool:
@@ -160,8 +170,8 @@ def tool_result(value: Any, has_schema: bool, gives_blocks: bool = False) -> Cal
     """What a tool returned, as its result.
 
     A str or content blocks are content, and so is a list of strings or with a block in it. Anything else is data: its
-    JSON as text for every client, and as structured content if the tool has an output schema or the data are an
-    object. `gives_blocks`: the tool promises a list of blocks, and an empty one is no content.
+    JSON as text for every client, a string without quotes, and as structured content if the tool has an output schema
+    or the data are an object. `gives_blocks`: the tool promises a list of blocks, and an empty one is no content.
     """
     if value.__class__ is str and not has_schema:
         return CallToolResult(content=[TextContent(value)])
@@ -179,7 +189,9 @@ def tool_result(value: Any, has_schema: bool, gives_blocks: bool = False) -> Cal
         _refuse_bytes(value)
     raw = _json(value)
     structured = Raw(raw) if has_schema or raw[:1] == b"{" else UNSET
-    return CallToolResult(content=[TextContent(raw.decode())], structured_content=structured)
+    # A string among data, as a date or a choice, is told to a model as itself: in quotes it would often be quoted back.
+    shown = _decode_text(raw) if raw[:1] == b'"' else raw.decode()
+    return CallToolResult(content=[TextContent(shown)], structured_content=structured)
 
 
 def resource_contents(value: Any, uri: str, mime_type: str | None) -> list[Any]:

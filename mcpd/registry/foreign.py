@@ -1,7 +1,7 @@
 """Types msgspec does not know: pydantic models, paths and subclasses of plain types, to and from JSON.
 
 pydantic is never imported here: a class that has `model_validate_json` and `model_json_schema` is one
-of its models, and its dataclasses are brought to that form. Paths travel as strings. msgspec calls the
+of its models, or a stand-in for another hint that it reads (`type_adapter`). Paths travel as strings. msgspec calls the
 three hooks for a type of its own accord; `problem` finds, when a function is registered, the types
 for which no hook would help.
 """
@@ -17,13 +17,26 @@ import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set, ValuesView
 from decimal import Decimal
 from functools import cache
-from types import UnionType
-from typing import Annotated, Any, Literal, Union
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from typing import Any, Literal
 
 import msgspec
 from msgspec import inspect as types
 
-__all__ = ["Definitions", "dec_hook", "enc_hook", "output_hook", "parts_of", "problem", "to_builtins", "validated"]
+from .records import attributes
+from .type_adapter import StandIn
+
+__all__ = [
+    "ANYTHING",
+    "UNION",
+    "Definitions",
+    "dec_hook",
+    "enc_hook",
+    "output_hook",
+    "parts_of",
+    "problem",
+    "to_builtins",
+]
 
 _log = logging.getLogger("mcpd.registry")
 
@@ -32,6 +45,14 @@ _KNOWN = (
     "a dataclass, TypedDict, NamedTuple, msgspec Struct, attrs class or pydantic model"
 )
 
+
+# How msgspec says that it cannot tell the members of a union apart, with a list of what is refused; what we say.
+_UNION = r"(?s)((?:If a t|T)ype union.*) - type `(.*)` is not supported"
+UNION = "the members of the union"
+ANYTHING = "$mcpd-anything"
+"""What stands for an empty schema while schemas are made."""
+_TAG = "give each Struct a tag, as in class Dog(Struct, tag=True)"
+_FIELD = "take one class with all their fields, or two parameters"
 
 # msgspec writes these classes themselves, and not what is derived from them. Called on the class, so that no method
 # of the subclass has a say: they are what is written for the value, not what it looks like.
@@ -49,8 +70,16 @@ _PLAIN: dict[type, Callable[[Any], Any]] = {
 }
 
 
+# msgspec writes these itself, but as keys of a dict: only those it asks about.
+_NEVER_KEYS = frozenset((tuple, list, dict, set, frozenset))
+
+
 def _is_model(kind: Any) -> bool:
     return hasattr(kind, "model_validate_json") and hasattr(kind, "model_json_schema")
+
+
+def _is_of_pydantic(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] in ("pydantic", "pydantic_core", "pydantic_extra_types")
 
 
 def _is_path(kind: Any) -> bool:
@@ -80,6 +109,8 @@ def output_hook(kind: Any, value: Any) -> Any:
     """
     if _is_model(kind):
         required = _required_output(kind)
+        if isinstance(kind, StandIn):
+            return value if required is not None or kind.has_functions else dec_hook(kind, value)
         if required is not None:
             missing = [name for name in required if not isinstance(value, dict) or name not in value]
             if missing:
@@ -104,7 +135,8 @@ def _model_errors(error: ValueError) -> str:
         return str(error)
     lines = []
     for entry in error.errors():
-        where = ".".join(map(str, entry.get("loc", ())))
+        # pydantic names the parts of its own schema among them, such as "function-wrap[…]".
+        where = ".".join(str(step) for step in entry.get("loc", ()) if "[" not in str(step) or "-" not in str(step))
         lines.append(f"{where}: {entry.get('msg')}" if where else str(entry.get("msg")))
     return "; ".join(lines)
 
@@ -113,8 +145,12 @@ def enc_hook(value: Any) -> Any:
     """What msgspec writes for a value it does not know. TypeError if there is nothing sensible."""
     if hasattr(value, "model_dump") and _is_model(type(value)):
         return value.model_dump(mode="json", by_alias=True)
+    if _is_of_pydantic(type(value)):
+        return sys.modules["pydantic_core"].to_jsonable_python(value)
     if isinstance(value, os.PathLike):
         return os.fspath(value)
+    if type(value) in _NEVER_KEYS:
+        raise TypeError(f"{type(value).__name__} cannot be a key of a JSON object; use str, int, float or Enum keys")
     for kind in type(value).__mro__:
         if kind in _PLAIN:
             return _PLAIN[kind](value)
@@ -126,6 +162,13 @@ def enc_hook(value: Any) -> Any:
         return dict(value)
     if isinstance(value, (Sequence, Set, ValuesView)):
         return list(value)
+    if (record := attributes(value)) is not None:
+        return record
+    if isinstance(value, CoroutineType):
+        value.close()  # Python would warn of it later, at a line that has nothing to do with it
+        raise TypeError(f"{value.__qualname__}() was not awaited: write await before it, in an async function")
+    if isinstance(value, (GeneratorType, AsyncGeneratorType)):
+        raise TypeError(f"{value.__qualname__}() is a generator: return a list of what it yields")
     raise TypeError(f"{type(value).__qualname__} cannot be written as JSON; {_KNOWN}")
 
 
@@ -152,101 +195,33 @@ class Definitions:
         if not _is_model(kind):
             raise NotImplementedError
         try:
-            name, definitions = self._definitions(kind, "")
+            schema, definitions = self._definitions(kind, "")
             if any(self._is_other(key, value) for key, value in definitions.items()):
                 prefix = re.sub(r"[^\w.-]", "_", f"{kind.__module__}.{kind.__qualname__}.")
-                name, definitions = self._definitions(kind, prefix)
+                schema, definitions = self._definitions(kind, prefix)
         except Exception:  # pydantic and the model's own hooks may raise anything; the tool still works
             _log.warning("no JSON schema for %s: any object is shown as valid", kind.__qualname__, exc_info=True)
             return {"type": "object"}
         self.found.update(definitions)
-        return {"$ref": f"#/$defs/{name}"}
+        return schema or {ANYTHING: True}  # msgspec takes no empty schema from a hook
 
     def _is_other(self, name: str, schema: Any) -> bool:
         return name in self._taken or (name in self.found and self.found[name] != schema)
 
-    def _definitions(self, kind: Any, prefix: str) -> tuple[str, dict[str, Any]]:
+    def _definitions(self, kind: Any, prefix: str) -> tuple[dict[str, Any], dict[str, Any]]:
         schema = kind.model_json_schema(ref_template=f"#/$defs/{prefix}{{model}}", mode=self._mode)
         definitions = {prefix + name: value for name, value in schema.pop("$defs", {}).items()}
-        # A model that contains itself is given as a reference into its own $defs.
-        if schema.keys() == {"$ref"}:
-            return schema["$ref"].removeprefix("#/$defs/"), definitions
+        # A model that contains itself is a reference into its own $defs. Of stand-ins, records alone have a name.
+        if schema.keys() == {"$ref"} or (isinstance(kind, StandIn) and "properties" not in schema):
+            return schema, definitions
         name = prefix + re.sub(r"[^\w.-]", "_", kind.__name__)
-        return name, {**definitions, name: schema}
+        return {"$ref": f"#/$defs/{name}"}, {**definitions, name: schema}
 
 
-class _StandIn(type):
-    """The class of stand-ins for pydantic's dataclasses, which msgspec would read itself, without their validators."""
-
-    kind: Any
-
-    def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, cls.kind)
-
-    def model_validate_json(cls, text: bytes) -> Any:
-        return cls.kind.__pydantic_validator__.validate_json(text)
-
-    def model_json_schema(cls, **options: Any) -> Any:
-        return sys.modules["pydantic"].TypeAdapter(cls.kind).json_schema(**options)
-
-
-def _is_pydantic_dataclass(kind: Any) -> bool:
-    return isinstance(kind, type) and "__pydantic_validator__" in vars(kind) and not _is_model(kind)
-
-
-@cache
-def _stand_in(kind: Any) -> _StandIn:
-    return _StandIn(kind.__name__, (), {"kind": kind, "__module__": kind.__module__, "__qualname__": kind.__qualname__})
-
-
-def validated(hint: Any) -> Any:
-    """A hint in which pydantic itself reads its dataclasses, as it does its models.
-
-    TypeError, with a text for the author, for what else of pydantic would not run.
-    """
-    if _is_pydantic_dataclass(hint):
-        return _stand_in(hint)
-    if typing.get_origin(hint) is Annotated:
-        for item in hint.__metadata__:
-            _refuse_unread(item)
-        inner = validated(hint.__origin__)
-        return hint if inner is hint.__origin__ else Annotated[(inner, *hint.__metadata__)]
-    parts = typing.get_args(hint)
-    if not parts or typing.get_origin(hint) is Literal:
-        return hint
-    read = tuple(map(validated, parts))
-    if all(new is old for new, old in zip(read, parts, strict=True)):
-        return hint
-    if isinstance(hint, UnionType):
-        return Union[read]  # noqa: UP007 - of as many as there are
-    return hint.copy_with(read) if hasattr(hint, "copy_with") else typing.get_origin(hint)[read]
-
-
-def _refuse_unread(item: Any) -> None:
-    """TypeError for what pydantic would do with an annotation, and nobody else does."""
-    name = type(item).__name__
-    if not type(item).__module__.startswith("pydantic"):
-        return
-    if hasattr(item, "func"):
-        raise TypeError(
-            f"{name} in Annotated would not run; check in the function, or make it a pydantic model's field"
-        )
-    if name == "FieldInfo":
-        if item.alias is not None or item.validation_alias is not None:
-            raise TypeError("Field(alias=…) in Annotated would be ignored; name the parameter so")
-        if not item.is_required():
-            raise TypeError("Field(default=…) in Annotated would be ignored; write the default after =")
-
-
-def problem(hint: Any, *, is_input: bool = False) -> str | None:
+def problem(hint: Any) -> str | None:
     """Why values of this type cannot be read from JSON or be shown in a schema; None if they can."""
     try:
         for found in parts_of(types.type_info(hint), set()):
-            if is_input and isinstance(found, types.DataclassType) and _is_pydantic_dataclass(found.cls):
-                return (
-                    f"{found.cls.__qualname__} is a pydantic dataclass inside a type that pydantic does not read, "
-                    "so its validation would not run; make one of them a pydantic model"
-                )
             if isinstance(found, types.CustomType) and not (_is_model(found.cls) or _is_path(found.cls)):
                 return f"{getattr(found.cls, '__qualname__', found.cls)} cannot be read from JSON; {_KNOWN}"
             if isinstance(found, types.Field) and found.default is not msgspec.NODEFAULT:
@@ -257,6 +232,11 @@ def problem(hint: Any, *, is_input: bool = False) -> str | None:
     except NameError as error:
         return f"the name {error.name!r} in its definition is not defined"
     except (TypeError, ValueError, NotImplementedError, RuntimeError) as error:
+        if found := re.match(_UNION, str(error)):
+            for part in typing.get_args(hint):
+                if reason := problem(part):
+                    return reason
+            return f"{UNION} {found[2]} cannot be told apart in JSON; {_TAG if 'Struct types' in found[1] else _FIELD}"
         return f"{error}; {_KNOWN}"
     return None
 

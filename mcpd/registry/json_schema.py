@@ -1,4 +1,4 @@
-"""Schemas given as JSON: checked when they are registered, and enforced by jsonschema-rs (extra `mcpd[schema]`).
+"""Schemas given as JSON: checked when they are registered, and enforced by jsonschema-rs (extra `mcpd-server[schema]`).
 
 JSON Schema 2020-12 unless `$schema` names another draft. Nothing is ever fetched: a reference out of
 the document is refused (S26-024). Depth and size are bounded. Spec: 2026-07-28 basic/index, JSON Schema usage.
@@ -123,16 +123,18 @@ class SchemaCallee:
         self.input_schema = dict(schema)
         self.output_schema: dict[str, Any] | None = inner.output_schema
         self.returns = inner.returns
+        self.output_type = inner.output_type
         self.arguments = inner.arguments
         self.parameters = ()
         self._schema = JsonSchema(schema, what)
         self._parameter = takes[0]
         self._context_name: str | None = inner.context_name
+        self._make_context = inner.make_context
 
     def call(self, raw: bytes | Raw, context: Any = None) -> Any:
         """Validate the arguments and call the function. Raises ArgumentsError, InvalidParams if they are no object."""
         arguments = self._read(raw)
-        extra = {} if self._context_name is None else {self._context_name: context}
+        extra = {} if self._context_name is None else {self._context_name: self._make_context(context)}
         return self.function(**{self._parameter: arguments}, **extra)
 
     def call_strings(self, values: Mapping[str, str], context: Any = None) -> Any:

@@ -10,9 +10,10 @@ from typing import Any
 
 from msgspec import structs
 
-from ..context import Context
-from ..context.core import is_failure
-from ..errors import InternalError, McpdError
+from ..context.exchange import Exchange
+from ..context.input_required import is_failure
+from ..errors import InternalError, McpdError, as_told
+from ..printable import printable
 from ..types.content import TextContent
 from ..types.prompts import GetPromptResult, Prompt, PromptArgument, PromptMessage
 from .content import BLOCKS
@@ -45,21 +46,23 @@ class PromptEntry:
             self.prompt = structs.replace(self.prompt, arguments=arguments)
         return self.prompt
 
-    async def get(self, arguments: dict[str, str], ctx: Context) -> GetPromptResult:
+    async def get(self, arguments: dict[str, str], exchange: Exchange) -> GetPromptResult:
         """The messages. Raises InvalidParams for a missing or unknown argument."""
         try:
             if self.callee.is_async:
-                value = await self.callee.call_strings(arguments, ctx)
+                value = await self.callee.call_strings(arguments, exchange)
             else:
-                value = await run_in_thread(self.callee.call_strings, arguments, ctx)
+                value = await run_in_thread(self.callee.call_strings, arguments, exchange, exchange=exchange)
             return self._result(value)
         except McpdError:
             raise
         except BaseException as error:
             if not is_failure(error):
                 raise
-            log.error("prompt %s (request %r) failed", self.key, ctx.request_id, exc_info=error)
-            raise InternalError("The prompt could not be made; details are in the server's log") from None
+            log.error(
+                "prompt %s (request %s) failed", self.key, printable(exchange.request_id), exc_info=as_told(error)
+            )
+            raise InternalError("The prompt could not be made; details are in the server's log") from error
 
     def _result(self, value: Any) -> GetPromptResult:
         if isinstance(value, GetPromptResult):

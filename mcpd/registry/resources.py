@@ -8,9 +8,10 @@ from typing import Any, TypeAlias
 
 from msgspec import structs
 
-from ..context import Context
-from ..context.core import is_failure
-from ..errors import InternalError, McpdError, ResourceNotFound
+from ..context.exchange import Exchange
+from ..context.input_required import is_failure
+from ..errors import InternalError, McpdError, ResourceNotFound, as_told
+from ..printable import printable
 from ..types.resources import ReadResourceResult, Resource, ResourceTemplate
 from .content import resource_contents
 from .pages import Audience
@@ -49,14 +50,14 @@ class ResourceEntry:
         """The resource as `resources/list` shows it."""
         return self.resource
 
-    def read(self, uri: str, ctx: Context) -> Any:
+    def read(self, uri: str, exchange: Exchange) -> Any:
         """The result of `resources/read`, or a coroutine of it; `uri` is what the client asked for."""
         if self.callee is None:
             return self._result(uri, self.content)
-        return self._read(self.callee, uri, ctx)
+        return self._read(self.callee, uri, exchange)
 
-    async def _read(self, callee: Callee, uri: str, ctx: Context) -> ReadResourceResult:
-        return self._result(uri, await _call(callee, {}, ctx, uri))
+    async def _read(self, callee: Callee, uri: str, exchange: Exchange) -> ReadResourceResult:
+        return self._result(uri, await _call(callee, {}, exchange, uri))
 
     def _result(self, uri: str, value: Any) -> ReadResourceResult:
         return _read_result(value, uri, self.resource.mime_type, self.finish)
@@ -85,9 +86,9 @@ class TemplateEntry:
         """The template as `resources/templates/list` shows it."""
         return self.template
 
-    async def read(self, uri: str, variables: dict[str, str], ctx: Context) -> ReadResourceResult:
+    async def read(self, uri: str, variables: dict[str, str], exchange: Exchange) -> ReadResourceResult:
         """The result of `resources/read` for a URI that matches. Raises ResourceNotFound as the function does."""
-        value = await _call(self.callee, variables, ctx, uri)
+        value = await _call(self.callee, variables, exchange, uri)
         # A template also takes what a person typed; what is sent is a URI (S26-119).
         return _read_result(value, as_uri(uri), self.template.mime_type, self.finish)
 
@@ -99,11 +100,11 @@ def _read_result(value: Any, uri: str, mime_type: str | None, finish: Finisher |
     return ReadResourceResult(contents=contents if finish is None else list(map(finish, contents)))
 
 
-async def _call(callee: Callee, variables: dict[str, str], ctx: Context, uri: str) -> Any:
+async def _call(callee: Callee, variables: dict[str, str], exchange: Exchange, uri: str) -> Any:
     try:
         if callee.is_async:
-            return await callee.call_strings(variables, ctx)
-        return await run_in_thread(callee.call_strings, variables, ctx)
+            return await callee.call_strings(variables, exchange)
+        return await run_in_thread(callee.call_strings, variables, exchange, exchange=exchange)
     except McpdError:
         raise
     except FileNotFoundError:
@@ -111,5 +112,7 @@ async def _call(callee: Callee, variables: dict[str, str], ctx: Context, uri: st
     except BaseException as error:
         if not is_failure(error):
             raise
-        log.error("resource %s (request %r) failed", uri, ctx.request_id, exc_info=error)
-        raise InternalError("The resource could not be read; details are in the server's log") from None
+        log.error(
+            "resource %s (request %s) failed", printable(uri), printable(exchange.request_id), exc_info=as_told(error)
+        )
+        raise InternalError("The resource could not be read; details are in the server's log") from error

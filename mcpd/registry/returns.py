@@ -13,9 +13,9 @@ from inspect import Parameter
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union
 
-from .foreign import problem
+from .hints import readable_output
 
-__all__ = ["awaited", "is_block_list", "is_data"]
+__all__ = ["awaited", "data_type", "is_block_list", "is_data"]
 
 _TEXT: tuple[Any, ...] = (Parameter.empty, None, NoneType, Any, object, str, bytes, bytearray, memoryview)
 _LISTS = frozenset(
@@ -32,17 +32,26 @@ def awaited(hint: Any) -> Any:
 
 
 def is_data(hint: Any, is_content: Callable[[Any], bool] | None = None) -> bool:
-    """Whether a function that returns this gives data, so that it can have an output schema.
+    """Whether a function that returns this gives data, so that it can have an output schema."""
+    return data_type(hint, is_content) is not None
 
-    It does not if all it may give is text, bytes, a path or nothing; if content may come, alone or in
+
+def data_type(hint: Any, is_content: Callable[[Any], bool] | None = None) -> Any:
+    """A return annotation as msgspec reads it, if what comes back is data; None if not.
+
+    It is not if all it may give is text, bytes, a path or nothing; if content may come, alone or in
     a list, as it may in one of whatever it be; if the annotation is missing or says Any; if msgspec and we cannot
-    write it as JSON.
+    write it as JSON, nor pydantic.
     `is_content` says of a class that its values go to the host as they are: content blocks, results.
     """
+    if is_content is not None and typing.get_origin(hint) is Annotated and is_content(hint.__origin__):
+        # A result made by hand, and beside it the class of its data, as the official SDK has it.
+        data = [item for item in hint.__metadata__ if isinstance(item, type)]
+        return readable_output(data[0]) if data else None
     members = _members(hint)
     if all(map(_is_text, members)) or (is_content is not None and _has_content(members, is_content)):
-        return False
-    return problem(hint) is None
+        return None
+    return readable_output(hint)
 
 
 def is_block_list(hint: Any, is_content: Callable[[Any], bool]) -> bool:

@@ -2,7 +2,8 @@
 
 msgspec makes them; here they get the shape MCP wants: an object schema at the root without a name of
 its own, shared types in `$defs`, parameter descriptions from the docstring, pydantic's models among
-the rest. Loaded when the first schema is asked for. Never sees values, never validates.
+the rest. Arguments are repaired by these schemas; what clients are shown is the plain form of them
+(`plain_schema`). Loaded when the first schema is asked for. Never sees values, never validates.
 Spec: 2025-11-25 server/tools (tool schemas), SEP-2106 for output schemas of any root.
 """
 
@@ -13,11 +14,13 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import NODEFAULT, Struct
-from msgspec.inspect import EnumType, type_info
+from msgspec.inspect import type_info
 
-from .foreign import Definitions, parts_of, to_builtins
+from .foreign import ANYTHING, Definitions, to_builtins
+from .plain_schema import plain
+from .schema_marks import Marks
 
-__all__ = ["input_schema", "output_schema"]
+__all__ = ["input_schema", "output_schema", "plain"]
 
 
 def input_schema(arguments: type[Struct], descriptions: Mapping[str, str], extra: Any = None) -> dict[str, Any]:
@@ -31,19 +34,18 @@ def input_schema(arguments: type[Struct], descriptions: Mapping[str, str], extra
     root = definitions.pop(schemas[0]["$ref"].rpartition("/")[2])
     properties: dict[str, Any] = root["properties"]
     for field in msgspec.structs.fields(arguments):
-        member = properties[field.name]
+        member = properties[field.encode_name]
+        member.pop(ANYTHING, None)
         if field.name in descriptions and not _is_described(member):
             member["description"] = descriptions[field.name]
         _show_default(member, field)
 
-    schema: dict[str, Any] = {"type": "object"}
-    if properties:
-        schema["properties"] = properties
+    schema: dict[str, Any] = {"type": "object", "properties": properties}
     if "required" in root:
         schema["required"] = root["required"]
     if extra is None:
         schema["additionalProperties"] = False
-    elif schemas[1]:
+    elif schemas[1].pop(ANYTHING, None) is None and schemas[1]:
         schema["additionalProperties"] = schemas[1]
     if definitions:
         schema["$defs"] = definitions
@@ -62,6 +64,7 @@ def output_schema(hint: Any) -> dict[str, Any]:
         if not _mentions(definitions, reference):
             del definitions[name]
     root.pop("title", None)
+    root.pop(ANYTHING, None)
     if definitions:
         root["$defs"] = definitions
     return root
@@ -76,22 +79,19 @@ def _generated(kinds: list[Any], mode: Literal["validation", "serialization"]) -
     for definition in definitions.values():
         if definition.get("required") == []:
             del definition["required"]
-        if "enum" in definition:
-            # msgspec sorts them; hosts show them in this order to people.
-            values = _written(kinds, definition)
-            definition["enum"] = sorted(definition["enum"], key=values.index) if values else definition["enum"]
+    for definition in foreign.found.values():
+        _drop_titles(definition)
+    marks = Marks(definitions, kinds, "input" if mode == "validation" else "output")
+    for kind, schema in zip(kinds, schemas, strict=True):
+        marks.mark(type_info(kind), schema)
     return schemas, {**definitions, **foreign.found}
 
 
-def _written(kinds: list[Any], definition: Mapping[str, Any]) -> list[Any]:
-    """The values of the Enum that a definition is of, in the order in which they were written."""
-    for kind in kinds:
-        for found in parts_of(type_info(kind), set()):
-            if isinstance(found, EnumType) and found.cls.__name__ == definition.get("title"):
-                values = [member.value for member in found.cls]
-                if set(values) == set(definition["enum"]):
-                    return values
-    return []
+def _drop_titles(model: dict[str, Any]) -> None:
+    """Without the titles that pydantic makes of names, "User Id" of `user_id`: they say nothing and cost much."""
+    for name, member in model.get("properties", {}).items():
+        if isinstance(member, dict) and member.get("title") == name.title().replace("_", " ").strip():
+            del member["title"]
 
 
 def _show_default(member: dict[str, Any], field: msgspec.structs.FieldInfo) -> None:

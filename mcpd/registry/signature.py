@@ -9,7 +9,6 @@ function in a thread, awaits nothing. Spec: 2025-11-25 server/tools, SEP-1303.
 
 from __future__ import annotations
 
-import copy
 import functools
 import inspect
 from collections.abc import Callable, Mapping
@@ -17,23 +16,21 @@ from inspect import Parameter as Slot
 from typing import Any, Literal
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, structs
 from msgspec.structs import asdict, astuple
 
 from ..errors import RegistrationError
 from ..jsonrpc import MALFORMED
-from .annotations import call_method, is_coroutine_function, is_kind_of, normalised, plain_function, resolved
+from .annotations import call_method, find_kind, is_coroutine_function, plain_function, resolved, takes_names_only
 from .arguments import Intake
+from .defaults import completed, needs_completion
 from .docstring import Docstring, parse
-from .foreign import dec_hook, enc_hook, problem, to_builtins, validated
-from .returns import awaited, is_data
+from .foreign import dec_hook, enc_hook, to_builtins
+from .hints import argument, may_need_pydantic, readable
+from .returns import awaited, data_type
+from .type_adapter import StandIn
 
 __all__ = ["Argument", "Callee", "bind", "enc_hook", "to_builtins"]
-
-# Types that need no second look, and defaults that are JSON as they are.
-_PLAIN = (Any, str, int, float, bool)
-_JSON = frozenset((type(None), bool, int, float, str))
-
 
 _Order = Literal["values", "context first", "context last", "context by name", "all by name"]
 
@@ -53,10 +50,14 @@ class _Plan(Struct, frozen=True):
     name: str
     arguments: type[Struct]
     context_name: str | None
+    # From what the caller of `call` has for a context to what the function gets: the class method `_of` of its class.
+    make_context: Callable[[Any], Any]
     extra: Any
     returns: Any
     # How the values of `arguments` and the context reach the parameters.
     order: _Order
+    # Whether values lack defaults when they are decoded.
+    is_incomplete: bool
 
 
 class Callee:
@@ -74,15 +75,25 @@ class Callee:
         self.name = plan.name
         self.arguments = plan.arguments
         self.context_name = plan.context_name
+        self.make_context = plan.make_context
         self.returns = plan.returns
         self.is_async = is_coroutine_function(function)
+        kind = getattr(plan.make_context, "__self__", None)
+        if self.is_async and getattr(kind, "is_for_threads", False):
+            raise RegistrationError(f"function {plan.name!r} is async: it takes a Context, and awaits what that does")
         self._is_content = is_content
         self._extra = plan.extra
         self._is_positional = plan.order in ("values", "context last", "context by name")
         self._decode = msgspec.json.Decoder(plan.arguments, dec_hook=dec_hook).decode
-        self._intake = Intake(plan.arguments, plan.extra, plan.context_name, lambda: self.input_schema)
+        if plan.is_incomplete:
+            self._decode = completed(self._decode)
+        self._intake = Intake(plan.arguments, plan.extra, plan.context_name, lambda: self.argument_schema)
+        self._intake.is_incomplete = plan.is_incomplete
         self._invoke = _invoker(function, plan)
         self.call = _caller(function, plan, self._decode, self._intake.from_json, self._invoke)
+        # Now, not in a request: pydantic takes its time when it is imported.
+        if may_need_pydantic(plan.returns) and isinstance(self.output_type, StandIn):
+            self.call = _dumping(self.call, self.output_type, self.is_async)
 
     def __repr__(self) -> str:
         return f"<Callee {self.name}({', '.join(self.arguments.__struct_fields__)})>"
@@ -112,8 +123,8 @@ class Callee:
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """The names of the arguments, without the context and without what **kwargs would take."""
-        return self.arguments.__struct_fields__
+        """The names of the arguments as callers write them; without the context and what **kwargs would take."""
+        return self.arguments.__struct_encode_fields__
 
     @functools.cached_property
     def argument_list(self) -> tuple[Argument, ...]:
@@ -126,20 +137,31 @@ class Callee:
         )
 
     @functools.cached_property
+    def argument_schema(self) -> dict[str, Any]:
+        """The JSON Schema by which arguments are repaired: it says of tuples and dates what the shown one cannot."""
+        schema: dict[str, Any] = _schema().input_schema(self.arguments, self._docstring.parameters, self._extra)
+        return schema
+
+    @functools.cached_property
     def input_schema(self) -> dict[str, Any]:
         """The JSON Schema of the arguments: an object, closed unless the function takes **kwargs."""
-        schema: dict[str, Any] = _schema().input_schema(self.arguments, self._docstring.parameters, self._extra)
+        schema: dict[str, Any] = _schema().plain(self.argument_schema, "input")
         return schema
 
     @functools.cached_property
     def has_output_schema(self) -> bool:
         """Whether what comes back is data; not so for text, content, and what is not annotated."""
-        return is_data(self.returns, self._is_content)
+        return self.output_type is not None
+
+    @functools.cached_property
+    def output_type(self) -> Any:
+        """What comes back, as a type that msgspec reads; None if it is no data."""
+        return data_type(self.returns, self._is_content)
 
     @functools.cached_property
     def output_schema(self) -> dict[str, Any] | None:
         """The JSON Schema of what comes back, with a root of any type; None without `has_output_schema`."""
-        return _schema().output_schema(self.returns) if self.has_output_schema else None
+        return _schema().plain(_schema().output_schema(self.output_type), "output") if self.has_output_schema else None
 
     @property
     def title(self) -> str | None:
@@ -181,7 +203,10 @@ def bind(
         raise RegistrationError(f"{where}: its signature cannot be read: {error}") from error
     if slots and slots[0].name in ("self", "cls") and _is_unbound_method(function, slots[0]):
         raise RegistrationError(f"{where}: it is a method of a class; register the bound method of an instance")
-    return Callee(function, _plan(name, slots, _own(hints, plain, slots), context_type), is_content)
+    plan = _plan(name, slots, _own(hints, plain, slots), context_type)
+    if takes_names_only(function):
+        plan = structs.replace(plan, order="all by name")
+    return Callee(function, plan, is_content)
 
 
 def _is_function(given: object) -> bool:
@@ -204,6 +229,7 @@ def _own(hints: dict[str, Any], plain: Any, slots: list[Slot]) -> dict[str, Any]
 def _plan(name: str, slots: list[Slot], hints: dict[str, Any], context_type: type | None) -> _Plan:
     fields: list[Any] = []
     context: Slot | None = None
+    make_context: Callable[[Any], Any] = _as_it_is
     extra: Any = None
     by_name = False
     for slot in slots:
@@ -215,33 +241,43 @@ def _plan(name: str, slots: list[Slot], hints: dict[str, Any], context_type: typ
         hint = hints[slot.name]
         if isinstance(hint, str):
             raise RegistrationError(f"{where}: the annotation {hint!r} cannot be resolved")
-        if context_type is not None and slot.kind is not Slot.VAR_KEYWORD and is_kind_of(hint, context_type):
-            if context is not None:
-                raise RegistrationError(f"{where}: {context.name!r} is the {context_type.__name__} already")
-            context = slot
-            continue
-        hint = normalised(hint, where, has_none_default=slot.default is None)
-        if hint not in _PLAIN:
-            try:
-                hint = validated(hint)
-            except TypeError as error:
-                raise RegistrationError(f"{where}: {error}") from None
-            if reason := problem(hint, is_input=True):
-                raise RegistrationError(f"{where}: {reason}")
+        if context_type is not None and slot.kind is not Slot.VAR_KEYWORD:
+            kind = find_kind(hint, context_type)
+            if kind is not None:
+                if context is not None:
+                    raise RegistrationError(f"{where}: {context.name!r} is the {context_type.__name__} already")
+                context, make_context = slot, getattr(kind, "_of", _as_it_is)
+                continue
         if slot.kind is Slot.VAR_KEYWORD:
-            extra = hint
+            extra = readable(hint, where)
         else:
             by_name = by_name or slot.kind is Slot.KEYWORD_ONLY
-            fields.append(_field(slot, hint, where))
-    arguments = msgspec.defstruct(
-        f"{name}_arguments",
-        fields,
-        kw_only=True,  # so that a required parameter may follow one with a default
-        forbid_unknown_fields=extra is None,
-        gc=False,
-    )
+            fields.append(argument(slot, hint, where))
+    arguments = _struct(name, fields, is_open=extra is not None)
     order: _Order = "all by name" if by_name or extra is not None else _order(slots, context)
-    return _Plan(name, arguments, context.name if context else None, extra, awaited(hints["return"]), order)
+    return _Plan(
+        name=name,
+        arguments=arguments,
+        context_name=context.name if context else None,
+        make_context=make_context,
+        extra=extra,
+        returns=awaited(hints["return"]),
+        order=order,
+        is_incomplete=any(needs_completion(hint) for hint in (extra, *(field[1] for field in fields))),
+    )
+
+
+def _struct(name: str, fields: list[Any], *, is_open: bool) -> type[Struct]:
+    try:
+        return msgspec.defstruct(
+            f"{name}_arguments",
+            fields,
+            kw_only=True,  # so that a required parameter may follow one with a default
+            forbid_unknown_fields=not is_open,
+            gc=False,
+        )
+    except ValueError as error:  # two names of one parameter
+        raise RegistrationError(f"function {name!r}: {error}") from error
 
 
 def _order(slots: list[Slot], context: Slot | None) -> _Order:
@@ -252,22 +288,6 @@ def _order(slots: list[Slot], context: Slot | None) -> _Order:
     if context is slots[0]:
         return "context first"
     return "context last" if context is slots[-1] else "all by name"
-
-
-def _field(slot: Slot, hint: Any, where: str) -> tuple[Any, ...]:
-    default = slot.default
-    if default is Slot.empty:
-        return (slot.name, hint)
-    if type(default) in _JSON:
-        return (slot.name, hint, default)
-    if type(default).__name__ == "FieldInfo" and hasattr(default, "is_required"):
-        raise RegistrationError(f"{where}: write Annotated[…, Field(…)] and a plain default instead of = Field(…)")
-    try:
-        hash(default)
-    except TypeError:
-        # Python would share one list between all calls; what one call does to it is not for the next.
-        return (slot.name, hint, msgspec.field(default_factory=lambda: copy.deepcopy(default)))
-    return (slot.name, hint, msgspec.field(default_factory=lambda: default))
 
 
 def _said(member: dict[str, Any], key: str) -> str | None:
@@ -284,20 +304,24 @@ def _is_unbound_method(function: Any, first: Slot) -> bool:
     return first.annotation is Slot.empty and bool(outer) and not outer.endswith("<locals>")
 
 
+def _as_it_is(context: Any) -> Any:
+    return context
+
+
 def _invoker(function: Callable[..., Any], plan: _Plan) -> Callable[[Struct, dict[str, Any], Any], Any]:
     """How to call the function with (values, further arguments, context), each way as short as it can be."""
-    name = plan.context_name
+    name, make = plan.context_name, plan.make_context
     if plan.order == "values":
         return lambda values, extra, context: function(*astuple(values))
     if plan.order == "context first":
-        return lambda values, extra, context: function(context, *astuple(values))
+        return lambda values, extra, context: function(make(context), *astuple(values))
     if plan.order == "context last":
-        return lambda values, extra, context: function(*astuple(values), context)
+        return lambda values, extra, context: function(*astuple(values), make(context))
     if name is None:
         return lambda values, extra, context: function(**asdict(values), **extra)
     if plan.order == "context by name":
-        return lambda values, extra, context: function(*astuple(values), **{name: context})
-    return lambda values, extra, context: function(**asdict(values), **extra, **{name: context})
+        return lambda values, extra, context: function(*astuple(values), **{name: make(context)})
+    return lambda values, extra, context: function(**asdict(values), **extra, **{name: make(context)})
 
 
 def _caller(
@@ -325,6 +349,15 @@ def _caller(
         return invoke(values, {}, context)
 
     return call_with_values if plan.order == "values" else call
+
+
+def _dumping(call: Callable[..., Any], kind: StandIn, is_async: bool) -> Callable[..., Any]:
+    """A caller whose results are written by pydantic, as their annotation says."""
+
+    async def call_async(raw: bytes | Raw, context: Any = None) -> Any:
+        return kind.dump(await call(raw, context))
+
+    return call_async if is_async else lambda raw, context=None: kind.dump(call(raw, context))
 
 
 def _docstring_of(function: Any) -> str | None:

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from msgspec import UNSET, Raw, structs
 from msgspec.json import Decoder
 
-from ..context import Context
-from ..context.core import is_failure
-from ..errors import McpdError, ProtocolError, RegistrationError, ToolError
+from ..context.exchange import Exchange
+from ..context.input_required import is_failure
+from ..errors import McpdError, ProtocolError, RegistrationError, ToolError, as_told, forget_frames
 from ..jsonrpc import MALFORMED, explain
+from ..printable import printable
 from ..types.base import NO_JSON
 from ..types.content import TextContent
 from ..types.tools import AnyValue, CallToolResult, Tool
 from ..wire.mirrors import ANNOTATION, Mirror, mirrors, without_mirrors
-from .content import encode_data, is_content, tool_result
+from .content import Unwritable, encode_data, is_content, tool_result
 from .foreign import output_hook
 from .pages import Audience
 from .returns import is_block_list
@@ -49,7 +50,7 @@ class Extra(Protocol):
         """The `_meta` that only clients with this extension see."""
 
 
-Finisher: TypeAlias = Callable[[CallToolResult, Context, bool], CallToolResult]
+Finisher: TypeAlias = Callable[[CallToolResult, Exchange, bool], CallToolResult]
 """(result, context, whether the tool has an output schema) -> the result as this client gets it."""
 
 
@@ -73,6 +74,8 @@ class ToolEntry:
         self.callee = callee
         self.extras = dict(extras or {})
         self.requires = requires
+        self.shows_errors = False
+        """Whether the text of any exception reaches the model."""
         self._call = callee.call
         self._is_async = callee.is_async
         self._has_schema: bool | None = None
@@ -110,11 +113,11 @@ class ToolEntry:
             self._mirrors = mirrors(tool.input_schema)
         except RegistrationError as error:
             # Clients have to leave out a tool that is annotated wrongly: better no header than no tool.
-            log.error("tool %s: %s; its %s annotations are not served", self.key, error, ANNOTATION)
+            log.error("tool %s: %s; its %s annotations are not served", self.key, printable(error), ANNOTATION)
             tool.input_schema = without_mirrors(tool.input_schema)
             self._mirrors = ()
 
-    def _result(self, value: Any, ctx: Context) -> CallToolResult:
+    def _result(self, value: Any, exchange: Exchange) -> CallToolResult:
         """What the tool returned, as its result. Raises OutputError if that breaks the output schema (S25-057)."""
         if self._has_schema is None:
             schema = self.tool.output_schema or self.callee.output_schema
@@ -122,7 +125,7 @@ class ToolEntry:
             self._gives_blocks = is_block_list(self.callee.returns, is_content)
             self._has_any_root = isinstance(schema, dict) and schema.get("type") != "object"
             if self._has_schema and self._check_output is None:
-                self._check_output = typed_check(self.callee.returns)
+                self._check_output = typed_check(self.callee.output_type)
         result = tool_result(value, self._has_schema, self._gives_blocks)
         if self._has_schema and not result.is_error:
             if result.structured_content is UNSET:
@@ -132,44 +135,72 @@ class ToolEntry:
                 if problems:
                     raise OutputError("; ".join(problems))
         if self._finish is not None and (self.extras or result.__class__ is not CallToolResult):
-            result = self._finish(result, ctx, self._has_schema)
+            result = self._finish(result, exchange, self._has_schema)
         if self._has_any_root and not result.is_error:
             return structs.replace(result, structured_content=AnyValue(result.structured_content))
         return result
 
-    def run(self, arguments: Raw, ctx: Context) -> Coroutine[Any, Any, CallToolResult]:
+    def run(self, arguments: Raw, exchange: Exchange) -> Coroutine[Any, Any, CallToolResult]:
         """Call the tool. Absent and null arguments are none."""
         if arguments is NO_JSON:
             arguments = _NO_ARGUMENTS
-        return self._run(arguments, ctx) if self._is_async else self._run_plain(arguments, ctx)
+        return self._run(arguments, exchange) if self._is_async else self._run_plain(arguments, exchange)
 
-    async def _run(self, arguments: Raw, ctx: Context) -> CallToolResult:
+    async def _run(self, arguments: Raw, exchange: Exchange) -> CallToolResult:
         try:
-            return self._result(await self._call(arguments, ctx), ctx)
+            return self._result(await self._call(arguments, exchange), exchange)
         except BaseException as error:
-            return self._failed(error, ctx)
+            result = self._failed(error, exchange)
+            if result is None:
+                raise
+            forget_frames(error)
+            return result
 
-    async def _run_plain(self, arguments: Raw, ctx: Context) -> CallToolResult:
+    async def _run_plain(self, arguments: Raw, exchange: Exchange) -> CallToolResult:
         try:
-            return self._result(await run_in_thread(self._call, arguments, ctx), ctx)
+            return self._result(await run_in_thread(self._call, arguments, exchange, exchange=exchange), exchange)
         except BaseException as error:
-            return self._failed(error, ctx)
+            result = self._failed(error, exchange)
+            if result is None:
+                raise
+            forget_frames(error)
+            return result
 
-    def _failed(self, error: BaseException, ctx: Context) -> CallToolResult:
+    def _failed(self, error: BaseException, exchange: Exchange) -> CallToolResult | None:
+        """What the model is told of a failure; None for what goes on as an exception.
+
+        That is raised again where it was caught: raised here, this frame and its traceback would hold each other.
+        """
         if isinstance(error, ToolError):
             return failed(str(error))
         if isinstance(error, ProtocolError) or not is_failure(error):
-            raise error
+            return None
+        if isinstance(error, Unwritable):
+            log.error(
+                "tool %s (request %s): its result cannot be sent: %s",
+                self.key,
+                printable(exchange.request_id),
+                printable(error),
+            )
+            why = f": {error}" if self.shows_errors else ""
+            return failed(f"The tool {self.key} failed: its result cannot be written as JSON{why}")
         if isinstance(error, OutputError):
-            log.error("tool %s (request %r) broke its output schema: %s", self.key, ctx.request_id, error)
+            log.error(
+                "tool %s (request %s) broke its output schema: %s",
+                self.key,
+                printable(exchange.request_id),
+                printable(error),
+            )
             return failed(f"The tool {self.key} failed: its result does not fit its output schema")
         if isinstance(error, ExceptionGroup):
             told, others = error.split(ToolError)
             if told is not None and others is None:
                 return failed("\n".join(_texts(told)))
-        log.error("tool %s (request %r) failed", self.key, ctx.request_id, exc_info=error)
+        log.error("tool %s (request %s) failed", self.key, printable(exchange.request_id), exc_info=as_told(error))
         if isinstance(error, McpdError):
             return failed(str(error))
+        if self.shows_errors:
+            return failed(f"The tool {self.key} failed: {type(error).__name__}: {error}")
         return failed(f"The tool {self.key} failed: internal error, details are in the server's log")
 
 

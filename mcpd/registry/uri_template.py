@@ -6,8 +6,8 @@
 
 How matching reads the RFC, which defines expansion only:
 
-- Values are percent-decoded exactly once; a URI with a broken percent-encoding, or one whose decoded
-  value is not UTF-8, matches nothing.
+- Values are percent-decoded exactly once, also by `+` and `#`, which copy the triplets of a value when they
+  expand; a URI with a broken percent-encoding, or one whose decoded value is not UTF-8, matches nothing.
 - `{var}` and `{+var}` need a value. The others may be absent, as they are where a variable is undefined;
   their variables are then absent from the result. Parameters (`?`, `&`, `;`) come in any order, each at
   most once, and none that the template does not name.
@@ -211,7 +211,11 @@ def _expression(text: str, start: int, inner: str) -> tuple[str, tuple[str, ...]
     names = _upper_triplets(inner[len(sign) :]).split(",")
     for name in names:
         if name.endswith("*") or ":" in name:
-            raise _error(text, at, f"{name!r} has a modifier of RFC 6570 level 4 (':3' or '*'), which is not supported")
+            hint = "{+" + name[:-1] + "}" if name.endswith("*") and len(names) == 1 and sign in ("", "/") else ""
+            hint = f"; for the rest of a path, with its slashes, write {hint}" if hint else ""
+            raise _error(
+                text, at, f"{name!r} has a modifier of RFC 6570 level 4 (':3' or '*'), which is not supported{hint}"
+            )
         if not (name.isascii() and name.isidentifier()) and not re.match(_NAME, name):
             raise _error(text, at, f"{name!r} is no variable name: letters, digits, '_' and inner '.' only")
         at += len(name) + 1

@@ -8,51 +8,67 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import TYPE_CHECKING, Any, NewType, TypeVar, Unpack, overload
 
 from msgspec import Raw
 from msgspec.json import encode
 
-from ..context import Context
-from ..context.core import is_failure
 from ..dispatcher import Connection
-from ..dispatcher.subscriptions import Subscriptions
-from ..errors import ConfigurationError, RegistrationError
-from ..extensions.ui.gate import UI, AppsMode, UiExtension
+from ..dispatcher.connection import Listener
+from ..dispatcher.subscriptions import Announcer
+from ..errors import RegistrationError
+from ..extensions.base import Extension
+from ..extensions.ui.api import AppsMethods
+from ..extensions.ui.extension import AppsExtension
+from ..extensions.ui.gate import AppsMode
 from ..handlers.table import bind as bind_handlers
-from ..registry.catalog import Catalog, Kind
+from ..registry.catalog import Catalog
 from ..registry.completion import Completer
 from ..registry.foreign import to_builtins
 from ..registry.resources import TemplateEntry
-from ..registry.threads import run_in_thread
-from ..session import Session
+from ..session import MAX_FRAME_BYTES, Session
 from ..transports.memory import MemoryChannel
-from ..types.base import META, Icon
-from ..types.content import TextContent
-from ..types.lifecycle import Implementation
+from ..types.base import META, Icon, Params
 from ..wire.mirrors import Mirror
-from .described import check_options, checked, icons_of
+from .described import check_options, identity_of, refuse_text
 from .entries import prompt_entry, resource_entry, text_entry, tool_entry
+from .extension_methods import ExtensionMethods
 
 if TYPE_CHECKING:
-    from ..context.seal import Sealer
-    from ..extensions.ui.apps import AppEntry, Apps
+    from ..context.request_state import RequestStateCodec
+    from ..handlers.middleware import Middleware
+    from ..observer import Observer
+    from ..registry.options import Described
     from ..registry.problems import Problem
+    from ..transports.authentication import Authenticator
     from ..transports.guards import Access
     from ..transports.http import HttpApp, HttpSettings
     from ..transports.http.core import Identify
-    from .options import AppOptions, Described, ResourceOptions, ToolOptions
+    from .lifespan import Lifespan
+    from .options import ResourceOptions, ToolOptions
+    from .roots import RootsWatchers
+else:
+    # For whoever evaluates annotations (`inspect.signature`): the real ones would cost every start-up.
+    Access, Authenticator, HttpApp, HttpSettings, Identify, Observer, Problem = (
+        NewType(name, object)
+        for name in ("Access", "Authenticator", "HttpApp", "HttpSettings", "Identify", "Observer", "Problem")
+    )
+    Described, ResourceOptions, ToolOptions = (
+        NewType(name, dict) for name in ("Described", "ResourceOptions", "ToolOptions")
+    )
 
 __all__ = ["Server"]
 
 log = logging.getLogger("mcpd")
 
 F = TypeVar("F", bound=Callable[..., Any])
+M = TypeVar("M", bound="Middleware")
 
 
-class Server:
+class Server(AppsMethods):
     """An MCP server: register tools and resources with its decorators, then serve it.
 
     `apps` says who gets MCP Apps: clients that offer it (`auto`), all (`always`), none (`never`); with
@@ -60,8 +76,11 @@ class Server:
     `page_size` is the length of one page of a list; `max_in_flight` how many requests of one connection
     are worked on at once, more are refused. `state_key` (16 bytes or more; MCPD_STATE_KEY in the environment)
     seals what clients carry between the rounds of one request; processes that serve the same clients share it,
-    one alone makes its own.
-    """
+    one alone makes its own. `show_errors` lets the texts of all exceptions reach the client and its model; without it
+    those of ToolError and its like do, and of others the client learns only that they happened. `extensions` are
+    those of this server beside MCP Apps. `lifespan`, a function of the server that gives an async context manager, is
+    entered once per process before the first call, and left after the last; its value is `ctx.lifespan`.
+    `observers` hear of connections and calls. `authenticate(headers)` (or `async`) gives a `Principal` or `Refusal`."""
 
     def __init__(
         self,
@@ -78,36 +97,43 @@ class Server:
         page_size: int = 1000,
         max_in_flight: int = 1024,
         state_key: bytes | str | None = None,
+        show_errors: bool = False,
+        extensions: Iterable[Extension] = (),
+        lifespan: Callable[[Server], AbstractAsyncContextManager[Any]] | None = None,
+        observers: Iterable[Observer] = (),
+        authenticate: Authenticator | None = None,
     ) -> None:
         if page_size < 1 or max_in_flight < 1:
             raise ValueError("page_size and max_in_flight are at least 1")
-        where = f"server {name!r}"
-        self.identity = Implementation(
-            name=name,
-            version=version,
-            title=title,
-            description=description,
-            website_url=website_url,
-            icons=icons_of(icons, where),
+        self.identity = identity_of(
+            name, instructions, icons, version=version, title=title, description=description, website_url=website_url
         )
-        checked(self.identity, where)
-        if instructions is not None:
-            checked(TextContent(instructions), f"{where}, instructions")
+        self.authenticate = authenticate
         self.max_in_flight = max_in_flight
-        self.ui = UiExtension(apps)
-        self._strict_model_list = strict_model_list
-        self._apps: Apps | None = None
+        self._max_frame_bytes = MAX_FRAME_BYTES
         self.catalog = Catalog(self.identity, instructions, page_size)
+        self.catalog.shows_errors = show_errors
         self.handlers = bind_handlers(self.catalog)
-        self._connections: set[Connection] = set()
+        self.extensions: dict[str, Extension] = {}
+        self._listeners: dict[str, Listener] = {}
+        self._methods = ExtensionMethods(self.handlers.put, self._listen)
+        self._connections = Announcer()
         state_key = state_key or os.environ.get("MCPD_STATE_KEY", "")
         self._state_key = state_key.encode() if isinstance(state_key, str) else state_key
         if 0 < len(self._state_key) < 16:
             raise ValueError("the state key (state_key, or MCPD_STATE_KEY) needs at least 16 bytes")
-        self._sealer: Sealer | None = None
-        self._roots_watchers: list[Callable[..., Any]] = []
-        self.catalog.on_change = self._announce_change
+        self._state_codec: RequestStateCodec | None = None
+        self._observers = tuple(observers)
+        self._roots_watchers: RootsWatchers | None = None
+        self.lifespan: Lifespan | None = None
+        if lifespan is not None:
+            from .lifespan import guarded
+
+            self.lifespan = guarded(lifespan, self, self.handlers)
+        self.catalog.on_change = self._connections.changed
         self._identity_meta = Raw(encode({f"{META}serverInfo": self.identity}))
+        for extension in (AppsExtension(apps, strict_list=strict_model_list), *extensions):
+            self.add_extension(extension)
 
     @property
     def name(self) -> str:
@@ -117,7 +143,7 @@ class Server:
     # -- tools -------------------------------------------------------------------------------
 
     @overload
-    def tool(self, function: F, /) -> F: ...
+    def tool(self, function: F, /, **options: Unpack[ToolOptions]) -> F: ...
 
     @overload
     def tool(self, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
@@ -128,8 +154,9 @@ class Server:
         The signature gives the input schema, the return annotation the output schema, the docstring the
         description; `name`, `title`, `description`, `icons` and `meta` say it otherwise. `annotations` are hints
         like {"readOnlyHint": True}. Plain functions run in a thread.
+        `extensions` is what other extensions take, by their id.
         With `input_schema`, a JSON Schema, the function takes one dict of arguments that fit it; `output_schema` is
-        one for what it returns. Both need the extra mcpd[schema].
+        one for what it returns. Both need jsonschema-rs: pip install "mcpd-server[schema]".
 
         For clients with MCP Apps: `ui` is the View that shows the result, by its `ui://` URI or the name that
         `app` was given; `ui_when`, a function of a Context or of nothing, says for each request whether the tool
@@ -138,7 +165,7 @@ class Server:
         Spec: 2026-07-28 server/tools; MCP Apps 2026-01-26, resource discovery.
         """
         if function is not None:
-            _refuse_text("tool", function)
+            refuse_text("tool", function)
             self.add_tool(function, **options)
             return function
 
@@ -150,8 +177,12 @@ class Server:
 
     def add_tool(self, function: Callable[..., Any], **options: Unpack[ToolOptions]) -> None:
         """`tool` without the decorator."""
-        check_options("tool", options, tool_entry)
-        self.catalog.tools.add(tool_entry(self.catalog, self._use_apps, function, **options))
+        installed = self.extensions.values()
+        others = [name for extension in installed for name in extension.tool_options]
+        check_options("tool", options, tool_entry, others)
+        own: dict[str, Any] = {name: value for name, value in options.items() if name not in others}
+        theirs = {name: value for name, value in options.items() if name in others}
+        self.catalog.tools.add(tool_entry(self.catalog, installed, theirs, function, **own))
 
     def remove_tool(self, name: str) -> bool:
         """Take a tool away; False if there is none of that name."""
@@ -178,38 +209,40 @@ class Server:
         check_options("resource", options, resource_entry)
 
         def register(function: F) -> F:
-            entry = resource_entry(self._use_apps, uri, function, **options)
+            entry = resource_entry(self.extensions.values(), uri, function, **options)
             if isinstance(entry, TemplateEntry):
                 self.catalog.templates.add(entry)
             else:
                 self.catalog.resources.add(entry)
-            if entry.requires is not None and self._apps is not None:
-                self._apps.links_changed(uri)
+            self._resource_changed(uri, is_removed=False)
             return function
 
         return register
 
     def add_text(self, uri: str, text: str | bytes, *, name: str, mime_type: str | None = None) -> None:
         """Register a resource whose content is known already, text or bytes."""
-        if uri.startswith("ui://"):
-            raise RegistrationError(f"{uri!r}: the HTML of a View is registered with server.app()")
-        self.catalog.resources.add(text_entry(uri, text, name, mime_type))
+        self.catalog.resources.add(text_entry(self.extensions.values(), uri, text, name, mime_type))
+        self._resource_changed(uri, is_removed=False)
 
     def resource_updated(self, uri: str) -> None:
         """Tell the clients that watch a resource that it holds something else now. Safe from any thread."""
-        self._announce(lambda subscriptions: subscriptions.updated(uri))
+        self._connections.updated(uri)
 
     def remove_resource(self, uri: str) -> bool:
         """Take a resource or template away, by its URI or URI template; False if there is none."""
         removed = self.catalog.resources.remove(uri) or self.catalog.templates.remove(uri)
-        if removed and self._apps is not None:
-            self._apps.removed(uri)
+        if removed:
+            self._resource_changed(uri, is_removed=True)
         return removed
+
+    def _resource_changed(self, uri: str, *, is_removed: bool) -> None:
+        for extension in self.extensions.values():
+            extension.resource_changed(uri, is_removed=is_removed)
 
     # -- prompts -----------------------------------------------------------------------------
 
     @overload
-    def prompt(self, function: F, /) -> F: ...
+    def prompt(self, function: F, /, **options: Unpack[Described]) -> F: ...
 
     @overload
     def prompt(self, **options: Unpack[Described]) -> Callable[[F], F]: ...
@@ -223,7 +256,7 @@ class Server:
         Raises RegistrationError. Spec: 2026-07-28 server/prompts.
         """
         if function is not None:
-            _refuse_text("prompt", function)
+            refuse_text("prompt", function)
             self.add_prompt(function, **options)
             return function
 
@@ -266,98 +299,114 @@ class Server:
         The function takes a Context that belongs to no request; it can ask for the roots with it. Clients of
         2026-07-28 never say so. Spec: 2025-11-25 client/roots.
         """
-        self._roots_watchers.append(function)
+        if self._roots_watchers is None:
+            from .roots import RootsWatchers
+
+            self._roots_watchers = RootsWatchers()
+            self._listen("notifications/roots/list_changed", self._roots_watchers.tell)
+        self._roots_watchers.functions.append(function)
         return function
 
-    async def _tell_roots_changed(self, ctx: Context) -> None:
-        for function in self._roots_watchers:
-            try:
-                if iscoroutinefunction(function):
-                    await function(ctx)
-                else:
-                    await run_in_thread(function, ctx)
-            except BaseException as error:
-                if not is_failure(error):
-                    raise
-                log.error("%r failed, which runs when roots change", function, exc_info=error)
+    # -- extensions --------------------------------------------------------------------------
 
-    # -- apps --------------------------------------------------------------------------------
+    def extension(self, id: str, *, settings: Mapping[str, Any] | None = None) -> Extension:
+        """An extension of your own, for clients that offer it too: `notes = server.extension("com.example/notes")`.
 
-    def app(self, app: str, html: str | bytes, **options: Unpack[AppOptions]) -> str:
-        """Register the HTML of a View, and give its URI, for the `ui=` of tools.
-
-        `app` is a `ui://` URI, or a name: "chart" is `ui://<name of the server>/chart`. `csp` are the origins
-        it needs, as {"connectDomains": ["https://api.example.com"]}; `permissions` any of camera, microphone,
-        geolocation and clipboardWrite; `prefers_border` whether the host is to draw one; `domain` an origin of its
-        own, in the format of one host. `name`, `title`, `description`, `icons` and `meta` are those of any resource.
-        `replace` allows for a View with that URI, whose place this one takes.
-
-        Clients get the URI with a hash of the content, so that none shows an older one; all forms are answered.
-        Raises RegistrationError for what no host could show. Spec: MCP Apps 2026-01-26, UI resource format.
+        `settings` is what clients see of it. Its methods are registered with `@notes.method(…)`, or with
+        `@server.method`. Raises RegistrationError for an id without a prefix, or one that is there already.
+        Spec: 2026-07-28 basic/versioning, extension negotiation.
         """
-        apps = self._use_apps()
-        uri, replaced = apps.add_html(app, html, **options)
-        self._apps_replaced([replaced])
-        return uri
+        extension = Extension(id, settings=settings)
+        self.add_extension(extension)
+        return extension
 
-    def add_apps(self, folder: str, namespace: str | None = None, *, replace: bool = False) -> list[str]:
-        """Register every `x.html` of a folder as `ui://<namespace>/x`, with `x.json` as its metadata; gives the URIs.
+    def add_extension(self, extension: Extension) -> None:
+        """Add an extension that was made elsewhere. Raises RegistrationError if one of its id is there already."""
+        if extension.id in self.extensions:
+            raise RegistrationError(f"There is an extension {extension.id!r} already")
+        self.extensions[extension.id] = extension
+        extension.bind(self)
 
-        `x.json` is like {"title": …, "ui": {"csp": …, "permissions": …, "prefersBorder": …}}. What cannot be used
-        is logged and left out, and `mcpd check` names it; nothing is raised.
+    def method(
+        self, name: str, params: type[Params] = Params, *, versions: Collection[str] | None = None
+    ) -> Callable[[F], F]:
+        """Register what answers a method of an extension: `@server.method("com.example/notes/search", SearchParams)`.
+
+        Its extension is the one whose id the name begins with. For more see `Extension.method`.
         """
-        uris, replaced = self._use_apps().add_folder(folder, namespace, replace=replace)
-        self._apps_replaced(replaced)
-        return uris
+        for extension in self.extensions.values():
+            if name.startswith(f"{extension.id}/"):
+                return extension.method(name, params, versions=versions)
+        raise RegistrationError(
+            f"method {name!r}: no extension has it; make one first, as in server.extension({name.rpartition('/')[0]!r})"
+        )
 
-    def set_apps(self, mode: AppsMode | None = None, *, strict_model_list: bool | None = None) -> None:
-        """Change who gets MCP Apps, and whether app-only tools are in no list; before serving. None is no change."""
-        if mode is not None:
-            self.ui = UiExtension(mode)
-        if strict_model_list is not None:
-            self._strict_model_list = strict_model_list
-        if self._apps is not None:
-            self._apps.use(self.ui, strict_list=self._strict_model_list)
+    def announce(self, extension: Extension) -> None:
+        """What an extension says of itself has changed: offer it as it is now. Extensions call it."""
+        self.catalog.gates[extension.id] = extension.admits
+        self.catalog.extensions[extension.id] = extension.settings
+        for capability in extension.capabilities:
+            self.catalog.offer(capability)
+        self._methods.add(extension)
 
-    def has_apps(self, ctx: Context) -> bool:
-        """Whether the client of this request gets MCP Apps, for tools that do more for a View."""
-        return UI in self.catalog.audience(ctx)
+    def _listen(self, method: str, listener: Listener) -> None:
+        self._listeners[method] = listener if self.lifespan is None else self.lifespan.guard(listener)
 
     def problems(self) -> list[Problem]:
         """What would not work for clients, errors first; [] if all is well. Builds every schema on the way."""
         from .checks import find_problems
 
-        return find_problems(self.catalog, self._apps)
-
-    def _use_apps(self) -> Apps:
-        """What is known about Apps; servers without any never load it."""
-        if self._apps is None:
-            from ..extensions.ui.apps import Apps
-
-            self._apps = Apps(self.catalog, self.name)
-            self._apps.use(self.ui, strict_list=self._strict_model_list)
-        return self._apps
-
-    def _apps_replaced(self, replaced: Iterable[AppEntry | None]) -> None:
-        for entry in replaced:
-            if entry is not None:
-                self.resource_updated(entry.key)
-                self.resource_updated(entry.versioned_uri)
+        return find_problems(self.catalog, self.extensions.values())
 
     # -- serving -----------------------------------------------------------------------------
 
-    def connect(self, channel: Any, *, hears_changes: bool = True) -> Connection:
+    def middleware(self, function: M) -> M:
+        """Put an `async def function(request, call_next)` round all handlers: `@server.middleware`, or as a call.
+
+        It gets a `MiddlewareRequest`, and gives the result of `await call_next(request)` or one of its own. The first
+        one added is the outermost. Raises RegistrationError for what is no coroutine function.
+        """
+        from ..handlers.middleware import put_round
+
+        return put_round(self.handlers, function)
+
+    async def open(self) -> None:
+        """Start the lifespan now, for programs that embed a server; else its first call does. Safe to call twice.
+
+        Raises ConfigurationError if it fails.
+        """
+        if self.lifespan is not None:
+            self.lifespan.hold(self)
+            await self.lifespan.open()
+
+    async def aclose(self) -> None:
+        """End the lifespan, unless a transport of ours still needs it, and wait for that. Safe to call twice."""
+        if self.lifespan is not None:
+            await self.lifespan.let_go(self)
+
+    def connect(self, channel: Any, *, subscribes: bool = True) -> Connection:
         """Serve one channel: a new session with this server's handlers. The caller starts the channel.
 
-        `hears_changes` is false for a connection that ends with its one request: it need not be told of changes.
+        `subscribes` is false for a connection that ends with its one request: it need not be told of changes.
         """
-        session = Session(self._identity_meta, max_in_flight=self.max_in_flight)
-        connection = Connection(session, self.handlers, channel, self._get_sealer)
-        connection.on_roots_changed = self._tell_roots_changed
+        make_session: Any = Session
+        if self._observers or log.isEnabledFor(logging.DEBUG):
+            from ..dispatcher.observed import ObservedSession
+
+            make_session = partial(ObservedSession, self._observers)
+        session = make_session(
+            self._identity_meta,
+            max_in_flight=self.max_in_flight,
+            max_frame_bytes=self._max_frame_bytes,
+            vocabulary=self._methods.vocabulary,
+        )
+        connection = Connection(session, self.handlers, channel, self._get_state_codec)
+        connection.listeners = self._listeners
         connection.to_builtins = to_builtins
-        if hears_changes:
+        if subscribes:
             self._connections.add(connection)
-            connection.ended.add_done_callback(lambda _: self._connections.discard(connection))
+            if make_session is not Session:
+                session.follow(connection.ended)
         return connection
 
     def asgi_app(
@@ -367,18 +416,27 @@ class Server:
         allowed_hosts: Sequence[str] = (),
         allowed_origins: Sequence[str] = (),
         identify: Identify | None = None,
+        authenticate: Authenticator | None = None,
         settings: HttpSettings | None = None,
     ) -> HttpApp:
         """This server as an ASGI application: Streamable HTTP and WebSocket, to be mounted in any ASGI server.
 
         Only requests for this machine's own names are served unless `allowed_hosts` names others; web pages only
         from `allowed_origins`, which also get the CORS headers. `identify` gives the user of a request, for what
-        authenticates before this application: sessions are bound to it. Needs no extra to be installed.
+        authenticates before this application: sessions are bound to it. `authenticate` goes before the server's.
+        Needs no extra. When uvicorn or hypercorn stops, streams that listen end; others may need a limit for that.
         """
         from ..transports.guards import Access
 
-        access = Access(token=token, hosts=tuple(allowed_hosts), origins=tuple(allowed_origins))
-        return self.http_app(access, settings, identify=identify)
+        hosts, origins = tuple(allowed_hosts), tuple(allowed_origins)
+        access = Access(token=token, hosts=hosts, origins=origins, authenticate=authenticate)
+        app = self.http_app(access, settings, identify=identify)
+        app.watch_server()
+        return app
+
+    def allow_frames(self, size: int) -> None:
+        """Send messages of up to so many bytes, if that is more than 64 MiB: a transport takes as many."""
+        self._max_frame_bytes = max(self._max_frame_bytes, size)
 
     def http_app(
         self,
@@ -391,36 +449,33 @@ class Server:
         """`asgi_app` for whoever has an `Access` already; `bound` is the host that is listened on."""
         from ..transports.http import HttpApp, HttpSettings
 
-        return HttpApp(self.connect, self._mirrors, access, settings or HttpSettings(), bound=bound, identify=identify)
+        settings = settings or HttpSettings()
+        self.allow_frames(settings.max_body_bytes)
+        access = access.or_by(self.authenticate)
+        app = HttpApp(self.connect, self._mirrors, access, settings, bound=bound, identify=identify)
+        app.lifespan = self.lifespan
+        return app
 
     def _mirrors(self, tool: str) -> Sequence[Mirror]:
         entry = self.catalog.tools.find(tool)
         return () if entry is None else entry.mirrors
 
-    def _announce_change(self, kind: Kind) -> None:
-        self._announce(lambda subscriptions: subscriptions.changed(kind))
+    def _get_state_codec(self) -> RequestStateCodec:
+        if self._state_codec is None:
+            from ..context.request_state import RequestStateCodec  # few servers ask anything of their clients
 
-    def _announce(self, say: Callable[[Subscriptions], None]) -> None:
-        """Say something to every connection, each on its own event loop's thread."""
-        for connection in list(self._connections):
-            try:
-                connection.loop.call_soon_threadsafe(say, connection.subscriptions)
-            except RuntimeError:
-                pass  # its loop is closed, and so is the connection
-
-    def _get_sealer(self) -> Sealer:
-        if self._sealer is None:
-            from ..context.seal import Sealer  # few servers ask anything of their clients
-
-            self._sealer = Sealer(self._state_key or os.urandom(32))
-        return self._sealer
+            self._state_codec = RequestStateCodec(self._state_key or os.urandom(32))
+        return self._state_codec
 
     def connect_memory(self) -> MemoryChannel:
         """Serve an in-memory channel, and give the client's end of it."""
         from ..transports.memory import pair
 
         near, far = pair()
-        far.start(self.connect(far))
+        connection = self.connect(far)
+        far.start(connection)
+        if self.lifespan is not None:
+            near.after_close = self.lifespan.follow(connection)
         return near
 
     def run(self, *, stdio: bool = False, ws: str | None = None, http: str | None = None, **settings: Any) -> None:
@@ -429,19 +484,6 @@ class Server:
         `settings` are those of `serving.Settings`. Where an event loop runs already, await `serving.serve` instead.
         Raises ConfigurationError for an address that cannot be used.
         """
-        from .serving import Settings, run
+        from .serving import run, settings_for
 
-        unknown = [name for name in settings if name not in Settings.__struct_fields__]
-        if unknown:
-            ways = 'say how to serve with stdio=True, ws=":8080" or http=":8080"'
-            others = ", ".join(name for name in Settings.__struct_fields__ if name not in ("stdio", "ws", "http"))
-            raise TypeError(f"run() has no option {unknown[0]}; {ways}; the others are {others}")
-        for name, address in (("ws", ws), ("http", http)):
-            if address is not None and not isinstance(address, str):
-                raise ConfigurationError(f'{name}={address!r} is no address; write it as text, for example ":8080"')
-        run(self, Settings(stdio=stdio or (ws is None and http is None), ws=ws, http=http, **settings))
-
-
-def _refuse_text(decorator: str, given: object) -> None:
-    if isinstance(given, str):
-        raise RegistrationError(f"{decorator}: a name goes in name=, as in @server.{decorator}(name={given!r})")
+        run(self, settings_for(stdio=stdio, ws=ws, http=http, **settings))

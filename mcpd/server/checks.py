@@ -1,26 +1,25 @@
-"""What is wrong with a server that no registration could see: schemas that cannot be made, Apps that do not fit."""
+"""What is wrong with a server that no registration could see, as schemas that cannot be made."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from msgspec.json import encode
 
 from ..errors import McpdError
-from ..extensions.ui.gate import UI
+from ..extensions.base import Extension
 from ..registry.catalog import Catalog
 from ..registry.problems import Problem
 from ..wire.mirrors import mirrors
-
-if TYPE_CHECKING:
-    from ..extensions.ui.apps import Apps
+from .advice import advise
 
 __all__ = ["find_problems"]
 
 
-def find_problems(catalog: Catalog, apps: Apps | None) -> list[Problem]:
+def find_problems(catalog: Catalog, extensions: Iterable[Extension]) -> list[Problem]:
     """Every problem, errors first. Builds every schema on the way."""
     found = []
+    everything = frozenset(extension.id for extension in extensions)
     for entry in catalog.tools:
         try:
             mirrors(entry.tool.input_schema or entry.callee.input_schema)
@@ -29,15 +28,14 @@ def find_problems(catalog: Catalog, apps: Apps | None) -> list[Problem]:
     for listing in (catalog.tools, catalog.resources, catalog.templates, catalog.prompts):
         for item in listing:
             try:
-                encode(item.listed(frozenset((UI,))))
+                encode(item.listed(everything))
             except Exception as error:  # one item that cannot be written fails the list for every client
                 found.append(Problem(f"{listing.what} {item.key}", str(error)))
     for name, argument in catalog.completers:
         found += _completion_problems(catalog, name, argument)
-    if apps is not None:
-        from ..extensions.ui.checks import app_problems  # for `mcpd check` only
-
-        found += app_problems(apps)
+    for extension in extensions:
+        found += extension.problems()
+    found += advise(catalog)
     return sorted(dict.fromkeys(found), key=lambda problem: not problem.is_error)
 
 

@@ -15,21 +15,29 @@ from ..errors import RegistrationError
 from ..jsonrpc import explain
 from ..registry.meta_keys import checked_meta
 from ..types.base import Icon
+from ..types.content import TextContent
+from ..types.lifecycle import Implementation
 
 if TYPE_CHECKING:
-    from .options import Icons
+    from ..registry.options import Icons
 
-__all__ = ["check_options", "checked", "hints_of", "icons_of", "meta_of"]
+__all__ = ["check_options", "checked", "hints_of", "icons_of", "identity_of", "meta_of", "refuse_text"]
 
 S = TypeVar("S", bound=Struct)
 
 
-def check_options(what: str, options: Mapping[str, Any], make: Any) -> None:
-    """Refuse an option that `make`, whose keywords are the options, does not take."""
+def check_options(what: str, options: Mapping[str, Any], make: Any, others: Iterable[str] = ()) -> None:
+    """Refuse an option that neither `make`, whose keywords are the options, nor anyone else takes."""
     for option in options:
-        if option not in make.__kwdefaults__:
-            known = ", ".join(make.__kwdefaults__)
+        if option not in make.__kwdefaults__ and option not in others:
+            known = ", ".join([*make.__kwdefaults__, *others])
             raise RegistrationError(f"{what}: there is no option {option!r}; there are {known}")
+
+
+def refuse_text(decorator: str, given: object) -> None:
+    """Refuse a name where the function that is decorated has to be."""
+    if isinstance(given, str):
+        raise RegistrationError(f"{decorator}: a name goes in name=, as in @server.{decorator}(name={given!r})")
 
 
 def checked(item: S, where: str) -> S:
@@ -51,6 +59,16 @@ def checked(item: S, where: str) -> S:
                 raise RegistrationError(f"{where}, {option}: {error}") from None
         raise
     return item
+
+
+def identity_of(name: str, instructions: str | None, icons: Icons, **others: str | None) -> Implementation:
+    """What a server says of itself. Raises RegistrationError, for its instructions too."""
+    where = f"server {name!r}"
+    values: dict[str, Any] = {"name": name, **others, "icons": icons_of(icons, where)}
+    identity = Implementation(**values)
+    if instructions is not None:
+        checked(TextContent(instructions), f"{where}, instructions")
+    return checked(identity, where)
 
 
 def icons_of(icons: Icons, where: str) -> list[Icon] | None:

@@ -5,20 +5,21 @@ Checks what the author wrote, and names what is wrong with it. Never touches a s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw
 from msgspec.json import decode
-from msgspec.structs import fields
+from msgspec.structs import fields, replace
 
 from ..context import Context
+from ..context.exchange import Exchange
 from ..errors import RegistrationError
-from ..extensions.ui.gate import UI, has_ui, is_app_type
+from ..extensions.base import Extension, ResourceAddition
 from ..registry.catalog import Catalog
 from ..registry.content import encode_data, is_content
 from ..registry.prompts import PromptEntry
-from ..registry.resources import Finisher, ResourceEntry, TemplateEntry
+from ..registry.resources import ResourceEntry, TemplateEntry
 from ..registry.signature import Callee, bind
 from ..registry.tools import Extra, ToolEntry
 from ..registry.uri_template import UriTemplate, as_uri
@@ -29,9 +30,7 @@ from ..types.tools import CallToolResult, Tool, ToolAnnotations
 from .described import checked, hints_of, icons_of, meta_of
 
 if TYPE_CHECKING:
-    from ..extensions.ui.apps import Apps
-    from ..extensions.ui.tools import Visibility
-    from .options import Icons
+    from ..registry.options import Icons
 
 __all__ = [
     "checked_uri",
@@ -46,7 +45,8 @@ __all__ = [
 
 def tool_entry(
     catalog: Catalog,
-    get_apps: Callable[[], Apps],
+    installed: Collection[Extension],
+    options: Mapping[str, Any],
     function: Callable[..., Any],
     *,
     name: str | None = None,
@@ -57,11 +57,9 @@ def tool_entry(
     annotations: ToolAnnotations | Mapping[str, Any] | None = None,
     input_schema: Mapping[str, Any] | None = None,
     output_schema: Mapping[str, Any] | None = None,
-    ui: str | None = None,
-    ui_when: Callable[..., Any] | None = None,
-    visibility: Visibility | None = None,
+    extensions: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> ToolEntry:
-    """A tool. `get_apps` is asked only if the tool has to do with MCP Apps."""
+    """A tool. `options` are the keywords that are not ours but those of an extension."""
     callee: Any = bind(function, context_type=Context, is_content=is_content)
     name = _checked_name(name or callee.name)
     where = f"tool {name!r}"
@@ -75,12 +73,15 @@ def tool_entry(
             schema = JsonSchema(output_schema, f"tool {name!r}, output schema")
             check_output = lambda content: schema.problems(_as_json(content))  # noqa: E731
     own_meta = meta_of(meta, where)
+    given = _options_of(where, installed, options, extensions or {})
     extras: dict[str, Extra] = {}
     requires = None
-    if ui is not None or visibility is not None or ui_when is not None or has_ui(own_meta):
-        found = get_apps().tool_ui(name, (ui, visibility, ui_when), own_meta)
-        extras[UI] = found
-        requires = UI if found.is_app_only else None
+    for extension in installed:
+        addition = extension.tool(name, given.get(extension.id, {}), own_meta)
+        if addition is not None:
+            extras[extension.id] = addition
+            if addition.is_required:
+                requires = requires or extension.id
     tool = Tool(
         name=name,
         title=title,
@@ -92,13 +93,42 @@ def tool_entry(
         meta=own_meta or None,
     )
 
-    def finish(result: CallToolResult, ctx: Context, has_schema: bool) -> CallToolResult:
-        from ..extensions.ui.results import finished  # few tools have anything for a View
-
-        return finished(result, has_apps=UI in catalog.audience(ctx), has_schema=has_schema, name=name)
+    def finish(result: CallToolResult, exchange: Exchange, has_schema: bool) -> CallToolResult:
+        active = catalog.audience(exchange)
+        for extension in installed:
+            if extension.has_results:
+                is_active = extension.id in active
+                result = extension.finish(result, tool=name, is_active=is_active, has_schema=has_schema)
+        return result
 
     checked(tool, where)
-    return ToolEntry(tool, callee, extras=extras, requires=requires, check_output=check_output, finish=finish)
+    entry = ToolEntry(tool, callee, extras=extras, requires=requires, check_output=check_output, finish=finish)
+    entry.shows_errors = catalog.shows_errors
+    return entry
+
+
+def _options_of(
+    where: str,
+    installed: Collection[Extension],
+    options: Mapping[str, Any],
+    by_id: Mapping[str, Mapping[str, Any]],
+) -> dict[str, dict[str, Any]]:
+    """What was said for each extension, as keywords or in `extensions=`. Raises RegistrationError."""
+    given: dict[str, dict[str, Any]] = {}
+    known = {extension.id: extension for extension in installed}
+    for name, values in by_id.items():
+        if name not in known:
+            raise RegistrationError(f"{where}, extensions: there is no {name!r}; there are {', '.join(known)}")
+        for option in values:
+            if option not in known[name].tool_options:
+                there = ", ".join(known[name].tool_options) or "none"
+                raise RegistrationError(f"{where}, extensions: {name} has no option {option!r}; there are {there}")
+        given[name] = dict(values)
+    for extension in installed:
+        for option in extension.tool_options:
+            if option in options:
+                given.setdefault(extension.id, {})[option] = options[option]
+    return given
 
 
 def _as_json(content: Any) -> Any:
@@ -118,7 +148,7 @@ def _checked_name(name: Any) -> str:
 
 
 def resource_entry(
-    get_apps: Callable[[], Apps],
+    installed: Collection[Extension],
     uri: str,
     function: Callable[..., Any],
     *,
@@ -131,19 +161,16 @@ def resource_entry(
     size: int | None = None,
     annotations: Annotations | Mapping[str, Any] | None = None,
 ) -> ResourceEntry | TemplateEntry:
-    """A resource, or with `{variables}` in its URI a template; under `ui://` a View, for clients with Apps only."""
+    """A resource, or with `{variables}` in its URI a template; an extension may make something of its own of it."""
     callee = bind(function, context_type=Context)
     where = f"resource {uri!r}"
     template = UriTemplate(uri)
     _check_variables(uri, template.variables, callee)
     own_meta = meta_of(meta, where)
-    requires: str | None = None
-    finish: Finisher | None = None
-    if uri.startswith("ui://"):
-        requires = UI
-        mime_type, own_meta, finish = get_apps().dynamic(uri, mime_type, own_meta)
-    else:
-        _refuse_app_type(uri, mime_type)
+    requires, addition = _addition(installed, uri, mime_type, own_meta, is_fixed=False)
+    finish = None
+    if addition is not None:
+        mime_type, own_meta, finish = addition.mime_type, addition.meta, addition.finish
     shared: dict[str, Any] = {
         "name": name or callee.name,
         "title": title,
@@ -160,9 +187,11 @@ def resource_entry(
     return ResourceEntry(resource, callee, requires=requires, finish=finish)
 
 
-def text_entry(uri: str, text: str | bytes, name: str, mime_type: str | None) -> ResourceEntry:
+def text_entry(
+    installed: Collection[Extension], uri: str, text: str | bytes, name: str, mime_type: str | None
+) -> ResourceEntry:
     """A resource whose content is known already."""
-    _refuse_app_type(uri, mime_type)
+    requires, addition = _addition(installed, uri, mime_type, None, is_fixed=True)
     where = f"resource {uri!r}"
     if not isinstance(text, (str, bytes)):
         raise RegistrationError(f"{where}: its content is str or bytes, not {type(text).__name__}")
@@ -171,7 +200,21 @@ def text_entry(uri: str, text: str | bytes, name: str, mime_type: str | None) ->
     except UnicodeEncodeError as error:
         raise RegistrationError(f"{where}: its text cannot be sent: {error}") from None
     resource = checked(Resource(uri=checked_uri(uri), name=name, mime_type=mime_type, size=len(data)), where)
-    return ResourceEntry(resource, content=text)
+    if addition is not None:
+        resource = replace(resource, mime_type=addition.mime_type, meta=addition.meta)
+    finish = None if addition is None else addition.finish
+    return ResourceEntry(resource, content=text, requires=requires, finish=finish)
+
+
+def _addition(
+    installed: Collection[Extension], uri: str, mime_type: str | None, meta: dict[str, Any] | None, *, is_fixed: bool
+) -> tuple[str | None, ResourceAddition | None]:
+    """The extension that makes something of a resource, by its id, and what it makes of it."""
+    for extension in installed:
+        addition = extension.resource(uri, mime_type, meta, is_fixed=is_fixed)
+        if addition is not None:
+            return extension.id, addition
+    return None, None
 
 
 def checked_uri(uri: str) -> str:
@@ -185,17 +228,12 @@ def checked_uri(uri: str) -> str:
     return uri
 
 
-def _refuse_app_type(uri: str, mime_type: str | None) -> None:
-    if is_app_type(mime_type):
-        raise RegistrationError(f"resource {uri!r} is {mime_type}: the URI of such a View begins with ui:// (APP-S-01)")
-
-
 def _check_variables(uri: str, variables: Sequence[str], callee: Callee) -> None:
     parameters = fields(callee.arguments)
-    unknown = set(variables).difference(parameter.name for parameter in parameters)
+    unknown = set(variables).difference(parameter.encode_name for parameter in parameters)
     if unknown:
         raise RegistrationError(f"resource {uri!r}: the function has no parameter for {', '.join(sorted(unknown))}")
-    without = [parameter.name for parameter in parameters if parameter.required and parameter.name not in variables]
+    without = [each.encode_name for each in parameters if each.required and each.encode_name not in variables]
     if without:
         raise RegistrationError(
             f"resource {uri!r}: nothing in the URI gives the parameter {', '.join(without)} a value"

@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias, TypedDict
+from collections.abc import Mapping
+from typing import Any
 
-from ..extensions.ui.meta import Csp, Permissions
-from ..extensions.ui.tools import Visibility
-from ..types.base import Icon
+from ..extensions.ui.options import AppToolOptions
+from ..registry.options import Described
 from ..types.content import Annotations
 from ..types.tools import ToolAnnotations
 
-__all__ = ["AppOptions", "Described", "Icons", "ResourceOptions", "ToolOptions"]
-
-Icons: TypeAlias = Iterable[Icon | Mapping[str, Any]]
+__all__ = ["ResourceOptions", "ToolOptions"]
 
 
-class Described(TypedDict, total=False):
-    """What everything that is listed may say of itself. By default `name` and `description` are the function's."""
-
-    name: str | None
-    title: str | None
-    description: str | None
-    icons: Icons
-    meta: Mapping[str, Any] | None
-
-
-class ToolOptions(Described, total=False):
-    """What a tool may say beside its function."""
+class ToolOptions(Described, AppToolOptions, total=False):
+    """What a tool may say beside its function, to us and to the extensions that every server has."""
 
     annotations: ToolAnnotations | Mapping[str, Any] | None
     input_schema: Mapping[str, Any] | None
     output_schema: Mapping[str, Any] | None
-    ui: str | None
-    ui_when: Callable[..., Any] | None
-    visibility: Visibility | None
+    extensions: Mapping[str, Mapping[str, Any]]
 
 
 class ResourceOptions(Described, total=False):
@@ -43,13 +28,3 @@ class ResourceOptions(Described, total=False):
     mime_type: str | None
     size: int | None
     annotations: Annotations | Mapping[str, Any] | None
-
-
-class AppOptions(Described, total=False):
-    """What a View may say beside its HTML."""
-
-    csp: Csp | None
-    permissions: Permissions | None
-    domain: str | None
-    prefers_border: bool | None
-    replace: bool

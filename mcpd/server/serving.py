@@ -9,23 +9,28 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct, structs
 
+from ..budget import BUDGET
 from ..channel import Channel, Receiver
 from ..dispatcher import Connection
-from ..errors import McpdError
-from .ending import HangUp, LastResort, end_if_hung
+from ..errors import ConfigurationError, McpdError
+from ..registry.threads import MAX_THREADS, THREAD_WAIT, limit_threads
+from .shutdown import ExitDeadline, StdinWatchdog, end_if_hung, take_once
 
 if TYPE_CHECKING:
+    from ..transports.accepting import Crowd
     from ..transports.guards import Access
     from ..transports.http.listener import HttpListener
     from .app import Server
+    from .lifespan import Lifespan
 
-__all__ = ["Settings", "run", "serve"]
+__all__ = ["Settings", "run", "serve", "settings_for"]
 
 
 class Settings(Struct, kw_only=True):
@@ -45,17 +50,46 @@ class Settings(Struct, kw_only=True):
     descriptors: tuple[int, int] | None = None
     grace: float = 5.0
     max_frame_bytes: int | None = None
+    max_memory: int | None = None
+    """How many bytes may wait in all connections together; None for half of what the machine or its control group has.
+
+    Counted are messages that are being received, the arguments of calls that run, subscriptions, events that are kept
+    and what waits to be written. It is one for the process, whichever server serves.
+    """
+    max_threads: int = MAX_THREADS
+    """How many plain functions run at once for all clients; one connection gets two thirds of these at most."""
+    thread_timeout: float = THREAD_WAIT
+    """How many seconds a call of a plain function waits for a thread before it fails with "try again"."""
     token: str | None = None
     insecure: bool = False
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
     announce: Callable[[str], None] | None = None
-    """Told the address of each listening transport, once it listens."""
+    """Told the address of each listening transport, once it listens. Without it `run` writes that on a terminal."""
+    look_over: Callable[[], None] | None = None
+    """Called once on stdio, some time after the start: what a host waits for comes first."""
 
 
 # Beyond the grace time: for what was cancelled to come to its end, and for the last answers to be written.
 _ENDING_SECONDS = 3.0
 _HURRY_SECONDS = 1.5
+# On stdio: after that, a host has had its first answers.
+_SETTLED_SECONDS = 2.0
+# Until signals are made to end what Python does not see.
+_ONCE_SECONDS = 0.25
+
+
+def settings_for(*, stdio: bool, ws: str | None, http: str | None, **others: Any) -> Settings:
+    """What `Server.run` was told. Raises TypeError for an option that there is not, ConfigurationError."""
+    unknown = [name for name in others if name not in Settings.__struct_fields__]
+    if unknown:
+        ways = 'say how to serve with stdio=True, ws=":8080" or http=":8080"'
+        known = ", ".join(name for name in Settings.__struct_fields__ if name not in ("stdio", "ws", "http"))
+        raise TypeError(f"run() has no option {unknown[0]}; {ways}; the others are {known}")
+    for name, address in (("ws", ws), ("http", http)):
+        if address is not None and not isinstance(address, str):
+            raise ConfigurationError(f'{name}={address!r} is no address; write it as text, for example ":8080"')
+    return Settings(stdio=stdio or (ws is None and http is None), ws=ws, http=http, **others)
 
 
 def run(server: Server, settings: Settings) -> None:
@@ -73,19 +107,39 @@ def run(server: Server, settings: Settings) -> None:
             "in it write: await mcpd.server.serving.serve(server, Settings(stdio=True))"
         )
     older = threading.enumerate()
-    if settings.stdio and settings.descriptors is None:
-        from ..transports.stdio import claim
+    if settings.ws is not None or settings.http is not None:
+        from ..transports.accepting import raise_descriptor_limit
 
+        raise_descriptor_limit()
+    from ..transports.stdio import claim, fill_gaps
+
+    if settings.announce is None:
+        settings.announce = _tell_address
+        if settings.stdio and sys.stdin is not None and sys.stdin.isatty():
+            _tell("serving on stdio: an MCP client is expected to talk here, line by line. Ctrl-C ends it.")
+    if not settings.stdio:
+        fill_gaps()
+    elif settings.descriptors is None:
         settings.descriptors = claim()
-    last_resort = LastResort()
+    exit_deadline = ExitDeadline()
     try:
         with asyncio.Runner(loop_factory=_fast_loop() if settings.http else None) as runner:
-            runner.run(serve(server, settings, last_resort))
+            runner.run(serve(server, settings, exit_deadline))
             # The runner waits for what does not let itself be cancelled, and for the loop's threads.
-            last_resort.arm(_HURRY_SECONDS)
+            exit_deadline.arm(_HURRY_SECONDS)
     finally:
-        last_resort.disarm()
+        exit_deadline.disarm()
     end_if_hung(older=older)
+
+
+def _tell_address(url: str) -> None:
+    _tell(f"listening on {url} (Ctrl-C ends it)")
+
+
+def _tell(text: str) -> None:
+    """For who starts a server from a program in a terminal, and would else see nothing; the command says it itself."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        sys.stderr.write(f"mcpd: {text}\n")
 
 
 def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -98,30 +152,49 @@ def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-async def serve(server: Server, settings: Settings, last_resort: LastResort | None = None) -> None:
+async def serve(server: Server, settings: Settings, exit_deadline: ExitDeadline | None = None) -> None:
     """Serve until a signal, or the end of stdin if that is served. Raises ConfigurationError for a bad address.
 
-    `last_resort` ends the process should tools not stop; without it they are left behind.
+    Signals that the program handles already are left to it: it stops this by cancelling.
+
+    `exit_deadline` ends the process should tools not stop; without it they are left behind.
     """
-    stop = _Stop(asyncio.get_running_loop(), settings.grace, last_resort)
+    stop = _Stop(asyncio.get_running_loop(), settings.grace, exit_deadline)
     connections: set[Connection] = set()
     listeners: list[_Listening] = []
     closers: list[Callable[[], Awaitable[None]]] = []
-    hang_up: HangUp | None = None
+    stdin_watchdog: StdinWatchdog | None = None
+
+    limit_threads(settings.max_threads, settings.thread_timeout)
+    if settings.max_memory is not None:
+        BUDGET.most = settings.max_memory
+
+    if settings.max_frame_bytes is not None:
+        server.allow_frames(settings.max_frame_bytes)
 
     def accept(channel: Channel) -> Receiver:
         connection = server.connect(channel)
+        connection.session.peer = getattr(channel, "peer", "")
+        connection.session.principal = channel.origin().user.id
         connections.add(connection)
         connection.ended.add_done_callback(lambda _: _leave(connection, connections))
         return connection
 
+    crowd: Crowd | None = None
+    if settings.ws is not None or settings.http is not None:
+        from ..transports.accepting import Crowd
+
+        crowd = Crowd()
+    lifespan = server.lifespan
     try:
+        if lifespan is not None and crowd is not None and not await _open(lifespan, stop):
+            return
         if settings.ws is not None:
-            listeners.append(await _listen_websocket(settings, accept))
+            listeners.append(await _listen_websocket(server, settings, accept, crowd))
             closers.append(listeners[-1].aclose)
         http = None
         if settings.http is not None:
-            http = await _listen_http(server, settings, accept)
+            http = await _listen_http(server, settings, accept, crowd)
             listeners.append(http)
             closers.append(http.aclose)
         if settings.announce is not None:
@@ -143,8 +216,12 @@ async def serve(server: Server, settings: Settings, last_resort: LastResort | No
             connection.ended.add_done_callback(ended)
             channel.start(connection)
             closers.append(channel.aclose)
-            if last_resort is not None:
-                hang_up = HangUp(fd_in, settings.grace + _ENDING_SECONDS, last_resort)
+            if settings.look_over is not None and not listeners:
+                asyncio.get_running_loop().call_later(_SETTLED_SECONDS, settings.look_over)
+            if exit_deadline is not None:
+                stdin_watchdog = StdinWatchdog(fd_in, settings.grace + _ENDING_SECONDS, exit_deadline)
+            if lifespan is not None:
+                await _open(lifespan, stop)
         await stop.wait()
         for listener in listeners:
             listener.pause()
@@ -152,9 +229,41 @@ async def serve(server: Server, settings: Settings, last_resort: LastResort | No
     finally:
         for close in closers:
             await close()
-        if hang_up is not None:
-            hang_up.stop()
+        if lifespan is not None:
+            await _close(lifespan, stop, settings.grace)
+        if stdin_watchdog is not None:
+            stdin_watchdog.stop()
         stop.restore()
+
+
+async def _open(lifespan: Lifespan, stop: _Stop) -> bool:
+    """Start what the author's server needs; False if the server was stopped before that was done.
+
+    On stdio calls are read meanwhile, and wait: only so is the end of the input seen. Raises ConfigurationError.
+    """
+    lifespan.hold(stop)
+    opening = asyncio.ensure_future(lifespan.open())
+    stopping = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait([opening, stopping], return_when=asyncio.FIRST_COMPLETED)
+        if opening.done():
+            await opening
+            return True
+        return False
+    finally:
+        opening.cancel()
+        stopping.cancel()
+
+
+async def _close(lifespan: Lifespan, stop: _Stop, grace: float) -> None:
+    """End it, now that all calls have; what takes longer than `grace`, or a second wish to stop, is cancelled."""
+    closing = asyncio.ensure_future(lifespan.let_go(stop))
+    hurry = asyncio.ensure_future(stop.wait_again())
+    await asyncio.wait([closing, hurry], timeout=grace, return_when=asyncio.FIRST_COMPLETED)
+    hurry.cancel()
+    if not closing.done():
+        lifespan.cancel()
+        await asyncio.wait([closing], timeout=1)
 
 
 class _Listening(Protocol):
@@ -169,39 +278,44 @@ class _Listening(Protocol):
         """Close everything."""
 
 
-def _access(settings: Settings) -> Access:
+def _access(server: Server, settings: Settings) -> Access:
     from ..transports.guards import Access
 
-    return Access(
+    access = Access(
         token=settings.token,
         insecure=settings.insecure,
         hosts=settings.allowed_hosts,
         origins=settings.allowed_origins,
     )
+    return access.or_by(server.authenticate)
 
 
-async def _listen_websocket(settings: Settings, accept: Callable[[Channel], Receiver]) -> _Listening:
+async def _listen_websocket(
+    server: Server, settings: Settings, accept: Callable[[Channel], Receiver], crowd: Crowd | None
+) -> _Listening:
     from ..transports.websocket_server import Limits, listen
 
     assert settings.ws is not None
     limits = settings.ws_limits or Limits()
     if settings.max_frame_bytes is not None:
         limits = structs.replace(limits, max_frame_bytes=settings.max_frame_bytes)
-    return await listen(settings.ws, accept, _access(settings), limits)
+    return await listen(settings.ws, accept, _access(server, settings), limits, crowd)
 
 
-async def _listen_http(server: Server, settings: Settings, accept: Callable[[Channel], Receiver]) -> HttpListener:
+async def _listen_http(
+    server: Server, settings: Settings, accept: Callable[[Channel], Receiver], crowd: Crowd | None
+) -> HttpListener:
     from ..transports.address import parse
     from ..transports.http import HttpSettings
     from ..transports.http.listener import listen
 
     assert settings.http is not None
     address = parse(settings.http)
-    access = _access(settings)
+    access = _access(server, settings)
     details = settings.http_settings or HttpSettings()
     if settings.max_frame_bytes is not None:
         details = structs.replace(details, max_body_bytes=settings.max_frame_bytes)
-    return await listen(server.http_app(access, details, bound=address.host), address, accept, access)
+    return await listen(server.http_app(access, details, bound=address.host), address, accept, access, crowd)
 
 
 class _Finishing(Protocol):
@@ -232,23 +346,34 @@ async def _finish(connections: Sequence[_Finishing], grace: float, stop: _Stop) 
     await asyncio.wait([finishing], timeout=2)
 
 
+def _is_default(handler: Any) -> bool:
+    """Whether a signal's handler is Python's own, or that of `asyncio.run`."""
+    runner = getattr(getattr(handler, "func", None), "__self__", None)
+    return handler in (signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler) or isinstance(runner, asyncio.Runner)
+
+
 class _Stop:
     """The wish to stop: from a signal, or from the end of the input; a second one is a wish to hurry.
 
     The event loop hears of a signal when it comes around to it. Python's own handler is called at once, even
-    while a tool blocks the loop, and sees to it that the process ends.
+    while a tool blocks the loop, and sees to it that the process ends. Where a call into C keeps even that from
+    running, the same signal once more ends the process by itself (`take_once`).
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, grace: float, last_resort: LastResort | None) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, grace: float, exit_deadline: ExitDeadline | None) -> None:
         self._first = asyncio.Event()
         self._second = asyncio.Event()
         self._loop = loop
         self._grace = grace
-        self._last_resort = last_resort
+        self._exit_deadline = exit_deadline
         self._is_asked = False
+        self._is_settled = False
+        self._settling: asyncio.TimerHandle | None = None
         self._before: dict[int, Any] = {}
         for number in (signal.SIGTERM, signal.SIGINT):
             before = signal.getsignal(number)
+            if before is None or (exit_deadline is None and not _is_default(before)):
+                continue  # a program that serves beside other things hears of it itself, and cancels us
             try:
                 loop.add_signal_handler(number, self.set)
             except (NotImplementedError, RuntimeError, ValueError):
@@ -257,11 +382,24 @@ class _Stop:
             # The loop is woken all the same: it had itself told of signals through a descriptor.
             signal.signal(number, self._arm)
             self._before[number] = before
+        if self._before and exit_deadline is not None:
+            # Not while a host waits for the start.
+            self._settling = loop.call_later(_ONCE_SECONDS, self._settle)
+
+    def _settle(self) -> None:
+        self._is_settled = True
+        for number in self._before:
+            take_once(number)
 
     def _arm(self, number: int = 0, frame: object = None) -> None:
-        if self._last_resort is not None:
-            self._last_resort.arm(_HURRY_SECONDS if self._is_asked else self._grace + _ENDING_SECONDS)
+        if self._exit_deadline is not None:
+            seconds = _HURRY_SECONDS if self._is_asked else self._grace + _ENDING_SECONDS
+            self._exit_deadline.arm(seconds)
+            self._exit_deadline.set_alarm(seconds)
         self._is_asked = True
+        if number and self._is_settled:
+            signal.signal(number, self._arm)
+            take_once(number)
 
     def set(self) -> None:
         if not self._is_asked:
@@ -275,6 +413,8 @@ class _Stop:
         await self._second.wait()
 
     def restore(self) -> None:
+        if self._settling is not None:
+            self._settling.cancel()
         for number, before in self._before.items():
             self._loop.remove_signal_handler(number)
             signal.signal(number, before)

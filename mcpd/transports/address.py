@@ -61,12 +61,15 @@ def parse(text: str) -> Address:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether this name or IP address (without brackets) can only be this machine. No look-up: other names are not."""
-    family = _family(host)
+    """Whether this name or IP address (without brackets) can only be this machine. No look-up: other names are not.
+
+    Nothing may stand behind the address: `127.0.0.1%evil.com` is a name, which anybody may have an address for.
+    """
+    family = None if "%" in host else _family(host)
     if family == socket.AF_INET:
         return host.startswith("127.")
     if family == socket.AF_INET6:
-        return socket.inet_pton(family, host.partition("%")[0]) == socket.inet_pton(family, "::1")
+        return socket.inet_pton(family, host) == socket.inet_pton(family, "::1")
     return host.lower() in ("", "localhost")
 
 
@@ -99,7 +102,8 @@ async def bind(address: Address, *, is_guarded: bool) -> list[socket.socket]:
     if not is_guarded and not all(map(is_loopback, found)):
         raise ConfigurationError(
             f"{address} can be reached from other machines: ask for a token with --token-file FILE or MCPD_TOKEN, "
-            f"or give --insecure if everyone who can reach it may use it; :{address.port} is for this machine only"
+            "or give --insecure if everyone who can reach it may use it (in Python: token=… or insecure=True); "
+            f":{address.port} is for this machine only"
         )
     for _ in range(_PORT_TRIES):
         sockets = _listen(address, found)
@@ -180,11 +184,26 @@ def _close(sockets: list[socket.socket]) -> None:
 
 
 def _family(host: str) -> int | None:
-    """AF_INET or AF_INET6 for an IP address, None for a name."""
+    """AF_INET or AF_INET6 for an IP address, None for a name.
+
+    Only a link-local IPv6 address is followed by a zone, which is the name of a network card (RFC 4007 section 11).
+    """
+    address, has_zone, zone = host.partition("%")
+    if has_zone:
+        is_zone = zone.isascii() and all(c.isalnum() or c in "-_." for c in zone) and zone != ""
+        return socket.AF_INET6 if is_zone and _is_link_local(address) else None
     for family in (socket.AF_INET, socket.AF_INET6):
         try:
-            socket.inet_pton(family, host.partition("%")[0])
+            socket.inet_pton(family, host)
         except (OSError, ValueError):
             continue
         return family
     return None
+
+
+def _is_link_local(address: str) -> bool:
+    try:
+        packed = socket.inet_pton(socket.AF_INET6, address)
+    except (OSError, ValueError):
+        return False
+    return packed[0] == 0xFE and packed[1] & 0xC0 == 0x80

@@ -1,4 +1,4 @@
-"""Who may connect: the checks of `Host`, `Origin` and `Authorization` that WebSocket and HTTP share (decision D9).
+"""Where requests may come from: the checks of `Host` and `Origin` that WebSocket and HTTP share (decision D9).
 
 A web page that the user visits can reach this machine's ports. It cannot hide its `Origin`, and it cannot
 choose the `Host` of a name that it points at 127.0.0.1 (DNS rebinding): both must be known here.
@@ -11,12 +11,12 @@ allow it each do it in their own way (query strings, which end up in logs, and s
 
 from __future__ import annotations
 
-from hmac import compare_digest
-
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..errors import ConfigurationError
 from .address import is_ip_address, is_loopback
+from .authentication import Authentication, Authenticator, Refusal, TokenAuthenticator
 
 __all__ = ["Access", "Guard", "Refusal"]
 
@@ -27,26 +27,27 @@ _SHOWN = 200
 class Access(Struct, frozen=True, kw_only=True):
     """What the user allows: `hosts` are names that clients may use for this server, `origins` web pages that may call.
 
-    `token` is asked for as `Authorization: Bearer …`; `insecure` serves beyond this machine without one.
+    `token` is asked for as `Authorization: Bearer …`; `authenticate` says itself who sends a request, within
+    `authenticate_timeout` seconds; `insecure` serves beyond this machine without either.
     """
 
     token: str | None = None
+    authenticate: Authenticator | None = None
+    authenticate_timeout: float = 10.0
     insecure: bool = False
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
 
+    def or_by(self, authenticate: Authenticator | None) -> Access:
+        """The same by a server's own authenticator, unless there is one already."""
+        return (
+            self if authenticate is None or self.authenticate is not None else replace(self, authenticate=authenticate)
+        )
+
     @property
     def is_guarded(self) -> bool:
         """Whether a wider address than this machine's may be listened on."""
-        return self.token is not None or self.insecure
-
-
-class Refusal(Struct, frozen=True):
-    """An HTTP answer in place of the service: its status, a text for people, and headers that the status wants."""
-
-    status: int
-    text: str
-    headers: tuple[tuple[str, str], ...] = ()
+        return self.token is not None or self.authenticate is not None or self.insecure
 
 
 class Guard:
@@ -61,14 +62,21 @@ class Guard:
         self._takes_ip_addresses = bound in ("0.0.0.0", "::")
         if bound and not self._takes_ip_addresses:
             self._hosts.add(f"[{bound}]" if ":" in bound else bound.lower())
-        self._token = None if access.token is None else _token_setting(access.token)
-
-    def check(self, host: str | None, origin: str | None, authorization: str | None) -> Refusal | None:
-        """None if a request with these headers may go on. A header that came twice is given joined by a comma."""
-        return self.check_source(host, origin) or self.check_token(authorization)
+        if access.token is not None and access.authenticate is not None:
+            raise ConfigurationError(
+                "The server has an authenticator (authenticate=) and a token; leave out the token, also in MCPD_TOKEN"
+            )
+        authenticate = access.authenticate if access.token is None else TokenAuthenticator(access.token)
+        self.authentication: Authentication | None = None
+        """What asks who sends a request; None where nobody is asked."""
+        if authenticate is not None:
+            self.authentication = Authentication(authenticate, access.authenticate_timeout)
 
     def check_source(self, host: str | None, origin: str | None) -> Refusal | None:
-        """The half of `check` that asks from where; the answer for one pair is always the same."""
+        """None if a request from there may go on. A header that came twice is given joined by a comma.
+
+        The answer for one pair is always the same.
+        """
         return self._check_host(host) or self._check_origin(origin)
 
     def _check_host(self, host: str | None) -> Refusal | None:
@@ -95,25 +103,6 @@ class Guard:
             "start it with --allow-origin ORIGIN.\n",
         )
 
-    def check_token(self, authorization: str | None) -> Refusal | None:
-        """The half of `check` that asks who."""
-        if self._token is None:
-            return None
-        if authorization is None:
-            return Refusal(
-                401,
-                "This server asks for its token: send the header Authorization: Bearer TOKEN.\n",
-                (("WWW-Authenticate", "Bearer"),),
-            )
-        scheme, _, token = authorization.partition(" ")
-        if scheme.lower() == "bearer" and compare_digest(token.strip().encode("utf-8", "replace"), self._token):
-            return None
-        return Refusal(
-            401,
-            "The token is wrong: send the one that the server was started with as Authorization: Bearer TOKEN.\n",
-            (("WWW-Authenticate", 'Bearer error="invalid_token"'),),
-        )
-
     def _is_known(self, authority: str, *, is_origin: bool = False) -> bool:
         """Whether `host[:port]` names this server, on whatever port it is reached through."""
         name = _name(authority)
@@ -122,7 +111,9 @@ class Guard:
         if name in self._hosts:
             return True
         bare = name[1:-1] if name[0] == "[" else name
-        if bare and is_loopback(bare):
+        if not bare or "%" in bare or (name[0] == "[") != (":" in bare):
+            return False  # brackets are for IPv6, and its zones mean something on one machine only (RFC 6874)
+        if is_loopback(bare):
             return True
         # An IP address cannot be pointed elsewhere as a name can; but a page may be served from any of them.
         return self._takes_ip_addresses and not is_origin and is_ip_address(bare)
@@ -130,9 +121,14 @@ class Guard:
 
 def _name(authority: str) -> str | None:
     """The host in `host[:port]`, in lower case and with an IPv6 address's brackets; None if it is not that."""
-    end = authority.find("]") + 1 if authority.startswith("[") else authority.find(":")
-    if end < 1:
-        end = len(authority)
+    if authority.startswith("["):
+        end = authority.find("]") + 1
+        if end < 1:
+            return None
+    else:
+        end = authority.find(":")
+        if end < 0:
+            end = len(authority)
     port = authority[end:]
     if port and not (port[0] == ":" and port[1:].isascii() and port[1:].isdigit()):
         return None
@@ -153,12 +149,6 @@ def _origin_setting(origin: str) -> str:
             f"--allow-origin {origin!r}: write scheme://host or scheme://host:port, for example https://app.example.com"
         )
     return origin.lower()
-
-
-def _token_setting(token: str) -> bytes:
-    if not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise ConfigurationError("The token must be printable ASCII without spaces: it has to fit into a header")
-    return token.encode()
 
 
 def _show(value: str) -> str:

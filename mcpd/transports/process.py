@@ -1,37 +1,68 @@
 """A server in a child process, spoken to over its stdin and stdout.
 
-Starting and ending it, nothing else: the framing is `stdio`'s. Its stderr is ours, since what a server says there
-is for people. Spec: 2025-11-25 basic/lifecycle, shutdown: close its input, wait, SIGTERM, wait, SIGKILL.
+Starting and ending it, nothing else: the framing is `stdio`'s, its stderr `child_stderr`'s. Spec: 2025-11-25
+basic/lifecycle, shutdown: close its input, wait, SIGTERM, wait, SIGKILL.
+
+The child leads a session of its own, and what it starts (a launcher's real server, a browser, a compiler) is in its
+process group unless it leaves it on purpose: so all of it ends with the child. Ctrl-C in a terminal therefore reaches
+us alone, and we end the child as always. If we are killed ourselves nobody is left to do that, but the child's
+input ends, which a server has to heed. Linux could signal it then (PR_SET_PDEATHSIG): not used, since it takes code
+between fork and exec, which is unsafe beside threads, fires when the *thread* that started the child ends, and
+reaches the child alone.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
-from collections.abc import Callable, Mapping, Sequence
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from weakref import WeakSet
 
 from ..channel import Receiver
 from ..errors import ConfigurationError
 from ..jsonrpc import Id
-from .stdio import StdioChannel
+from ..principal import Origin
+from .child_stderr import StderrCopy
+from .stdio import MAX_FRAME_BYTES, StdioChannel
 
-__all__ = ["ProcessChannel", "open_process"]
+__all__ = ["STDERR_BYTES_PER_SECOND", "ProcessChannel", "open_process"]
 
 GRACE_SECONDS = 2.0
+STDERR_BYTES_PER_SECOND = 65536.0
+"""How much of what a child writes to stderr is passed on, in the long run."""
+
+_LOOK_SECONDS = 0.02
+_HAS_GROUPS = hasattr(os, "killpg")  # not on Windows, which has no SIGKILL either
+_KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 
 class ProcessChannel:
-    """The near end of a child process's stdin and stdout."""
+    """The near end of a child process's stdin and stdout, and of its stderr unless that is ours."""
 
-    is_shared = True
+    is_multiplexed = True
 
-    def __init__(self, process: asyncio.subprocess.Process, fd_in: int, fd_out: int) -> None:
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        fd_in: int,
+        fd_out: int,
+        *,
+        stderr: StderrCopy | None = None,
+        max_frame_bytes: int = MAX_FRAME_BYTES,
+    ) -> None:
         self.process = process
         self._descriptors = (fd_in, fd_out)
         # A server that answers line by line reads on only when its answers are taken.
-        self._channel = StdioChannel(fd_in, fd_out, always_reads=True)
+        self._channel = StdioChannel(fd_in, fd_out, max_frame_bytes=max_frame_bytes, always_reads=True)
+        self._stderr = stderr
         self._watching: asyncio.Task[None] | None = None
         self._is_closed = False
+        self._has_ended = False
+        self._owner = os.getpid()
+        _open.add(self)
 
     @property
     def is_congested(self) -> bool:
@@ -47,19 +78,43 @@ class ProcessChannel:
         """What the child started may hold its output open for long; with the child itself the connection ends."""
         await self.process.wait()
         self._channel.end()
+        self._signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(GRACE_SECONDS):
+                await self._until_all_ended()
+        except TimeoutError:
+            self.kill()
+        # The system may give the number to somebody else some day.
+        self._has_ended = True
+
+    def pause(self) -> None:
+        """Read nothing until `resume`: what the child writes waits in the pipe, and then the child."""
+        self._channel.pause()
+
+    def resume(self) -> None:
+        """Read on."""
+        self._channel.resume()
 
     def send(self, frame: bytes, about: Id | None = None) -> None:
         """Queue one line for the child."""
         self._channel.send(frame)
 
+    def send_apart(self, frame: bytes, about: Id | None = None) -> None:
+        """Queue one line that the child reads by itself."""
+        self._channel.send_apart(frame)
+
     async def drain(self) -> None:
         """Wait until the child has taken what was queued."""
         await self._channel.drain()
 
-    async def aclose(self, reason: str = "") -> None:
-        """Close the child's input and wait for its end; help along a child that does not.
+    def origin(self, about: Id | None = None) -> Origin:
+        """The process at the other end."""
+        return Origin("stdio")
 
-        Who cuts this short has no more patience: the child is killed then.
+    async def aclose(self, reason: str = "") -> None:
+        """Close the child's input and wait for its end; help along a child that does not, and what it started.
+
+        Who cuts this short has no more patience: all of them are killed then.
         """
         if self._is_closed:
             return
@@ -75,44 +130,141 @@ class ProcessChannel:
             await self._end()
         finally:
             os.close(fd_in)
-            if self.process.returncode is None:
-                self._push(self.process.kill)
+            self.kill()
+            if self._stderr is not None:
+                self._stderr.close()
+            _open.discard(self)
+            # Killed, it ends at once. If nobody waited for that, Python would warn of a child that still runs.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(GRACE_SECONDS):
+                    await self.process.wait()
 
     async def _end(self) -> None:
-        for push in (None, self.process.terminate, self.process.kill):
-            if push is not None:
-                self._push(push)
+        for number in (None, signal.SIGTERM, _KILL):
+            if number is not None:
+                self._signal(number)
             try:
                 async with asyncio.timeout(GRACE_SECONDS):
                     await self.process.wait()
+                    if number is signal.SIGTERM:
+                        await self._until_all_ended()
             except TimeoutError:
                 continue
-            return
+            if self._has_ended or not _lives(self.process.pid):
+                self._has_ended = True
+                return
 
-    @staticmethod
-    def _push(push: Callable[[], None]) -> None:
+    async def _until_all_ended(self) -> None:
+        while _lives(self.process.pid):  # noqa: ASYNC110 - of other people's children nothing tells
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    def kill(self) -> None:
+        """End the child and what it started at once. Does nothing if they have ended."""
+        if os.getpid() == self._owner:  # a copy of us, made by a fork, has no children here
+            self._signal(_KILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._has_ended:
+            return
+        # PermissionError is what macOS says of a group in which all have ended.
+        with suppress(ProcessLookupError, PermissionError):
+            if _HAS_GROUPS:
+                os.killpg(self.process.pid, number)
+            elif self.process.returncode is None:
+                self.process.send_signal(number)
+
+
+def _lives(group: int) -> bool:
+    """Whether a process of this group still runs: one that has ended counts for nothing, even if nobody asks for it."""
+    if not _HAS_GROUPS:
+        return False
+    try:
+        os.killpg(group, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    try:
+        numbers = [name for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:
+        return True  # no Linux
+    for name in numbers:
         try:
-            push()
-        except ProcessLookupError:
-            pass  # it has just ended by itself
+            with open(f"/proc/{name}/stat", "rb") as file:
+                state, _, its_group = file.read().rpartition(b")")[2].split()[:3]
+        except (OSError, ValueError):
+            continue
+        if int(its_group) == group and state not in (b"Z", b"X"):
+            return True
+    return False
+
+
+_open: WeakSet[ProcessChannel] = WeakSet()
+
+
+@atexit.register
+def _kill_all() -> None:
+    """A program that ends without closing its clients leaves nothing behind."""
+    for channel in list(_open):
+        channel.kill()
 
 
 async def open_process(
-    command: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: str | None = None
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: str | None = None,
+    max_frame_bytes: int = MAX_FRAME_BYTES,
+    stderr_bytes_per_second: float | None = STDERR_BYTES_PER_SECOND,
 ) -> ProcessChannel:
-    """Start a command and give the channel to it. Raises ConfigurationError if it cannot be started."""
+    """Start a command and give the channel to it. Raises ConfigurationError if it cannot be started.
+
+    What it writes to stderr goes to ours, `stderr_bytes_per_second` of it in the long run; None gives it our own.
+    """
     if not command or not all(isinstance(part, str) for part in command):
         raise ConfigurationError(f"{command!r}: a command is a list of strings, the program first")
-    child_in, fd_out = os.pipe()
-    fd_in, child_out = os.pipe()
+    pipes = _Pipes(with_stderr=stderr_bytes_per_second is not None and _HAS_GROUPS)
     try:
-        process = await asyncio.create_subprocess_exec(*command, stdin=child_in, stdout=child_out, env=env, cwd=cwd)
-    except (OSError, ValueError) as error:
-        for descriptor in (fd_in, fd_out):
-            os.close(descriptor)
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=pipes.child_in,
+            stdout=pipes.child_out,
+            stderr=pipes.child_err,
+            env=env,
+            cwd=cwd,
+            start_new_session=_HAS_GROUPS,
+        )
+    except BaseException as error:
+        pipes.close_ours()
+        if not isinstance(error, (OSError, ValueError)):
+            raise
         text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise ConfigurationError(f"{command[0]} cannot be started: {text}") from error
     finally:
-        os.close(child_in)
-        os.close(child_out)
-    return ProcessChannel(process, fd_in, fd_out)
+        pipes.close_childs()
+    stderr = None
+    if pipes.fd_err is not None and stderr_bytes_per_second is not None:
+        stderr = StderrCopy(pipes.fd_err, os.path.basename(command[0]), stderr_bytes_per_second)
+    return ProcessChannel(process, pipes.fd_in, pipes.fd_out, stderr=stderr, max_frame_bytes=max_frame_bytes)
+
+
+class _Pipes:
+    """The pipes to a child: `fd_…` are our ends, `child_…` those that the child gets."""
+
+    def __init__(self, *, with_stderr: bool) -> None:
+        self.child_in, self.fd_out = os.pipe()
+        self.fd_in, self.child_out = os.pipe()
+        self.fd_err: int | None = None
+        self.child_err: int | None = None
+        if with_stderr:
+            self.fd_err, self.child_err = os.pipe()
+
+    def close_ours(self) -> None:
+        _close(self.fd_in, self.fd_out, self.fd_err)
+
+    def close_childs(self) -> None:
+        _close(self.child_in, self.child_out, self.child_err)
+
+
+def _close(*descriptors: int | None) -> None:
+    for descriptor in descriptors:
+        if descriptor is not None:
+            os.close(descriptor)

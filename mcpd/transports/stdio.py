@@ -11,24 +11,30 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import select
 import sys
 import threading
 from collections import deque
+from itertools import islice
 
+from ..budget import OVER, Charge
 from ..channel import Receiver
-from ..errors import ConfigurationError, ConnectionLost, FrameTooLarge
+from ..errors import ConfigurationError, ConnectionLost, FrameTooLarge, InternalError, ProtocolError
 from ..jsonrpc import Id
+from ..principal import Origin
+from ..session import MAX_FRAME_BYTES
 from ..wire.ndjson import Splitter
+from ..wire.torn import END_BYTES, Torn
+from .apart import Apart, unread
 
-__all__ = ["MAX_FRAME_BYTES", "StdioChannel", "claim"]
-
-MAX_FRAME_BYTES = 64 * 1024 * 1024
-"""The default limit of one message, both for stdio and for WebSocket."""
+__all__ = ["MAX_FRAME_BYTES", "StdioChannel", "claim", "fill_gaps"]
 
 _READ_BYTES = 65536
 _JOIN_BYTES = 65536
 _HIGH_WATER = 1024 * 1024
+_MOST_PARTS = 64
 _LAST_SECONDS = 2.0
+_LOOK_SECONDS = 0.25
 
 
 def claim() -> tuple[int, int]:
@@ -54,6 +60,17 @@ def claim() -> tuple[int, int]:
     return fd_in, fd_out
 
 
+def fill_gaps() -> None:
+    """See that the descriptors 0, 1 and 2 are open, if only to nothing, where stdio is not served.
+
+    Else the next sockets get their numbers: what prints writes into them, and libuv aborts when it is to close them.
+    Call it before an event loop is made.
+    """
+    for fd, how in enumerate((os.O_RDONLY, os.O_WRONLY, os.O_WRONLY)):
+        if not _is_open(fd):
+            _open_nothing(fd, how)
+
+
 def _is_open(fd: int) -> bool:
     try:
         os.fstat(fd)
@@ -71,6 +88,13 @@ def _open_nothing(fd: int, how: int) -> None:
         os.set_inheritable(fd, True)
 
 
+def _is_hung_up(fd: int) -> bool:
+    """Whether the other end will write no more, whatever is still to be read. Half closed is enough for a socket."""
+    poll = select.poll()
+    poll.register(fd, getattr(select, "POLLRDHUP", 0))
+    return bool(poll.poll(0))
+
+
 class StdioChannel:
     """A channel over two descriptors: pipes, sockets, a terminal; files too, read by a thread.
 
@@ -79,7 +103,7 @@ class StdioChannel:
     A client's end (`always_reads`) goes on: two ends that each wait for the other to read wait for ever.
     """
 
-    is_shared = True
+    is_multiplexed = True
 
     def __init__(
         self, fd_in: int, fd_out: int, *, max_frame_bytes: int = MAX_FRAME_BYTES, always_reads: bool = False
@@ -88,18 +112,30 @@ class StdioChannel:
         self._fd_in = fd_in
         self._fd_out = fd_out
         self._always_reads = always_reads
-        self._splitter = Splitter(max_frame_bytes)
+        # What a server may hold is counted, of both directions; neither charge holds this channel.
+        self._splitter = Splitter(max_frame_bytes, None if always_reads else Charge(id(self)).set)
+        self._charge = Charge(id(self))
+        """What waits to be written takes of the budget."""
         self._receiver: Receiver | None = None
         self._out: list[bytes] = []
+        self._out_bytes = 0
         self._unsent: deque[memoryview] = deque()
         self._unsent_bytes = 0
+        self._taken_bytes = 0
+        """How much of what had to wait was taken since."""
+        self._seen_bytes = 0
+        self._seen_at = 0.0
+        self._watching: asyncio.TimerHandle | None = None
+        self._apart: Apart | None = None
         self._drained: asyncio.Future[None] | None = None
         self._is_pushing = False
         self._is_flush_due = False
         self._is_reading = False
+        self._is_writer_added = False
         self._has_ended = False
         self._is_broken = False
         self._can_poll_in = False
+        self._is_paused = False
         self._waiting: threading.Semaphore | None = None
         self._was_blocking = True
         self.is_congested = False
@@ -150,10 +186,10 @@ class StdioChannel:
                 self._stop_reading()
                 self._has_ended = True
             for line in self._splitter.feed(chunk) if chunk else self._splitter.end():
-                if line is None:
-                    receiver.receive_error(self._too_large())
+                if line.__class__ is Torn:
+                    receiver.receive_error(self._not_taken(line))
                 else:
-                    receiver.receive(line)
+                    receiver.receive(line)  # type: ignore[arg-type]
         finally:
             self._is_pushing = False
         if self._out:
@@ -161,8 +197,37 @@ class StdioChannel:
         if self._has_ended:
             receiver.closed()
 
-    def _too_large(self) -> FrameTooLarge:
-        return FrameTooLarge(f"Message too large: at most {self._splitter.max_frame_bytes} bytes are taken")
+    def _not_taken(self, line: Torn) -> ProtocolError:
+        error: ProtocolError
+        if line.is_refused and not line.is_answer:
+            error = InternalError(OVER)
+        else:
+            most = self._splitter.max_frame_bytes
+            error = FrameTooLarge(OVER if line.is_refused else f"Message too large: at most {most} bytes are taken")
+            error.is_answer = line.is_answer
+        error.request_id = line.id
+        return error
+
+    def pause(self) -> None:
+        """Read nothing until `resume`: what the peer writes waits in the pipe, and then the peer."""
+        self._is_paused = True
+        self._stop_reading()
+
+    def resume(self) -> None:
+        """Read on."""
+        self._is_paused = False
+        if not self.is_congested or self._always_reads:
+            self._read_on()
+
+    def _read_on(self) -> None:
+        if self._is_paused:
+            return
+        if not self._has_ended and self._can_poll_in and not self._is_reading:
+            self._loop.add_reader(self._fd_in, self._readable)
+            self._is_reading = True
+        if self._waiting is not None:
+            self._waiting.release()
+            self._waiting = None
 
     def _stop_reading(self) -> None:
         if self._is_reading:
@@ -174,7 +239,7 @@ class StdioChannel:
 
         def push(chunk: bytes) -> None:
             self._push(chunk)
-            if self.is_congested and not self._always_reads:
+            if self._is_paused or (self.is_congested and not self._always_reads):
                 self._waiting = turn
             else:
                 turn.release()
@@ -195,13 +260,49 @@ class StdioChannel:
     # -- writing -----------------------------------------------------------------------------
 
     def send(self, frame: bytes, about: Id | None = None) -> None:
-        """Queue one line. All lines of one turn leave in one write."""
+        """Queue one line. All lines of one turn leave in one write, up to 64 KiB."""
         if self._is_broken:
             return
         self._out.append(frame)
-        if not self._is_pushing and not self._is_flush_due:
+        self._out_bytes += len(frame)
+        if self._out_bytes > _JOIN_BYTES:
+            # Who sends much in one turn has to see at once that it is not taken.
+            if self.is_congested and len(frame) > _JOIN_BYTES and self._is_refused(frame):
+                return
+            self._flush()
+        elif not self._is_pushing and not self._is_flush_due:
             self._is_flush_due = True
             self._loop.call_soon(self._flush_later)
+
+    def _is_refused(self, frame: bytes) -> bool:
+        """Whether a large answer, the last that was queued, finds no memory behind those that nobody reads.
+
+        An error has taken its place then.
+        """
+        if self._always_reads or self._charge.set(self._unsent_bytes + self._out_bytes):
+            return False
+        answer = Torn(frame[:END_BYTES], b"")
+        if not answer.is_answer or self._receiver is None:
+            return False  # who asks or reports waits for room by itself
+        del self._out[-1]
+        self._out_bytes -= len(frame)
+        error = InternalError(OVER)
+        error.request_id = answer.id
+        self._receiver.receive_error(error)
+        return True
+
+    def send_apart(self, frame: bytes, about: Id | None = None) -> None:
+        """Queue one line that the peer reads by itself: it leaves when what was sent before it was read."""
+        if self._is_broken:
+            return
+        if self._out:
+            self._flush()
+        if self._apart is None:
+            self._apart = Apart(self._loop, self.send, self._is_read)
+        self._apart.hold(frame)
+
+    def _is_read(self) -> bool:
+        return not self._out and not self._unsent and not unread(self._fd_out)
 
     def _flush_later(self) -> None:
         self._is_flush_due = False
@@ -209,74 +310,81 @@ class StdioChannel:
             self._flush()
 
     def _flush(self) -> None:
-        out, self._out = self._out, []
-        if self._unsent:
-            for frame in out:
-                self._keep(memoryview(frame))
-                self._keep(memoryview(b"\n"))
-            return
-        if sum(map(len, out)) > _JOIN_BYTES:
-            # Large frames are not copied to put a newline behind them.
-            self._write(deque([memoryview(part) for frame in out for part in (frame, b"\n")]))
-            return
+        out, self._out, self._out_bytes = self._out, [], 0
+        large = out.pop() if len(out[-1]) > _JOIN_BYTES else None
         out.append(b"")
-        data = b"\n".join(out)
-        try:
-            written = os.write(self._fd_out, data)
-        except OSError:
-            written = 0  # full, or broken: the long way finds out which
-        if written < len(data):
-            self._write(deque([memoryview(data)[written:]]))
-
-    def _write(self, parts: deque[memoryview]) -> None:
-        """Give the kernel what it takes; the rest waits for it to be writable."""
-        try:
-            while parts:
-                if len(parts) == 1:
-                    written = os.write(self._fd_out, parts[0])
-                else:
-                    written = os.writev(self._fd_out, [parts[i] for i in range(min(len(parts), 64))])
-                while parts and written >= len(parts[0]):
-                    written -= len(parts.popleft())
-                if written:
-                    parts[0] = parts[0][written:]
-        except (BlockingIOError, InterruptedError):
-            for part in parts:
-                self._keep(part)
-        except OSError as error:
-            self._break(error)
-
-    def _keep(self, part: memoryview) -> None:
-        if not self._unsent:
+        data: bytes | memoryview = b"\n".join(out)
+        if not self._unsent and large is None:
             try:
-                self._loop.add_writer(self._fd_out, self._writable)
-            except (PermissionError, NotImplementedError):
-                os.set_blocking(self._fd_out, True)
-                self._loop.call_soon(self._writable)
-        self._unsent.append(part)
-        self._unsent_bytes += len(part)
+                written = os.write(self._fd_out, data)
+            except OSError:
+                written = 0  # full, or broken: the long way finds out which
+            if written == len(data):
+                return
+            data = memoryview(data)[written:]
+        is_first = not self._unsent
+        # A large frame is not copied to put a newline behind it; it is the last, as nothing waits behind it.
+        for part in (data,) if large is None else (data, large, b"\n"):
+            if part:
+                self._unsent.append(memoryview(part))
+                self._unsent_bytes += len(part)
+        if is_first:
+            self._write()
+            if self._unsent:
+                self._await_writable()
         if self._unsent_bytes > _HIGH_WATER and not self.is_congested:
             self.is_congested = True
             if not self._always_reads:
+                self._charge.set(self._unsent_bytes)
                 self._stop_reading()
+                self._watch()
+
+    def _write(self) -> None:
+        """Give the kernel what it takes of what is unsent."""
+        unsent = self._unsent
+        try:
+            while unsent:
+                if len(unsent) == 1:
+                    written = os.write(self._fd_out, unsent[0])
+                else:
+                    written = os.writev(self._fd_out, list(islice(unsent, _MOST_PARTS)))
+                self._unsent_bytes -= written
+                self._taken_bytes += written
+                while unsent and written >= len(unsent[0]):
+                    written -= len(unsent.popleft())
+                if written:
+                    unsent[0] = unsent[0][written:]
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError as error:
+            self._break(error)
+
+    def _await_writable(self) -> None:
+        try:
+            self._loop.add_writer(self._fd_out, self._writable)
+            self._is_writer_added = True
+        except (PermissionError, NotImplementedError):
+            os.set_blocking(self._fd_out, True)
+            self._loop.call_soon(self._writable)
 
     def _writable(self) -> None:
-        self._loop.remove_writer(self._fd_out)
-        parts, self._unsent, self._unsent_bytes = self._unsent, deque(), 0
-        self._write(parts)
+        self._write()
+        if self._unsent_bytes < self._charge.size:
+            self._charge.set(self._unsent_bytes)
         if not self._unsent:
+            self._stop_writing()
             self._relax()
+
+    def _stop_writing(self) -> None:
+        if self._is_writer_added:
+            self._is_writer_added = False
+            self._loop.remove_writer(self._fd_out)
 
     def _relax(self) -> None:
         """All is written: let senders and the reader go on."""
         if self.is_congested:
             self.is_congested = False
-            if not self._has_ended and self._can_poll_in:
-                self._loop.add_reader(self._fd_in, self._readable)
-                self._is_reading = True
-            if self._waiting is not None:
-                self._waiting.release()
-                self._waiting = None
+            self._read_on()
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
         self._drained = None
@@ -284,23 +392,56 @@ class StdioChannel:
     def _break(self, error: OSError) -> None:
         """Nobody reads our output any more."""
         self._is_broken = True
+        self._drop()
+        self._lose(f"stdout is closed: {error.strerror}")
+
+    def _drop(self) -> None:
+        self._stop_writing()
         self._unsent.clear()
         self._unsent_bytes = 0
+        self._charge.set(0)
+
+    def _lose(self, reason: str) -> None:
         self._stop_reading()
         had_ended, self._has_ended = self._has_ended, True
         self._relax()
         if not had_ended and self._receiver is not None:
-            self._receiver.closed(ConnectionLost(f"stdout is closed: {error.strerror}"))
+            self._receiver.closed(ConnectionLost(reason))
+
+    # -- a peer that reads nothing -----------------------------------------------------------
+
+    def _watch(self) -> None:
+        """While we do not read we do not see the end of our input: look for it now and then."""
+        if self._watching is None and self._can_poll_in and hasattr(select, "poll"):  # not on Windows
+            self._seen_bytes, self._seen_at = self._taken_bytes, self._loop.time()
+            self._watching = self._loop.call_later(_LOOK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        """A peer that has hung up and takes nothing of what it asked for is gone, whatever it has not read."""
+        self._watching = None
+        if not self.is_congested or self._has_ended:
+            return
+        now = self._loop.time()
+        if self._taken_bytes != self._seen_bytes or not _is_hung_up(self._fd_in):
+            self._seen_bytes, self._seen_at = self._taken_bytes, now
+        elif now - self._seen_at > _LAST_SECONDS:
+            self._lose("stdin has ended, and nobody reads stdout")
+            return
+        self._watching = self._loop.call_later(_LOOK_SECONDS, self._look)
 
     async def drain(self) -> None:
         """Wait until all that was sent is with the kernel."""
-        if self._out and not self._is_pushing:
+        if self._out:
             self._flush()
         if not self._unsent:
             return
         if self._drained is None:
             self._drained = self._loop.create_future()
         await asyncio.shield(self._drained)
+
+    def origin(self, about: Id | None = None) -> Origin:
+        """The process at the other end."""
+        return Origin("stdio")
 
     async def aclose(self, reason: str = "") -> None:
         """Stop reading, write what is queued for up to 2 s, and give the descriptor back as it was."""
@@ -311,13 +452,17 @@ class StdioChannel:
         try:
             # Not wait_for: it forgets a cancellation that comes just as the work is done (Python 3.11).
             async with asyncio.timeout(_LAST_SECONDS):
+                if self._apart is not None:
+                    await self._apart.settle()
                 await self.drain()
         except TimeoutError:
             pass
         finally:
-            if self._unsent:
-                self._loop.remove_writer(self._fd_out)
-                self._unsent.clear()
+            self._drop()
+            if self._apart is not None:
+                self._apart.close()
+            if self._watching is not None:
+                self._watching.cancel()
             if self._receiver is not None and not self._is_broken:
                 os.set_blocking(self._fd_out, self._was_blocking)
             self._is_broken = True

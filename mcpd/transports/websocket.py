@@ -21,6 +21,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from websockets.exceptions import InvalidState
@@ -30,10 +31,15 @@ from websockets.protocol import OPEN
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
+from ..budget import OVER, SMALL, Charge, client_of
 from ..channel import Receiver
 from ..errors import ConnectionLost, McpdError
 from ..jsonrpc import Id
-from .guards import Refusal
+from ..principal import ANONYMOUS, Origin, Principal
+from ..printable import printable
+from .apart import Apart
+from .authentication import Refusal, RequestHeaders
+from .wire_log import wire_log
 
 if TYPE_CHECKING:
     from .websocket_server import Endpoint
@@ -41,7 +47,6 @@ if TYPE_CHECKING:
 __all__ = ["WebSocketChannel"]
 
 log = logging.getLogger("mcpd.websocket")
-_wire_log = logging.getLogger("mcpd.websocket.wire")
 
 SUBPROTOCOL = Subprotocol("mcp")
 
@@ -49,6 +54,8 @@ _JOIN_BYTES = 65536
 _HIGH_WATER = 1024 * 1024
 _LOW_WATER = 256 * 1024
 _REASON_BYTES = 123
+_MOST_EARLY = 16 * 1024
+_ASK = b"mcpd-"
 
 _TEXT, _CONTINUATION, _BINARY, _CLOSE, _PONG = Opcode.TEXT, Opcode.CONT, Opcode.BINARY, Opcode.CLOSE, Opcode.PONG
 
@@ -66,13 +73,13 @@ class WebSocketChannel(asyncio.Protocol):
     Handshake, open, closing and lost follow each other; each phase but the last has one timer.
     """
 
-    is_shared = True
+    is_multiplexed = True
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._limits = endpoint.limits
         self._loop = asyncio.get_running_loop()
-        self._protocol = _Protocol(max_size=endpoint.limits.max_frame_bytes, logger=_wire_log)
+        self._protocol = _Protocol(max_size=endpoint.limits.max_frame_bytes, logger=wire_log)
         self._transport: asyncio.Transport | None = None
         self._receiver: Receiver | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -80,6 +87,10 @@ class WebSocketChannel(asyncio.Protocol):
         self._drained: asyncio.Future[None] | None = None
         self._events: deque[Frame] = deque()
         self._fragments: bytearray | None = None
+        self._charge: Charge | None = None
+        """What came of a message that is not whole yet."""
+        self._unread: Charge | None = None
+        """What waits for a client that reads slowly."""
         self._unflushed_bytes = 0
         self._is_pushing = False
         self._is_flush_due = False
@@ -90,9 +101,18 @@ class WebSocketChannel(asyncio.Protocol):
         self._was_heard = False
         self._was_pinged = False
         self._taken_bytes = self._written_bytes = 0
+        self._apart: Apart | None = None
+        self._asked = 0
+        """How many pings were sent to learn whether all before them was read."""
         self.is_congested = False
         self.path = ""
         """What the handshake asked for, with its query."""
+        self.user: Principal = ANONYMOUS
+        """Who opened it, as far as anybody asked."""
+        self._head = b""
+        self._asking: asyncio.Task[Principal | Refusal] | None = None
+        """Finds out whom the handshake is from; meanwhile nothing is read on, and little is kept."""
+        self._early = b""
 
     # -- what asyncio calls ------------------------------------------------------------------
 
@@ -102,22 +122,43 @@ class WebSocketChannel(asyncio.Protocol):
         stream.set_write_buffer_limits(_HIGH_WATER, _LOW_WATER)
         self._endpoint.connections.add(self)
         self._set_timer(self._limits.open_timeout, stream.abort)
-        if self._endpoint.is_closed:
+        if self._endpoint.is_closed or self._endpoint.crowd.is_over:
             # Accepted in the last moment before the listening socket was closed.
             stream.abort()
 
     def data_received(self, data: bytes) -> None:
         self._was_heard = True
-        if self._receiver is None and not self._is_closing:
+        if self._asking is None and self._receiver is None and not self._is_closing:
             data = self._receive_handshake(data)
-            if not data:
-                return
+        if self._asking is not None:
+            self._keep_early(data)
+            return
+        if not data:
+            return
         self._protocol.receive_data(data)
         # Once the handshake is through, all events are frames.
         self._events.extend(self._protocol.events_received())  # type: ignore[arg-type]
         self._push()
+        waits = len(self._protocol.reader.buffer) + (0 if self._fragments is None else len(self._fragments))
+        if waits > SMALL or self._charge is not None:
+            self._count(waits)
+
+    def _count(self, waits: int) -> None:
+        """What came of a message that is not whole yet takes of the budget."""
+        if waits <= SMALL:
+            self._charge = None
+            return
+        if self._charge is None:
+            self._charge = Charge(id(self), client_of(self.peer))
+        if not self._charge.set(waits):
+            self._charge = None
+            self._fragments = None
+            self._fail(CloseCode.TRY_AGAIN_LATER, OVER)
 
     def eof_received(self) -> bool:
+        if self._asking is not None and self._transport is not None:
+            self._transport.abort()  # nobody is there to hear what came of its handshake
+            return False
         self._protocol.receive_eof()
         self._push()
         return False
@@ -125,9 +166,13 @@ class WebSocketChannel(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_open = False
         self._is_closing = True
+        self._stop_asking()
         self._cancel_timer()
         self._endpoint.connections.discard(self)
+        self._charge = self._unread = self._fragments = None
         self._events.clear()
+        if self._apart is not None:
+            self._apart.close()
         self.is_congested = False
         self._wake()
         if not self._lost.done():
@@ -141,6 +186,7 @@ class WebSocketChannel(asyncio.Protocol):
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
+        self._unread = None
         self.is_congested = False
         self._wake()
         if self._events:
@@ -169,28 +215,80 @@ class WebSocketChannel(asyncio.Protocol):
         if error is not None:
             # Not HTTP, or a POST: where the library would only hang up, say why.
             text = f"This port speaks WebSocket, and this was no handshake of it: {error.__cause__ or error}.\n"
-            self._flush(protocol.reject(400, text).serialize())
+            self._flush(_reject(protocol, Refusal(400, text), None).serialize())
         return data[start:]
 
     def _answer(self, request: Request) -> None:
+        """Answer the handshake, or begin to find out whom it is from."""
+        headers = RequestHeaders.of(_fields(request))
+        found = self._endpoint.check(headers)
+        if isinstance(found, Principal | Refusal):
+            self._decide(request, found)
+            return
+        self._cancel_timer()  # that has a limit of its own
+        self._endpoint.authenticating += 1
+        self._asking = self._loop.create_task(found)
+        self._asking.add_done_callback(partial(self._asked_whom, request))
+
+    def _asked_whom(self, request: Request, task: asyncio.Task[Principal | Refusal]) -> None:
+        self._endpoint.authenticating -= 1
+        if self._asking is not task:
+            return  # the connection is lost
+        self._asking = None
+        if task.cancelled():  # with all that runs in the event loop
+            if self._transport is not None:
+                self._transport.abort()
+            return
+        early, self._early = self._early, b""
+        self._decide(request, task.result())
+        self._flush()
+        if early:
+            self.data_received(early)
+
+    def _stop_asking(self) -> None:
+        task, self._asking = self._asking, None
+        self._early = b""
+        if task is not None:
+            task.cancel()
+
+    def _keep_early(self, data: bytes) -> None:
+        """What a client sends before its handshake is answered; RFC 6455 4.1 has it wait."""
+        self._early += data
+        if len(self._early) > _MOST_EARLY and self._transport is not None:
+            log.warning("Cut off %s, which did not wait for the answer to its handshake", printable(self._peer()))
+            self._transport.abort()
+
+    def _decide(self, request: Request, found: Principal | Refusal) -> None:
         protocol = self._protocol
-        refusal = self._endpoint.refuse(request)
+        refusal = found if isinstance(found, Refusal) else self._endpoint.refuse(request)
+        accept = request.headers.get("Accept")
         self.path = request.path
+        if isinstance(found, Principal):
+            self.user = found
+        # In one piece, as a connection lasts and few tools ask; and without credentials, for that same reason.
+        kept = Origin("websocket", fields=_fields(request)).headers()
+        self._head = "\n".join(f"{name}:{value}" for name, value in kept.items()).encode("latin-1")
         if refusal is None:
             response = protocol.accept(request)
             if response.status_code == 426:
                 host = request.headers.get("Host")
                 text = f"This is an MCP server that speaks WebSocket: connect an MCP client to ws://{host}/mcp.\n"
-                response = _reject(protocol, Refusal(426, text, (("Upgrade", "websocket"),)))
+                response = _reject(protocol, Refusal(426, text, (("Upgrade", "websocket"),)), accept)
         else:
-            log.warning("Refused a connection from %s: %d %s", self._peer(), refusal.status, refusal.text.rstrip())
-            response = _reject(protocol, refusal)
+            log.warning(
+                "Refused a connection from %s: %d %s",
+                printable(self._peer()),
+                refusal.status,
+                printable(refusal.text.rstrip()),
+            )
+            response = _reject(protocol, refusal, accept)
         if response.status_code == 101:
             try:
                 self._receiver = self._endpoint.accept(self)
             except Exception:
                 log.exception("A connection could not be set up")
-                response = _reject(protocol, Refusal(500, "The server failed to set up the connection; see its log.\n"))
+                text = "The server failed to set up the connection; see its log.\n"
+                response = _reject(protocol, Refusal(500, text), accept)
         protocol.send_response(response)
         if self._receiver is not None:
             self._cancel_timer()
@@ -198,8 +296,18 @@ class WebSocketChannel(asyncio.Protocol):
             self._keep_alive()
 
     def _peer(self) -> str:
-        peer = None if self._transport is None else self._transport.get_extra_info("peername")
-        return str(peer[0]) if isinstance(peer, tuple) and peer else "a local peer"
+        return self.peer or "a local peer"
+
+    @property
+    def peer(self) -> str:
+        """The address that the client connects from, empty if it has none."""
+        name = None if self._transport is None else self._transport.get_extra_info("peername")
+        return str(name[0]) if isinstance(name, tuple) and name else ""
+
+    def origin(self, about: Id | None = None) -> Origin:
+        """The handshake."""
+        lines = [line.partition(b":") for line in self._head.split(b"\n") if line]
+        return Origin("websocket", self.user, [(name, value) for name, _, value in lines])
 
     # -- reading -----------------------------------------------------------------------------
 
@@ -244,6 +352,8 @@ class WebSocketChannel(asyncio.Protocol):
         else:
             if opcode is _CLOSE:
                 self._end()
+            elif opcode is _PONG and self._apart is not None and bytes(frame.data).startswith(_ASK):
+                self._receive_answer(self._apart, bytes(frame.data))
             elif opcode is _PONG and self._was_pinged:
                 self._was_pinged = self._was_heard = False
                 self._set_timer(self._limits.ping_interval, self._keep_alive)
@@ -284,7 +394,7 @@ class WebSocketChannel(asyncio.Protocol):
         elif said.code not in (CloseCode.NORMAL_CLOSURE, CloseCode.GOING_AWAY, CloseCode.NO_STATUS_RCVD):
             ended = ConnectionLost(f"The WebSocket client closed: {said}")
         if ended is not None:
-            log.info("%s: %s", self._peer(), ended)
+            log.info("%s: %s", printable(self._peer()), printable(ended))
         try:
             self._receiver.closed(ended)
         except Exception:
@@ -306,6 +416,23 @@ class WebSocketChannel(asyncio.Protocol):
         elif not self._is_pushing and not self._is_flush_due:
             self._is_flush_due = True
             self._loop.call_soon(self._flush_later)
+
+    def send_apart(self, frame: bytes, about: Id | None = None) -> None:
+        """Queue one text frame that the client reads by itself: it leaves when a ping behind the others is answered."""
+        if not self._is_open or self._protocol.state is not OPEN:
+            return
+        if self._apart is None:
+            self._apart = Apart(self._loop, self.send)
+        self._asked += 1
+        self._protocol.send_ping(_ASK + b"%d" % self._asked)
+        self._flush()
+        self._apart.hold(frame)
+
+    def _receive_answer(self, apart: Apart, data: bytes) -> None:
+        """All before one of these pings was read; a pong may stand for several."""
+        number = data[len(_ASK) :]
+        if number.isdigit() and len(number) < 10:
+            apart.release(leaving=max(0, self._asked - int(number)))
 
     def _flush_later(self) -> None:
         self._is_flush_due = False
@@ -329,9 +456,17 @@ class WebSocketChannel(asyncio.Protocol):
                 transport.write(part)
         if is_last or not self._is_closing and self._protocol.close_expected():
             self._begin_closing(transport, is_last)
-        elif self.is_congested and transport.get_write_buffer_size() > self._limits.max_queued_bytes:
-            most = self._limits.max_queued_bytes
+        elif self.is_congested:
+            self._check_unread(transport.get_write_buffer_size())
+
+    def _check_unread(self, waits: int) -> None:
+        most = self._limits.max_queued_bytes
+        if self._unread is None:
+            self._unread = Charge(id(self), client_of(self.peer))
+        if waits > most:
             self._fail(CloseCode.POLICY_VIOLATION, f"reads too slowly: more than {most} bytes wait to be read")
+        elif not self._unread.set(waits):
+            self._fail(CloseCode.POLICY_VIOLATION, "reads too slowly: no memory is left for what waits to be read")
 
     async def drain(self) -> None:
         """Wait until the client has taken most of what was queued, or is gone."""
@@ -353,7 +488,11 @@ class WebSocketChannel(asyncio.Protocol):
         transport = self._transport
         if transport is None:
             return
+        if self._apart is not None and not self._is_paused:
+            await self._apart.settle()
         if self._protocol.state is OPEN:
+            if self._apart is not None:
+                self._apart.release()
             self._events.clear()
             self._protocol.send_close(CloseCode.GOING_AWAY, _shorten(reason or "the server is going away"))
             self._flush()
@@ -380,7 +519,10 @@ class WebSocketChannel(asyncio.Protocol):
         if is_last:
             if self._protocol.close_rcvd is None and transport.can_write_eof():
                 # Closing here would answer what the peer still sends with a reset, and lose our reason.
-                transport.write_eof()
+                try:
+                    transport.write_eof()
+                except OSError:  # the peer has reset it
+                    transport.abort()
             else:
                 transport.close()
 
@@ -420,8 +562,20 @@ class WebSocketChannel(asyncio.Protocol):
         self._set_timer(delay, self._keep_alive)
 
 
-def _reject(protocol: ServerProtocol, refusal: Refusal) -> Response:
+def _fields(request: Request) -> list[tuple[bytes, bytes]]:
+    """The headers as they came; older versions of the library give bytes beyond ASCII as lone surrogates."""
+    return [
+        (name.encode("latin-1"), value.encode("latin-1", "surrogateescape"))
+        for name, value in request.headers.raw_items()
+    ]
+
+
+def _reject(protocol: ServerProtocol, refusal: Refusal, accept: str | None) -> Response:
     response = protocol.reject(refusal.status, refusal.text)
+    kind, response.body = refusal.body(accept)
+    for name, value in (("Content-Type", kind), ("Content-Length", str(len(response.body)))):
+        del response.headers[name]
+        response.headers[name] = value
     for name, value in refusal.headers:
         response.headers[name] = value
     return response

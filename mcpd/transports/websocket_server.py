@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 from msgspec import Struct
 from websockets.http11 import Request
 
 from ..channel import Channel, Receiver
+from ..principal import ANONYMOUS, Principal
+from .accepting import Crowd, Gate, Members
 from .address import Address, authority, bind, parse
+from .authentication import RequestHeaders
 from .guards import Access, Guard, Refusal
 from .stdio import MAX_FRAME_BYTES
 from .websocket import WebSocketChannel
@@ -28,12 +32,14 @@ class Limits(Struct, frozen=True, kw_only=True):
 
     Reading stops while more than 1 MiB waits for a client; `max_queued_bytes` is for what calls that run
     already still answer, and bounds the memory that a client which does not read can hold.
-    `max_connections` is for all of them together, those in their handshake too.
+    `max_connections` is for all of them together, those in their handshake too; `max_authenticating` for those of
+    whom it is not known yet who they are.
     """
 
     max_frame_bytes: int = MAX_FRAME_BYTES
     max_queued_bytes: int = 256 * 1024 * 1024
     max_connections: int = 1000
+    max_authenticating: int = 256
     open_timeout: float = 10.0
     close_timeout: float = 2.0
     ping_interval: float = 20.0
@@ -57,28 +63,36 @@ class Endpoint:
         guard: Guard,
         limits: Limits = _DEFAULT_LIMITS,
         paths: Sequence[str] = _PATHS,
+        crowd: Crowd | None = None,
     ) -> None:
         self.accept = accept
         self.guard = guard
         self.limits = limits
         self.paths = paths
-        self.connections: set[WebSocketChannel] = set()
+        self.crowd = Crowd() if crowd is None else crowd
+        self.connections: Members[WebSocketChannel] = Members(self.crowd)
+        self.authenticating = 0
+        """How many handshakes wait to hear who they come from."""
         self.is_closed = False
 
     def connect(self) -> WebSocketChannel:
         """An asyncio protocol for one connection, which may have its handshake before it."""
         return WebSocketChannel(self)
 
-    def refuse(self, request: Request) -> Refusal | None:
-        """Why this handshake gets no WebSocket, if so; what RFC 6455 asks of it is checked elsewhere."""
-        headers = request.headers
-        host, origin, authorization = (
-            ", ".join(headers.get_all(name)) if name in headers else None
-            for name in ("Host", "Origin", "Authorization")
-        )
-        refusal = self.guard.check(host, origin, authorization)
+    def check(self, headers: RequestHeaders) -> Principal | Refusal | Coroutine[Any, Any, Principal | Refusal]:
+        """Who sends this handshake, or why it gets no WebSocket; to be awaited if that is not known at once."""
+        refusal = self.guard.check_source(headers.get("host"), headers.get("origin"))
         if refusal is not None:
             return refusal
+        if self.guard.authentication is None:
+            return ANONYMOUS
+        may_wait = self.authenticating < self.limits.max_authenticating
+        return self.guard.authentication.check(headers, may_wait=may_wait)
+
+    def refuse(self, request: Request) -> Refusal | None:
+        """Why this handshake, of somebody who may come in, gets no WebSocket; RFC 6455 is checked elsewhere."""
+        if self.is_closed:
+            return Refusal(503, "The server is shutting down.\n")
         path = request.path.partition("?")[0]
         if path not in self.paths:
             return Refusal(404, f"Nothing is served at {path[:200]!r}: connect to {self.paths[0]}.\n")
@@ -108,19 +122,15 @@ class Listener:
     def __init__(self, endpoint: Endpoint, sockets: list[socket.socket]) -> None:
         self.endpoint = endpoint
         self.url = f"ws://{authority(sockets[0])}/mcp"
-        self._sockets = sockets
-        self._servers: list[asyncio.Server] = []
+        self._gate = Gate(endpoint.crowd, sockets, endpoint.connect)
 
     async def start(self) -> None:
         """Begin to accept."""
-        loop = asyncio.get_running_loop()
-        for listening in self._sockets:
-            self._servers.append(await loop.create_server(self.endpoint.connect, sock=listening))
+        await self._gate.start()
 
     def pause(self) -> None:
         """Accept nobody and read nothing more; calls that run may still be answered. `aclose` comes next."""
-        for server in self._servers:
-            server.close()
+        self._gate.close()
         self.endpoint.pause()
 
     async def aclose(self) -> None:
@@ -134,14 +144,18 @@ async def listen(
     accept: Callable[[Channel], Receiver],
     access: Access = _DEFAULT_ACCESS,
     limits: Limits = _DEFAULT_LIMITS,
+    crowd: Crowd | None = None,
 ) -> Listener:
     """Serve WebSocket on `:PORT`, `HOST:PORT` or `[IPV6]:PORT`; `accept` gives the receiver of each connection.
 
-    Raises ConfigurationError for an address that cannot be used, or is open to others without a token (D9).
+    `crowd` counts all connections of the process. Raises ConfigurationError for an address that cannot be used, or is
+    open to others without a token (D9).
     """
     if isinstance(address, str):
         address = parse(address)
     guard = Guard(access, address.host)
-    listener = Listener(Endpoint(accept, guard, limits), await bind(address, is_guarded=access.is_guarded))
+    endpoint = Endpoint(accept, guard, limits, crowd=crowd)
+    listener = Listener(endpoint, await bind(address, is_guarded=access.is_guarded))
+    endpoint.crowd.check(limits.max_connections)
     await listener.start()
     return listener

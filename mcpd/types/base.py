@@ -13,6 +13,7 @@ __all__ = [
     "CacheableResult",
     "EmptyResult",
     "Icon",
+    "ObjectResult",
     "PageParams",
     "Params",
     "RequestMeta",
@@ -66,6 +67,12 @@ class Result(Wire, kw_only=True):
 
 class EmptyResult(Result, kw_only=True):
     """An acknowledgement."""
+
+
+class ObjectResult(Result):
+    """The result of a method that is not in this vocabulary: `members` are its own, beside those of every result."""
+
+    members: dict[str, Any] = {}
 
 
 class CacheableResult(Result, kw_only=True):

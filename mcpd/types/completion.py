@@ -1,5 +1,7 @@
 """Completion of prompt arguments and template variables. Spec: 2026-07-28 server/utilities/completion."""
 
+from typing import ClassVar, Literal
+
 from .base import Params, Result, Wire
 
 __all__ = [
@@ -16,6 +18,7 @@ __all__ = [
 class PromptReference(Wire, tag_field="type", tag="ref/prompt", kw_only=True):
     """A prompt by name."""
 
+    type: ClassVar[Literal["ref/prompt"]] = "ref/prompt"
     name: str
     title: str | None = None
 
@@ -23,6 +26,7 @@ class PromptReference(Wire, tag_field="type", tag="ref/prompt", kw_only=True):
 class ResourceTemplateReference(Wire, tag_field="type", tag="ref/resource", kw_only=True):
     """A resource template, or a resource, by URI."""
 
+    type: ClassVar[Literal["ref/resource"]] = "ref/resource"
     uri: str
 
 

@@ -3,7 +3,7 @@
 Binary data are `bytes` here and base64 on the wire.
 """
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from msgspec import field
 
@@ -33,6 +33,7 @@ class Annotations(Wire, kw_only=True):
 class TextContent(Wire, tag_field="type", tag="text"):
     """A text block."""
 
+    type: ClassVar[Literal["text"]] = "text"
     text: str
     annotations: Annotations | None = None
     meta: dict[str, Any] | None = field(name="_meta", default=None)
@@ -41,6 +42,7 @@ class TextContent(Wire, tag_field="type", tag="text"):
 class ImageContent(Wire, tag_field="type", tag="image"):
     """An image, e.g. `image/png`."""
 
+    type: ClassVar[Literal["image"]] = "image"
     data: bytes
     mime_type: str
     annotations: Annotations | None = None
@@ -50,6 +52,7 @@ class ImageContent(Wire, tag_field="type", tag="image"):
 class AudioContent(Wire, tag_field="type", tag="audio"):
     """A sound, e.g. `audio/wav`."""
 
+    type: ClassVar[Literal["audio"]] = "audio"
     data: bytes
     mime_type: str
     annotations: Annotations | None = None
@@ -80,6 +83,7 @@ class EmbeddedResource(Wire, tag_field="type", tag="resource"):
     A decoded one is a dict, since the two have no tag to tell them apart and msgspec takes no such union.
     """
 
+    type: ClassVar[Literal["resource"]] = "resource"
     resource: Any
     annotations: Annotations | None = None
     meta: dict[str, Any] | None = field(name="_meta", default=None)
@@ -88,6 +92,7 @@ class EmbeddedResource(Wire, tag_field="type", tag="resource"):
 class ResourceLink(Wire, tag_field="type", tag="resource_link"):
     """A pointer to a resource that the client may read; it need not be listed. `size` in bytes."""
 
+    type: ClassVar[Literal["resource_link"]] = "resource_link"
     uri: str
     name: str
     title: str | None = None

@@ -23,7 +23,8 @@ class PromptArgument(Wire, kw_only=True):
     name: str
     title: str | None = None
     description: str | None = None
-    required: bool = False
+    # A default made by a function is written too: clients that know no default read false as well as true.
+    required: bool = field(default_factory=bool)
 
 
 class Prompt(Wire, kw_only=True):

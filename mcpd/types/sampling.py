@@ -3,7 +3,7 @@
 Spec: 2026-07-28 client/{sampling,roots}.
 """
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from msgspec import UNSET, UnsetType, field
 
@@ -30,6 +30,7 @@ __all__ = [
 class ToolUseContent(Wire, tag_field="type", tag="tool_use", kw_only=True):
     """The model wants a tool called."""
 
+    type: ClassVar[Literal["tool_use"]] = "tool_use"
     id: str
     name: str
     input: dict[str, Any]
@@ -39,6 +40,7 @@ class ToolUseContent(Wire, tag_field="type", tag="tool_use", kw_only=True):
 class ToolResultContent(Wire, tag_field="type", tag="tool_result", kw_only=True):
     """What that call gave; `tool_use_id` says which."""
 
+    type: ClassVar[Literal["tool_result"]] = "tool_result"
     tool_use_id: str
     content: list[ContentBlock]
     structured_content: Any | UnsetType = UNSET

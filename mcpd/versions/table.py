@@ -18,7 +18,7 @@ from msgspec.structs import FieldInfo, fields, replace
 
 from ..errors import ProtocolError
 from ..jsonrpc import encode
-from ..types.base import CacheableResult, Result
+from ..types.base import CacheableResult, ObjectResult, Result
 from ..types.completion import CompleteParams, PromptReference
 from ..types.content import (
     Annotations,
@@ -50,15 +50,19 @@ from ..types.sampling import CreateMessageParams, SamplingMessage
 from ..types.tools import AnyValue, CallToolResult, ListToolsResult, Tool
 from .revision import Back, Revision
 
-__all__ = ["LEGACY", "MODERN", "NEWEST_LEGACY", "SUPPORTED", "Version", "get", "is_known_method", "negotiate"]
+__all__ = ["LEGACY", "MODERN", "NEWEST_LEGACY", "SUPPORTED", "Version", "get", "is_known_method", "modern_requests",
+           "negotiate"]  # fmt: skip
 
 _ORDER = ("2024-10-07", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 
 SUPPORTED = _ORDER[::-1]
 """Every version served, newest first: what `server/discover` and refusals list."""
 
-LEGACY = _ORDER[:5]
-MODERN = _ORDER[5:]
+# From this one on each request brings its version along. The modules are not asked: they are loaded when used.
+_FIRST_MODERN = _ORDER.index("2026-07-28")
+
+LEGACY = _ORDER[:_FIRST_MODERN]
+MODERN = _ORDER[_FIRST_MODERN:]
 NEWEST_LEGACY = LEGACY[-1]
 
 _BLOCKS = (TextContent, ImageContent, AudioContent, EmbeddedResource, ResourceLink)
@@ -130,6 +134,9 @@ class Version:
     def __repr__(self) -> str:
         return f"<Version {self.name}>"
 
+    def __str__(self) -> str:
+        return self.name
+
     def lookup(self, method: str) -> Reader | None:
         """What decodes the params of a request or notification; None if this version has no such method."""
         reader = self._readers.get(method)
@@ -187,6 +194,8 @@ class Version:
             raw = self._kept.get(result)
             if raw is not None:
                 return raw
+        if result.__class__ is ObjectResult:
+            return self._shape_object(result, identity)
         shaped: Result = self.shape(result)
         if self.is_modern:
             if shaped is result:
@@ -209,6 +218,14 @@ class Version:
             return raw
         return shaped
 
+    def _shape_object(self, result: ObjectResult, identity: Raw) -> Raw:
+        """The result of an extension's method: its own members, and those of every result in this version."""
+        members = dict(result.members)
+        if self.is_modern:
+            members.setdefault("resultType", "complete")
+            members["_meta"] = _merge(members.get("_meta") or {}, identity)
+        return Raw(encode(members))
+
     def error_code(self, error: ProtocolError) -> int:
         """The code this version gives to an error."""
         for revision in self._later:
@@ -219,8 +236,8 @@ class Version:
 
     def has_error(self, error: type) -> bool:
         """Whether an error's code exists in this version; most exist in all."""
-        gone = any(error in revision.errors_gone for revision in self._past)
-        return not gone and not any(error in revision.errors for revision in self._later)
+        gone = any(issubclass(error, revision.errors_gone) for revision in self._past)
+        return not gone and not any(issubclass(error, revision.errors) for revision in self._later)
 
     def _unknown_fields(self, cls: type) -> list[str]:
         names = [name for revision in self._later for name in revision.fields.get(cls, ())]
@@ -302,6 +319,11 @@ def negotiate(offer: object) -> Version:
     return get(offer if isinstance(offer, str) and offer in LEGACY else NEWEST_LEGACY)
 
 
+def modern_requests() -> frozenset[str]:
+    """The requests that only modern versions have."""
+    return frozenset().union(*(get(name).requests for name in MODERN)) - frozenset(get(NEWEST_LEGACY).requests)
+
+
 def is_known_method(method: str) -> bool:
-    """Whether any served version has this request."""
-    return any(method in get(name).requests for name in _ORDER)
+    """Whether any served version has this request or notification of clients."""
+    return any(method in get(name).requests or method in get(name).notifications for name in _ORDER)

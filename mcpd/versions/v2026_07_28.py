@@ -6,6 +6,7 @@ Spec: spec/mcp-2026-07-28/changelog.
 from typing import Any
 
 from msgspec import UNSET, Raw, structs
+from msgspec.json import decode
 
 from ..errors import HeaderMismatch, MissingCapability, ResourceNotFound, UnsupportedVersion, UrlElicitationRequired
 from ..types.base import Params
@@ -14,7 +15,7 @@ from ..types.lifecycle import ClientCapabilities
 from ..types.prompts import GetPromptParams, ListPromptsResult
 from ..types.resources import ListResourcesResult, ListResourceTemplatesResult, ReadResourceParams, ReadResourceResult
 from ..types.rounds import ListenParams
-from ..types.tools import CallToolParams, CallToolResult, ListToolsResult, Tool
+from ..types.tools import AnyValue, CallToolParams, CallToolResult, ListToolsResult, Tool
 from .revision import Revision
 
 __all__ = ["REVISION"]
@@ -58,9 +59,21 @@ def _moved(node: Any) -> Any:
 
 def _object_content(result: CallToolResult) -> CallToolResult:
     content = result.structured_content
-    if content is UNSET or _is_object(content):
+    if content is UNSET or (content.__class__ is not AnyValue and _is_object(content)):
         return result
-    return structs.replace(result, structured_content={"result": content})
+    if content.__class__ is not AnyValue:
+        content = {"result": content}
+    return structs.replace(result, structured_content=content, meta=_marked(result.meta))
+
+
+def _marked(meta: dict[str, Any] | Raw | None) -> dict[str, Any]:
+    """`_meta` by which FastMCP's client knows that the data are wrapped, and unwraps them.
+
+    It also knows a keyword in the schema, but that is no schema's: strict validators refuse it.
+    """
+    known = decode(meta, type=dict[str, Any]) if isinstance(meta, Raw) else meta or {}
+    mark = known.get("fastmcp")
+    return {**known, "fastmcp": {**(mark if isinstance(mark, dict) else {}), "wrap_result": True}}
 
 
 def _is_object(value: Any) -> bool:

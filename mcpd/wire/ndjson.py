@@ -5,60 +5,100 @@ A message is one line; no message holds a newline. An overlong line is skipped t
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from .torn import END_BYTES, Torn
+
 __all__ = ["Splitter"]
+
+_SKIPPED_BYTES = 64 * 1024
+"""So much of a line that is skipped may gather before all but its end is dropped."""
 
 
 class Splitter:
-    """Cuts chunks into lines. A line that grows over `max_frame_bytes` is dropped, and given as None.
+    """Cuts chunks into lines. A line that grows over `max_frame_bytes` is dropped, and given as its two ends.
 
+    So is one for which `may_keep` says no; it is told how much is kept of a line that is not whole yet, 0 at its end.
     Linear in the bytes fed, however they are cut.
     """
 
-    def __init__(self, max_frame_bytes: int) -> None:
+    def __init__(self, max_frame_bytes: int, may_keep: Callable[[int], bool] | None = None) -> None:
         self.max_frame_bytes = max_frame_bytes
+        self._may_keep = may_keep
+        self._is_refused = False
         self._tail: list[bytes] = []
         self._tail_bytes = 0
+        self._head = b""
+        """How the line began that is skipped."""
         self._is_skipping = False
 
-    def feed(self, chunk: bytes) -> list[bytes | None]:
-        """The lines that `chunk` completes, without their newlines, blank ones left out; None for one too large."""
+    def feed(self, chunk: bytes) -> list[bytes | Torn]:
+        """The lines that `chunk` completes, without their newlines, blank ones left out; `Torn` for one too large."""
         is_whole = 0 <= chunk.find(b"\n") == len(chunk) - 1 <= self.max_frame_bytes
         if is_whole and not self._tail and not self._is_skipping:
             # One whole line, as from a client that waits for each answer.
             return [] if chunk.isspace() else [chunk[:-1]]
-        lines: list[bytes | None] = chunk.split(b"\n")  # type: ignore[assignment]
+        lines: list[bytes | Torn] = chunk.split(b"\n")  # type: ignore[assignment]
         last: bytes = lines.pop()  # type: ignore[assignment]
         limit = self.max_frame_bytes
         if lines:
             if self._tail or self._is_skipping:
-                lines[0] = self._complete(lines[0] or b"")
+                lines[0] = self._complete(lines[0])  # type: ignore[arg-type]
             if len(chunk) > limit:
-                lines = [None if line is not None and len(line) > limit else line for line in lines]
+                lines = [_tear(line) if line.__class__ is bytes and len(line) > limit else line for line in lines]
         if last:
             self._keep(last)
-        return [line for line in lines if line is None or (line and not line.isspace())]
+        return [line for line in lines if line.__class__ is Torn or (line and not line.isspace())]  # type: ignore[union-attr]
 
-    def _complete(self, end: bytes) -> bytes | None:
-        too_large = self._is_skipping or self._tail_bytes + len(end) > self.max_frame_bytes
-        line = None if too_large else b"".join((*self._tail, end))
+    def _complete(self, end: bytes) -> bytes | Torn:
+        if not self._is_skipping and self._tail_bytes + len(end) > self.max_frame_bytes:
+            self._skip()
+        line: bytes | Torn
+        if self._is_skipping:
+            line = Torn(self._head, b"".join((*self._tail, end[-END_BYTES:]))[-END_BYTES:], self._is_refused)
+            self._head = b""
+            self._is_refused = False
+        else:
+            line = b"".join((*self._tail, end))
         self._tail.clear()
         self._tail_bytes = 0
         self._is_skipping = False
+        if self._may_keep is not None:
+            self._may_keep(0)
         return line
 
     def _keep(self, part: bytes) -> None:
-        if self._is_skipping:
-            return
+        self._tail.append(part)
         self._tail_bytes += len(part)
-        if self._tail_bytes > self.max_frame_bytes:
-            self._tail.clear()
-            self._is_skipping = True
-        else:
-            self._tail.append(part)
+        if self._is_skipping:
+            if self._tail_bytes > _SKIPPED_BYTES:
+                self._keep_end()
+        elif self._tail_bytes > self.max_frame_bytes:
+            self._skip()
+        elif self._may_keep is not None and not self._may_keep(self._tail_bytes):
+            self._is_refused = True
+            self._skip()
 
-    def end(self) -> list[bytes | None]:
+    def _skip(self) -> None:
+        """The line is too large: of what is there of it only its ends are kept, and of what comes the last."""
+        self._is_skipping = True
+        self._head = b"".join(part[:END_BYTES] for part in self._tail[:END_BYTES])[:END_BYTES]
+        self._keep_end()
+        if self._may_keep is not None:
+            self._may_keep(0)
+
+    def _keep_end(self) -> None:
+        end = b"".join(part[-END_BYTES:] for part in self._tail[-END_BYTES:])[-END_BYTES:]
+        self._tail = [end]
+        self._tail_bytes = len(end)
+
+    def end(self) -> list[bytes | Torn]:
         """What stands after the last newline when the stream ends, as `feed` gives it: a message may lack its own."""
         if not self._tail and not self._is_skipping:
             return []
         line = self._complete(b"")
-        return [] if line is not None and line.isspace() else [line]
+        return [] if isinstance(line, bytes) and line.isspace() else [line]
+
+
+def _tear(line: bytes | Torn) -> Torn:
+    return Torn(line[:END_BYTES], line[-END_BYTES:])  # type: ignore[arg-type]

@@ -4,25 +4,88 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import sys
 from pathlib import Path
 
 import pytest
 
-from mcpd.cli.announcement import claude_desktop, lines
-from mcpd.cli.launch import Options
+from mcpd.cli.announcement import addresses, claude_desktop, pointers
+from mcpd.cli.serve_options import Options
 
 
-def test_the_address_and_a_block_to_copy() -> None:
-    said = lines("ws://127.0.0.1:1/mcp", "garden", Options(ws=":1"))
-    assert said[0] == "mcpd: listening on ws://127.0.0.1:1/mcp (Ctrl-C ends it)"
-    assert "claude_desktop_config.json" in said[2]
-    assert 3 <= len(said) <= 6
+def test_the_addresses_and_what_to_copy() -> None:
+    """HTTP and WebSocket are on one port; each host gets the words that it understands."""
+    options = Options(http=":1")
+    url = "http://127.0.0.1:1/mcp"
+    assert addresses(url, options) == [
+        f"mcpd: listening on {url} (Ctrl-C ends it)",
+        "mcpd: and for WebSocket on ws://127.0.0.1:1/mcp",
+    ]
+    said = pointers(url, "garden", options)
+    assert f"  Claude Code  claude mcp add --transport http garden {url}" in said
+    assert f"  Inspector    npx @modelcontextprotocol/inspector --transport http --server-url {url}" in said
+    (line,) = [line for line in said if "VS Code" in line]
+    assert json.loads(shlex.split(line)[-1]) == {"name": "garden", "type": "http", "url": url}
     assert json.loads(said[-1]) == {"mcpServers": {"garden": claude_desktop(None)}}
+    assert "claude_desktop_config.json" in said[-2]
+
+
+def test_hosts_without_websocket_start_the_server_themselves() -> None:
+    url = "ws://127.0.0.1:1/mcp"
+    assert addresses(url, Options(ws=":1")) == [f"mcpd: listening on {url} (Ctrl-C ends it)"]
+    claude, code, inspector = pointers(url, "garden", Options(ws=":1"))[1:4]
+    assert shlex.split(claude)[2:6] == ["claude", "mcp", "add-json", "garden"]
+    assert json.loads(shlex.split(claude)[-1]) == {"type": "ws", "url": url}
+    assert json.loads(shlex.split(code)[-1]) == {"name": "garden", **claude_desktop(None)}
+    entry = claude_desktop(None)
+    assert shlex.split(inspector)[3:] == ["--", entry["command"], *entry["args"]]
+
+
+def test_a_token_is_asked_for_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MCPD_TOKEN", "secret")
+    for url, options in (("http://127.0.0.1:1/mcp", Options(http=":1")), ("ws://127.0.0.1:1/mcp", Options(ws=":1"))):
+        said = "\n".join(pointers(url, "garden", options))
+        assert "Authorization" in said
+        assert "Bearer TOKEN" in said
+        assert "secret" not in said
+
+
+def test_names_are_such_as_hosts_take() -> None:
+    said = "\n".join(pointers("http://127.0.0.1:1/mcp", "My garden; rm -rf", Options(http=":1")))
+    assert "add --transport http My-garden-rm--rf http://" in said
+    assert " mcpd http://" in "\n".join(pointers("http://127.0.0.1:1/mcp", "…", Options(http=":1")))
 
 
 def test_who_was_started_by_a_host_is_told_the_address_only() -> None:
-    assert len(lines("ws://127.0.0.1:1/mcp", "garden", Options(ws=":1", stdio=True))) == 1
+    assert len(addresses("ws://127.0.0.1:1/mcp", Options(ws=":1", stdio=True))) == 1
+    assert pointers("ws://127.0.0.1:1/mcp", "garden", Options(ws=":1", stdio=True)) == []
+
+
+@pytest.mark.parametrize("scheme", ["ws", "http"])
+def test_all_addresses_of_the_machine(scheme: str) -> None:
+    """By 127.0.0.1 other machines reach themselves: they are told an address that leads here."""
+    given = "0.0.0.0:1"
+    said = addresses(f"{scheme}://127.0.0.1:1/mcp", Options(ws=given) if scheme == "ws" else Options(http=given))
+    assert said[0] == f"mcpd: listening on {scheme}://127.0.0.1:1/mcp (Ctrl-C ends it)"
+    found = re.fullmatch(rf"mcpd: other machines reach it at {scheme}://([^/:]+):1/mcp", said[-1])
+    assert found is not None
+    assert found[1] == "ADDRESS-OF-THIS-MACHINE" or not found[1].startswith(("0.", "127."))
+
+
+def test_a_name_that_was_given_is_the_name_that_is_announced() -> None:
+    """Only by that name are requests served; see `Guard`."""
+    said = addresses("http://192.0.2.7:1/mcp", Options(http="Garden.example:1"))
+    assert said[0].startswith("mcpd: listening on http://garden.example:1/mcp ")
+    assert said[1] == "mcpd: and for WebSocket on ws://garden.example:1/mcp"
+    assert addresses("ws://[::1]:1/mcp", Options(ws="[::1]:1"))[0].startswith("mcpd: listening on ws://[::1]:1/mcp ")
+
+
+def test_a_unix_socket() -> None:
+    url = "unix:/run/mcpd.sock (http://localhost/mcp)"
+    assert len(addresses(url, Options(http="unix:/run/mcpd.sock"))) == 1
+    assert "claude mcp add garden -- " in "\n".join(pointers(url, "garden", Options(http="unix:/run/mcpd.sock")))
 
 
 def test_every_path_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

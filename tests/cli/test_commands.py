@@ -17,6 +17,8 @@ import mcpd
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
+CLEAN = 'from mcpd import Server\nserver = Server("garden")\n@server.tool\ndef f() -> str:\n    "F."\n    return "f"\n'
+
 HELLO = (
     '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},'
     '"clientInfo":{"name":"t","version":"1"}}}\n'
@@ -70,12 +72,20 @@ def test_help_of_check_names_the_exit_codes(run: Run) -> None:
     ("words", "said"),
     [
         (["serv"], "no command 'serv'; did you mean serve?"),
-        (["install"], "no command 'install'; there are check, serve"),
+        (["frobnicate"], "no command 'frobnicate'; there are check, serve"),
+        (["run"], "no command 'run'; to serve a file on stdio: mcpd serve --stdio server.py"),
+        (["run", "-v", "a.py"], "to serve a file on stdio: mcpd serve --stdio a.py"),
+        (["dev", "a.py"], "to try a file, in a host or the Inspector: mcpd serve --http :8080 a.py"),
+        (["inspect", "a.py"], "for what a file offers, with all schemas: mcpd check --verbose a.py"),
+        (["install", "a.py"], "hosts are told by hand: mcpd serve --http :8080 a.py prints a line for each of them"),
+        (["list"], "for what a file offers: mcpd check server.py"),
+        (["call", "a.py", "echo"], "the Inspector does: mcpd serve --http :8080 a.py prints how to start it"),
+        (["version"], "write mcpd --version"),
         (["server.py"], "server.py is no command; to serve it: mcpd serve --stdio server.py"),
         (["--stdio"], "no option --stdio; it comes after the command: mcpd serve --stdio"),
-        (["--verbose"], "no option --verbose; did you mean --version?"),
+        (["--verbos"], "no option --verbos; did you mean --version?"),
         (["serve", "--stido"], "no option --stido; did you mean --stdio?"),
-        (["serve", "--port", "8080"], "no option --port; write mcpd serve --ws :PORT"),
+        (["serve", "--port", "8080"], "no option --port; write mcpd serve --http :PORT"),
         (["serve", "--transport", "stdio"], "write mcpd serve --stdio, --ws ADDR or --http ADDR"),
         (["serve", "--ws"], "for example --ws :8080"),
         (["serve", "a.py", "b.py"], "(b.py); see mcpd serve --help"),
@@ -155,8 +165,7 @@ def test_check_names_every_problem(run: Run, tmp_path: Path) -> None:
     )  # fmt: skip
     done = run("check", "bad.py")
     assert done.returncode == 1
-    problems = done.stderr.splitlines()
-    assert all(line.startswith("mcpd: problem: ") for line in problems)
+    problems = [line for line in done.stderr.splitlines() if line.startswith("mcpd: problem: ")]
     assert any("dash.html" in line for line in problems)
     assert any("ui://bad/nowhere" in line for line in problems)
 
@@ -192,7 +201,7 @@ def test_in_the_background_it_says_that_nobody_can_talk_to_it(child: Child) -> N
         child.mcpd("serve"), stdin=subprocess.DEVNULL, env=child.env, capture_output=True, timeout=60, check=False
     )
     assert done.returncode == 1
-    assert b"say where to listen, for example --ws :8080" in done.stderr
+    assert b"say where to listen, for example --http :8080 or --ws :8080" in done.stderr
 
 
 def on_a_terminal(child: Child, *arguments: str, until: bytes, then: Callable[[int, int], object]) -> tuple[str, int]:
@@ -226,7 +235,8 @@ def on_a_terminal(child: Child, *arguments: str, until: bytes, then: Callable[[i
 def test_in_a_terminal_it_listens(child: Child) -> None:
     """A newcomer's `mcpd serve` is not left waiting for JSON on the keyboard. The port may be taken: also an answer."""
     seen, code = on_a_terminal(child, "serve", until=b"mcpServers", then=lambda pid, _: os.kill(pid, signal.SIGINT))
-    assert ("listening on ws://127.0.0.1:8080/mcp" in seen and code == 0) or (":8080 is in use" in seen and code == 1)
+    listens = "listening on http://127.0.0.1:8080/mcp" in seen and "WebSocket on ws://127.0.0.1:8080/mcp" in seen
+    assert (listens and code == 0) or (":8080 is in use" in seen and code == 1)
 
 
 def test_stdio_in_a_terminal_says_so(child: Child) -> None:
@@ -238,14 +248,14 @@ def test_stdio_in_a_terminal_says_so(child: Child) -> None:
 
 
 def test_listening_says_where_and_how_to_point_claude_desktop_at_it(child: Child, tmp_path: Path) -> None:
-    (tmp_path / "garden.py").write_text('from mcpd import Server\nserver = Server("garden")\n')
+    (tmp_path / "garden.py").write_text(CLEAN)
     process = subprocess.Popen(
         child.mcpd("serve", "--ws", ":0", "garden.py"),
         stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, env=child.env, cwd=tmp_path,
     )  # fmt: skip
     assert process.stderr is not None
     try:
-        said = [process.stderr.readline().decode() for _ in range(4)]
+        said = [process.stderr.readline().decode() for _ in range(8)]
         process.terminate()
         rest = process.stderr.read().decode()
         assert process.wait(timeout=30) == 0
@@ -254,5 +264,173 @@ def test_listening_says_where_and_how_to_point_claude_desktop_at_it(child: Child
         process.wait()
         process.stderr.close()
     assert re.fullmatch(r"mcpd: listening on ws://127\.0\.0\.1:\d+/mcp \(Ctrl-C ends it\)\n", said[0])
-    assert f'"{tmp_path / "garden.py"}"' in said[3]
+    assert f'"{tmp_path / "garden.py"}"' in said[7]
     assert rest == ""
+
+
+# ------------------------------------------------------------------- what check and serve say of a server
+
+
+BAD = """
+from mcpd import Server
+server = Server("bad")
+class Bed: ...
+@server.tool(name="water.now")
+def water(bed, minutes: int = "long") -> bytes: return b""
+@server.tool
+def find() -> Bed:
+    "Find a bed."
+    return Bed()
+"""
+UGLY = """
+from mcpd import Server
+server = Server("ugly")
+@server.tool
+def water(bed: str) -> str: return bed
+"""
+
+
+def test_warnings_are_no_errors_unless_they_are_asked_to_be(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "ugly.py").write_text(UGLY)
+    done = run("check", "ugly.py")
+    assert done.returncode == 0
+    assert done.stderr == "mcpd: warning: tool water: no description: models choose tools by it; write a docstring\n"
+    strict = run("check", "--strict", "ugly.py")
+    assert (strict.returncode, strict.stderr) == (1, done.stderr)
+    (tmp_path / "clean.py").write_text(CLEAN)
+    assert run("check", "--strict", "clean.py").returncode == 0
+    assert run("check", "--strict").returncode == 0, "the starter itself"
+
+
+def test_check_fails_for_what_will_fail(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text(BAD)
+    done = run("check", "bad.py")
+    assert done.returncode == 1
+    assert done.stderr.count("mcpd: problem: ") == 2
+    assert done.stderr.count("mcpd: warning: ") == 4
+
+
+def test_verbose_shows_schemas(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "garden.py").write_text(
+        "from mcpd import Server\nserver = Server('g')\n@server.tool\ndef dig(deep: int) -> float:\n    'Dig.'\n"
+        "@server.prompt\ndef plan(season: str) -> str:\n    'Plan.'\n"
+    )
+    brief, long = run("check", "garden.py"), run("check", "--verbose", "garden.py")
+    assert "integer" not in brief.stdout
+    assert long.returncode == 0
+    for word in ("input", '"deep"', '"integer"', "output", '"number"', "arguments", '"season"'):
+        assert word in long.stdout
+
+
+@pytest.mark.parametrize("words", [["--ws", ":0"], ["--http", ":0"]])
+def test_serve_says_in_one_line_that_there_are_problems(child: Child, tmp_path: Path, words: list[str]) -> None:
+    (tmp_path / "bad.py").write_text(BAD)
+    said = told_by(child, tmp_path, "serve", *words, "bad.py")
+    assert said[-1] == "mcpd: 2 problems and 4 warnings: mcpd check bad.py names them"
+
+
+def told_by(child: Child, folder: Path, *words: str) -> list[str]:
+    """The lines on stderr of a server, up to what it says last of all when it listens."""
+    process = subprocess.Popen(
+        child.mcpd(*words), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, env=child.env, cwd=folder, text=True
+    )
+    assert process.stderr is not None
+    said: list[str] = []
+    try:
+        for line in process.stderr:
+            said.append(line.rstrip("\n"))
+            if "names them" in line or ("mcpServers" in line and "bad.py" not in words):
+                process.terminate()
+        assert process.wait(timeout=30) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+    return said
+
+
+@pytest.mark.slow
+def test_on_stdio_it_says_so_after_the_first_answers(child: Child, tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text(BAD)
+    process = subprocess.Popen(
+        child.mcpd("serve", "--stdio", "bad.py"),
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=child.env, cwd=tmp_path, text=True,
+    )  # fmt: skip
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        process.stdin.write(HELLO)
+        process.stdin.flush()
+        assert '"serverInfo"' in process.stdout.readline()
+        assert process.stderr.readline() == "mcpd: 2 problems and 4 warnings: mcpd check bad.py names them\n"
+        process.stdin.close()
+        assert process.wait(timeout=30) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--ws", ":0", "--stateless"], "--stateless has no effect: it is about HTTP, which is not served; add --http"),
+        (["--ws", ":0", "--session-timeout", "5"], "--session-timeout has no effect: it is about HTTP"),
+        (["--stdio", "--insecure"], "--insecure has no effect: on stdio nobody connects"),
+        (["--stdio", "--allow-host", "a.example"], "--allow-host has no effect: on stdio nobody connects"),
+    ],
+)
+def test_an_option_without_effect_says_so(child: Child, tmp_path: Path, words: list[str], said: str) -> None:
+    if words[0] == "--stdio":
+        done = subprocess.run(
+            child.mcpd("serve", *words),
+            input=HELLO,
+            env=child.env,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        lines = done.stderr.splitlines()
+    else:
+        lines = told_by(child, tmp_path, "serve", *words)
+    assert lines[0].startswith(f"mcpd: {said}")
+    assert sum("has no effect" in line for line in lines) == 1
+
+
+def test_an_option_with_an_effect_says_nothing(child: Child, tmp_path: Path) -> None:
+    lines = told_by(child, tmp_path, "serve", "--http", ":0", "--stateless", "--allow-host", "a.example")
+    assert not any("has no effect" in line for line in lines)
+
+
+NEWS = """
+import logging, sys, types
+from mcpd import Server
+logging.getLogger("own").info("own news")
+source = "import logging\\nlogging.getLogger('httpx').info('GET https://a.example/?key=secret')\\n"
+source += "logging.getLogger('httpx').warning('third warning')\\n"
+exec(compile(source, "/usr/lib/python3/site-packages/httpx/_client.py", "exec"))
+server = Server("garden")
+"""
+
+
+def test_what_others_packages_call_news_is_not_logged(run: Run, tmp_path: Path) -> None:
+    """httpx logs each URL at level info, with the secrets that are in some; at debug it is asked for."""
+    (tmp_path / "news.py").write_text(NEWS)
+    done = run("serve", "--stdio", "news.py")
+    assert "INFO own: own news" in done.stderr
+    assert "WARNING httpx: third warning" in done.stderr
+    assert "secret" not in done.stderr
+    assert "secret" in run("serve", "--stdio", "news.py", "--log-level", "debug").stderr
+
+
+def test_a_syntax_error_shows_its_line(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("x = 1\nif x:\n    y = (1,, 2)\n")
+    for words in (["check"], ["serve", "--stdio"]):
+        done = run(*words, "broken.py")
+        assert done.returncode == 1
+        assert done.stderr == (
+            "mcpd: broken.py cannot be imported: SyntaxError: invalid syntax (line 3)\n    y = (1,, 2)\n           ^\n"
+        )

@@ -6,8 +6,8 @@ import click
 import pytest
 
 from mcpd.cli.check import command as check
-from mcpd.cli.launch import Options
 from mcpd.cli.serve import command as serve
+from mcpd.cli.serve_options import Options
 
 COMMANDS = {"check": check, "serve": serve}
 

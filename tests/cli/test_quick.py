@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpd.cli import quick
-from mcpd.cli.launch import LOG_LEVELS, Options
 from mcpd.cli.serve import command
+from mcpd.cli.serve_options import LOG_LEVELS, Options
 
 WORDS = [
     "serve", "--stdio", "--log-level", "--log-level=debug", "--ws", ":8080", "server.py", "a.py:server", "package:make",

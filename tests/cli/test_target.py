@@ -12,6 +12,8 @@ import pytest
 from mcpd import Server
 from mcpd.cli.target import load, split
 from mcpd.errors import ConfigurationError
+from mcpd.extensions.ui.extension import AppsExtension
+from mcpd.extensions.ui.gate import UI
 
 ONE = 'from mcpd import Server\nserver = Server("one")\n'
 TWO = 'from mcpd import Server\na = Server("a")\nb = Server("b")\n'
@@ -107,10 +109,10 @@ def test_a_guarded_run_is_not_called() -> None:
 
 
 def test_apps_of_the_command_line_win() -> None:
-    assert (
-        load(write("apps.py", 'from mcpd import Server\nserver = Server("x", apps="never")\n'), "always").ui.mode
-        == "always"
-    )
+    server = load(write("apps.py", 'from mcpd import Server\nserver = Server("x", apps="never")\n'), "always")
+    apps = server.extensions[UI]
+    assert isinstance(apps, AppsExtension)
+    assert apps.mode == "always"
 
 
 # --------------------------------------------------------------------------------- what is not
@@ -119,7 +121,7 @@ def test_apps_of_the_command_line_win() -> None:
 @pytest.mark.parametrize(
     ("target", "text", "said"),
     [
-        ("nosuch.py", None, "nosuch.py: no such file; this is "),
+        ("nosuch.py", None, "nosuch.py: no such file in "),
         ("nosuch", None, "nosuch: no such file; for a module name the object too, as nosuch:server"),
         ("no such", None, "no such: no such file; give file.py, file.py:object or package.module:object"),
         ("stdio", None, "stdio: no such file; for the transport write --stdio"),
@@ -134,7 +136,6 @@ def test_apps_of_the_command_line_win() -> None:
         ("one.py:fail", ONE + "def fail():\n    import nosuch\n", "one.py: fail() failed: no module 'nosuch' (line 4)"),
         ("one.py:leave", ONE + "def leave():\n    raise SystemExit(3)\n", "one.py ended by itself in leave() (exit 3)"),
         ("one.py:make", ONE + "async def make(): ...\n", "one.py: make is async; the function that makes the server "),
-        ("syntax.py", "def broken(:\n", "syntax.py cannot be imported: SyntaxError: invalid syntax (line 1)"),
         ("fails.py", "x = 1\ny = {}['key']\n", "fails.py cannot be imported: KeyError: 'key' (line 2)"),
         ("silent.py", "raise ValueError\n", "silent.py cannot be imported: ValueError (line 1)"),
         ("needs.py", "import nosuch.at_all\n", "needs.py cannot be imported: no module 'nosuch' (line 1); install it"),
@@ -221,3 +222,62 @@ def test_code_of_others_is_not_where_it_failed() -> None:
     write("own.py", "import json\n\njson.loads('{')\n")
     with pytest.raises(ConfigurationError, match=r"\(line 3\)$"):
         load("own.py")
+
+
+# ------------------------------------------------------------- those who come from other libraries
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("from mcpd import FastMCP\n", "cannot import name 'FastMCP' from 'mcpd' (line 1); the class is Server"),
+        ("from mcpd import Image\n", 'a tool returns image(path), or image(data, "image/png")'),
+        ("from mcpd import Contxt\n", "(line 1); did you mean Context?"),
+        ("from mcpd import Field\n", "it is pydantic's: from pydantic import Field"),
+        ("import mcpd\nserver = mcpd.FastMCP('a')\n", "(line 2); the class is Server"),
+        ("from mcpd import Server\nServer('a', port=1)\n", "(line 2); say it when you serve: mcpd serve --http"),
+        ("from mcpd import Server\nServer('a', instuctions='b')\n", "(line 2); did you mean instructions?"),
+        ("from mcpd import Server\nServer('a', tags={'b'})\n", "(line 2); there are version, title, instructions, "),
+        ("from mcpd import Server\nServer('a').custom_route('/b')\n", "(line 2); server.asgi_app() is an ASGI appl"),
+        ("from mcpd import Server\nServer('a').promt(print)\n", "(line 2); did you mean prompt?"),
+    ],
+)
+def test_a_name_of_another_library_says_what_to_write(text: str, said: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load(write("ported.py", text))
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert "__init__.py" not in str(caught.value)
+
+
+@pytest.mark.parametrize("module", ["fastmcp", "mcp.server.fastmcp"])
+def test_a_file_for_another_library_is_no_reason_to_install_that(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, module.partition(".")[0], None)  # as if it were not installed
+    with pytest.raises(
+        ConfigurationError, match="not served, only mcpd's own: from mcpd import Context, Server"
+    ) as caught:
+        load(write("theirs.py", f"from {module} import FastMCP\nmcp = FastMCP('a')\n"))
+    assert "pip install" not in str(caught.value)
+
+
+def test_a_server_of_another_library_is_named(here: Path) -> None:
+    write("fastmcp.py", "class FastMCP:\n    def run(self): ...\n")
+    with pytest.raises(
+        ConfigurationError, match="theirs.py: mcp is a server of FastMCP, which is not served; make one"
+    ):
+        load(write("theirs.py", "from fastmcp import FastMCP\nmcp = FastMCP()\n"))
+
+
+def test_a_name_without_its_ending() -> None:
+    write("one.py", ONE)
+    with pytest.raises(ConfigurationError, match=r"one: no such file; did you mean one\.py\?"):
+        load("one")
+
+
+def test_a_relative_path_from_elsewhere_says_where_it_was_looked_for(here: Path) -> None:
+    with pytest.raises(ConfigurationError, match=f"server.py: no such file in {here}; write its whole path"):
+        load("server.py")
+    with pytest.raises(ConfigurationError, match=r"server.py: no such file; only a shell knows ~: write /"):
+        load("~/server.py")
+    with pytest.raises(ConfigurationError, match=r"^/nowhere/server.py: no such file$"):
+        load("/nowhere/server.py")

@@ -205,7 +205,7 @@ async def test_a_subscription_that_the_server_ends_is_opened_again(monkeypatch: 
     monkeypatch.setattr("mcpd.client.subscription.AGAIN_SECONDS", 0.01)
     judged, heard = Judged(make_server()), asyncio.Queue[str]()
     async with Client(judged, Callbacks(list_changed=heard.put_nowait)) as client:
-        for connection in judged.server._connections:
+        for connection in list(judged.server._connections._connections):
             connection.subscriptions.end_all()
         async with asyncio.timeout(10):
             while [one.get("method") for one in judged.sent].count("subscriptions/listen") < 2:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
+from datetime import date
 from typing import Annotated, Any, Literal, TypedDict
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta, Struct, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from wire_schema import validate_definition
 
 from mcpd.context.forms import check_values, choices, form_schema, read_form
@@ -127,8 +129,9 @@ class Outer(Struct):
 @pytest.mark.parametrize(
     ("form", "named"),
     [
-        (int, "struct"),
-        (list[int], "struct"),
+        (bytes, "struct"),
+        (dict[str, int], "struct"),
+        (list[int], "value"),
         (Outer, "inner"),
         (TypedDict("T", {"union": int | str}), "union"),
         (TypedDict("T", {"numbers": Literal[1, 2]}), "numbers"),
@@ -199,3 +202,66 @@ def test_whatever_comes_is_read_or_refused(content: dict[str, Any]) -> None:
         read_form(content, SCHEMA, Every)
     except ValidationError:
         pass
+
+
+# --------------------------------------------------------- what FastMCP and the official SDKs take too
+
+
+@pytest.mark.parametrize(
+    ("form", "member", "value", "read"),
+    [
+        (str, {"type": "string"}, "a", "a"),
+        (int, {"type": "integer"}, 3, 3),
+        (float, {"type": "number"}, 2, 2.0),
+        (bool, {"type": "boolean"}, False, False),
+        (Size, {"type": "string", "description": "How large.", "enum": ["s", "l", "m"]}, "l", Size.LARGE),
+        (Literal["b", "a"], {"type": "string", "enum": ["b", "a"]}, "a", "a"),
+        (Annotated[int, Meta(ge=1)], {"type": "integer", "minimum": 1}, 1, 1),
+        (
+            Annotated[str, choices({"r": "Red"})],
+            {"type": "string", "oneOf": [{"const": "r", "title": "Red"}]},
+            "r",
+            "r",
+        ),
+        (list[Literal["b", "a"]], {"type": "array", "items": {"type": "string", "enum": ["b", "a"]}}, ["a"], ["a"]),
+    ],
+)
+def test_one_field_alone(form: Any, member: dict[str, Any], value: Any, read: Any) -> None:
+    schema, kind = form_schema(form)
+    assert schema == {"type": "object", "properties": {"value": member}, "required": ["value"]}
+    found = read_form({"value": value}, schema, kind)
+    assert (found, type(found)) == (read, type(read))
+    with pytest.raises(ValidationError, match="Expected a value for value"):
+        read_form({}, schema, kind)
+
+
+class Booking(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    name: str = Field(description="Who comes.", min_length=2)
+    day: date
+    guests: int = Field(2, ge=1, le=9)
+    size: Size | None = None
+
+    @field_validator("name")
+    @classmethod
+    def is_known(cls, name: str) -> str:
+        if name == "nobody":
+            raise ValueError("nobody comes")
+        return name.title()
+
+
+def test_a_pydantic_model(shared: Any) -> None:
+    schema, kind = form_schema(Booking)
+    assert schema["required"] == ["name", "day"]
+    properties = schema["properties"]
+    assert properties["name"] == {"type": "string", "title": "Name", "description": "Who comes.", "minLength": 2}
+    assert properties["day"] == {"type": "string", "title": "Day", "format": "date"}
+    assert properties["guests"] == {"type": "integer", "title": "Guests", "default": 2, "minimum": 1, "maximum": 9}
+    assert properties["size"]["enum"] == ["s", "l", "m"]
+    filled = read_form({"name": "ann", "day": "2026-11-22", "size": "l"}, schema, kind)
+    assert filled == Booking(name="Ann", day=date(2026, 11, 22), size=Size.LARGE)
+    with pytest.raises(ValidationError, match=r"^name: Value error, nobody comes$"):
+        read_form({"name": "nobody", "day": "2026-11-22"}, schema, kind)
+    with pytest.raises(ValidationError, match="maximum 9 for guests"):
+        read_form({"name": "ann", "day": "2026-11-22", "guests": 10}, schema, kind)

@@ -14,13 +14,13 @@ from typing import Any
 import anyio
 import pytest
 
-from mcpd.dispatcher.tasks import Rest, Starter
+from mcpd.dispatcher.tasks import EagerTaskRunner, Resumption
 
 Body = Callable[[list[Any]], Coroutine[Any, Any, None]]
 number: contextvars.ContextVar[int] = contextvars.ContextVar("number", default=0)
 
 
-async def finish(starter: Starter, tasks: set[asyncio.Task[Any]]) -> None:
+async def finish(starter: EagerTaskRunner, tasks: set[asyncio.Task[Any]]) -> None:
     while tasks:
         await asyncio.wait(tasks)
     starter.close()
@@ -32,7 +32,7 @@ async def by_hand(body: Body, then: Callable[[asyncio.Task[Any] | None], None] =
     loop = asyncio.get_running_loop()
     tasks: set[asyncio.Task[Any]] = set()
     notes: list[Any] = []
-    starter = Starter(loop, tasks)
+    starter = EagerTaskRunner(loop, tasks)
     await asyncio.sleep(0)  # the spare takes its seat
 
     def start() -> None:
@@ -67,7 +67,7 @@ async def test_the_first_step_runs_before_start_returns() -> None:
 async def test_what_does_not_wait_needs_no_task_and_the_spare_serves_again() -> None:
     loop = asyncio.get_running_loop()
     tasks: set[asyncio.Task[Any]] = set()
-    starter = Starter(loop, tasks)
+    starter = EagerTaskRunner(loop, tasks)
     await asyncio.sleep(0)
     seen: list[Any] = []
 
@@ -270,7 +270,7 @@ async def test_cancelling_by_hand_is_as_cancelling_a_task(body: Body) -> None:
 async def test_inside_a_task_it_starts_as_an_ordinary_one() -> None:
     loop = asyncio.get_running_loop()
     tasks: set[asyncio.Task[Any]] = set()
-    starter = Starter(loop, tasks)
+    starter = EagerTaskRunner(loop, tasks)
     notes: list[str] = []
 
     async def body() -> None:
@@ -290,7 +290,7 @@ async def test_a_start_inside_of_a_first_step() -> None:
     """A call that starts another call, as a client in the same process does."""
     loop = asyncio.get_running_loop()
     tasks: set[asyncio.Task[Any]] = set()
-    starter = Starter(loop, tasks)
+    starter = EagerTaskRunner(loop, tasks)
     await asyncio.sleep(0)
     notes: list[str] = []
 
@@ -315,7 +315,7 @@ async def test_a_start_inside_of_a_first_step() -> None:
 async def test_many_at_once_all_come_to_their_end() -> None:
     loop = asyncio.get_running_loop()
     tasks: set[asyncio.Task[Any]] = set()
-    starter = Starter(loop, tasks)
+    starter = EagerTaskRunner(loop, tasks)
     await asyncio.sleep(0)
     ended = []
 
@@ -335,7 +335,7 @@ async def test_one_that_is_cancelled_before_its_first_step_takes_it_all_the_same
     """Else nobody would answer the call."""
     loop = asyncio.get_running_loop()
     tasks: set[asyncio.Task[Any]] = set()
-    starter = Starter(loop, tasks)
+    starter = EagerTaskRunner(loop, tasks)
     notes: list[str] = []
 
     async def body() -> None:
@@ -356,7 +356,7 @@ async def test_one_that_is_cancelled_before_its_first_step_takes_it_all_the_same
 async def test_after_the_end_it_still_starts_what_comes_late() -> None:
     loop = asyncio.get_running_loop()
     tasks: set[asyncio.Task[Any]] = set()
-    starter = Starter(loop, tasks)
+    starter = EagerTaskRunner(loop, tasks)
     await asyncio.sleep(0)
     starter.close()
     await asyncio.sleep(0)
@@ -386,6 +386,51 @@ async def test_nothing_is_left_behind() -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
+@pytest.mark.parametrize("inside", [False, True], ids=["spare", "ordinary"])
+@pytest.mark.parametrize("first", [False, True], ids=["later", "cancelled at first"])
+async def test_generator_exit_that_was_dealt_with_is_not_left_in_the_task(inside: bool, first: bool) -> None:
+    """It ends each coroutine that is awaited, also if the work took it; in a task nobody would ever ask for it.
+
+    asyncio then logs it whenever garbage is collected: a call that was answered would be reported as an error, and
+    Python before 3.11.8 fails with "AST constructor recursion depth mismatch" if `ast.parse` runs at that moment.
+    """
+    loop = asyncio.get_running_loop()
+    told: list[Any] = []
+    loop.set_exception_handler(lambda loop, what: told.append(what))
+    waiting = loop.create_future()
+    notes: list[str] = []
+
+    async def body(waiting: asyncio.Future[None]) -> None:
+        if first:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            try:
+                await asyncio.sleep(0)
+            except asyncio.CancelledError:
+                notes.append("cancelled")
+        try:
+            await waiting
+        except GeneratorExit:
+            notes.append("exit")
+
+    tasks: set[asyncio.Task[Any]] = set()
+    starter = EagerTaskRunner(loop, tasks)
+    await asyncio.sleep(0)
+    if inside:
+        starter.start(body(waiting))
+    else:
+        loop.call_soon(starter.start, body(waiting))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    waiting.set_exception(GeneratorExit())
+    await finish(starter, tasks)
+    assert notes == (["cancelled", "exit"] if first else ["exit"])
+    del waiting, starter, tasks  # or the exception keeps the task, through which it went, alive
+    gc.collect()
+    assert not told
+
+
 async def test_the_rest_of_a_coroutine_can_be_awaited() -> None:
     async def body() -> str:
         try:
@@ -395,7 +440,7 @@ async def test_the_rest_of_a_coroutine_can_be_awaited() -> None:
         return "done"
 
     work = body()
-    assert await Rest(work, work.send(None)) == "done"
+    assert await Resumption(work, work.send(None)) == "done"
 
     async def fails(later: Awaitable[None]) -> str:
         try:
@@ -406,6 +451,6 @@ async def test_the_rest_of_a_coroutine_can_be_awaited() -> None:
 
     failing = asyncio.get_running_loop().create_future()
     work = fails(failing)
-    rest = Rest(work, work.send(None))
+    rest = Resumption(work, work.send(None))
     failing.set_exception(ZeroDivisionError())
     assert await rest == "thrown"

@@ -23,12 +23,16 @@ Inspect = Callable[..., Any]
 
 
 @pytest.fixture
-def inspect(child: Child, tmp_path: Path) -> Iterator[Inspect]:
-    """inspect("--method", "tools/list"): what the Inspector prints, as JSON."""
+def inspect(child: Child, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Inspect]:
+    """inspect("--method", "tools/list"): what the Inspector prints, as JSON, of the starter or the file in `param`."""
+    files = [request.param] if hasattr(request, "param") else []
     if not (NODE.exists() and CLI.exists()):
         pytest.skip("needs Node 22 and the Inspector: make setup-test installs both")
     server = subprocess.Popen(
-        child.mcpd("serve", "--http", "127.0.0.1:0"), env=child.env, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL
+        child.mcpd("serve", "--http", "127.0.0.1:0", *files),
+        env=child.env,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
     )
     assert server.stderr is not None
     try:
@@ -69,3 +73,11 @@ def test_it_lists_and_calls(inspect: Inspect) -> None:
     assert "mcpd://welcome" in uris
     (content,) = inspect("--method", "resources/read", "--uri", "mcpd://welcome")["contents"]
     assert "mcpd" in content["text"]
+
+
+@pytest.mark.parametrize("inspect", [str(HERE.parent / "clients" / "typed_server.py")], indirect=True)
+def test_its_strict_mode_finds_no_schema_hard_to_read(inspect: Inspect) -> None:
+    """It ends with 6 at an error, as it did at each tuple."""
+    listed = inspect("--method", "tools/list", "--strict", "--format", "json")
+    assert len(listed["result"]["tools"]) == 4
+    assert not listed.get("schemaFindings")

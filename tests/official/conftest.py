@@ -106,6 +106,20 @@ def everything(child: Child) -> Iterator[dict[str, Any]]:
         yield target
 
 
+@pytest.fixture
+def reporting(child: Child) -> Iterator[dict[str, Any]]:
+    """The server whose tools report to the end, over WebSocket."""
+    with _listening(child, "--ws", str(HERE / "reporting.py")) as target:
+        yield target
+
+
+@pytest.fixture
+def reporting_over_http(child: Child) -> Iterator[dict[str, Any]]:
+    """The same over HTTP."""
+    with _listening(child, "--http", str(HERE / "reporting.py")) as target:
+        yield target
+
+
 @contextmanager
 def _listening(child: Child, option: str, *more: str) -> Iterator[dict[str, Any]]:
     # Left to the system is which port is free; the server says which one it got.

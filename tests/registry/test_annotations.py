@@ -11,7 +11,8 @@ import pytest
 from msgspec import Meta
 
 from mcpd.errors import RegistrationError
-from mcpd.registry.annotations import is_coroutine_function, is_kind_of, normalised, plain_function, resolved
+from mcpd.registry.annotations import find_kind, is_coroutine_function, plain_function, resolved
+from mcpd.registry.hints import readable
 from mcpd.registry.signature import bind
 
 if TYPE_CHECKING:
@@ -170,13 +171,13 @@ class Sub(Kind):
 
 
 @pytest.mark.parametrize("hint", [Kind, Sub, Optional[Kind], Sub | None, Annotated[Kind, 1], Annotated[Sub | None, 1]])  # noqa: UP045
-def test_is_kind_of(hint: Any) -> None:
-    assert is_kind_of(hint, Kind)
+def test_find_kind(hint: Any) -> None:
+    assert find_kind(hint, Kind) is not None
 
 
 @pytest.mark.parametrize("hint", [int, None, list[Kind], Any, "Kind", Kind()])
 def test_is_not_kind_of(hint: Any) -> None:
-    assert not is_kind_of(hint, Kind)
+    assert find_kind(hint, Kind) is None
 
 
 class Doc(NamedTuple):
@@ -231,7 +232,7 @@ def test_metadata_of_all_kinds(hint: Any, schema: dict[str, Any]) -> None:
 
 def test_metadata_that_makes_no_sense() -> None:
     with pytest.raises(RegistrationError, match="here: .*both"):
-        normalised(Annotated[int, Bound(ge=1, gt=1)], "here", has_none_default=False)
+        readable(Annotated[int, Bound(ge=1, gt=1)], "here")
 
 
 def test_functions_that_give_coroutines() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcpd.errors import ArgumentsError, RegistrationError
+from mcpd.errors import ArgumentsError
 from mcpd.registry.content import resource_contents, tool_result
 from mcpd.registry.foreign import Definitions, dec_hook, enc_hook, output_hook, problem, to_builtins
 from mcpd.registry.signature import bind
@@ -63,16 +63,16 @@ def test_a_model_comes_in_and_goes_out() -> None:
     assert callee.call(b'{"model":{"a":1},"models":[{"b":2}]}').members == {"a": 1}
     with pytest.raises(ArgumentsError, match=r"models\[0\]: Expected `int`, got `str`"):
         callee.call(b'{"model":{"a":1},"models":[{"b":"x"}]}')
-    assert callee.input_schema["properties"]["model"] == {"$ref": "#/$defs/Model"}
-    assert callee.input_schema["$defs"] == {"Model": {"type": "object", "title": "validation"}}
-    assert callee.output_schema == {"type": "object"}
+    open_object = {"type": "object", "additionalProperties": True}
+    assert callee.input_schema["properties"]["model"] == {"title": "validation", **open_object}
+    assert callee.output_schema == open_object
     assert to_builtins([Model(a=1)]) == [{"members": {"a": 1}, "mode": "json", "by_alias": True}]
 
 
 def test_a_model_without_a_schema_is_any_object(caplog: pytest.LogCaptureFixture) -> None:
     def tool(model: Broken) -> None: ...
 
-    assert bind(tool).input_schema["properties"]["model"] == {"type": "object"}
+    assert bind(tool).input_schema["properties"]["model"] == {"type": "object", "additionalProperties": True}
     assert "no JSON schema for Broken" in caplog.text
 
 
@@ -95,8 +95,8 @@ def test_paths() -> None:
     with pytest.raises(ArgumentsError, match="path: Expected `str`"):
         callee.call(b'{"path":3}')
     assert callee.input_schema["properties"] == {
-        "path": {"type": "string", "format": "path"},
-        "pure": {"type": "string", "format": "path", "default": "a"},
+        "path": {"type": "string"},
+        "pure": {"type": "string", "default": "a"},
     }
     assert msgspec.json.encode({"p": pathlib.Path("x")}, enc_hook=enc_hook) == b'{"p":"x"}'
 
@@ -197,17 +197,14 @@ def test_a_type_that_names_what_is_not_there() -> None:
     assert "PathLike cannot be read" in str(problem(os.PathLike))
 
 
-def test_a_default_inside_a_type_that_no_schema_can_show() -> None:
+def test_a_default_inside_a_type_that_msgspec_cannot_show() -> None:
     """msgspec would fail on it only when the tools are listed."""
 
     @dataclasses.dataclass
     class Options:
         root: pathlib.Path = pathlib.Path("x")
 
-    def tool(options: Options) -> None: ...
-
-    with pytest.raises(RegistrationError, match=r"parameter 'options': .*Path"):
-        bind(tool)
+    assert "Path" in str(problem(Options))
 
 
 def test_recursive_types_come_to_an_end() -> None:
@@ -251,7 +248,8 @@ def test_pydantic_models_in_arguments(pydantic: Any) -> None:
         callee.call(b'{"city":{"name":"Bern"},"trip":{"cities":[{"name":3}]}}')
     schema = callee.input_schema
     assert schema["properties"]["city"] == {"$ref": "#/$defs/City"}
-    assert schema["$defs"].keys() == {"City", "Trip"}
+    assert schema["$defs"].keys() == {"City"}
+    assert schema["properties"]["trip"]["anyOf"][0]["properties"]["cities"]["items"] == {"$ref": "#/$defs/City"}
     assert schema["$defs"]["City"]["properties"]["parts"]["items"] == {"$ref": "#/$defs/City"}
     assert callee.output_schema is not None
     assert callee.output_schema["items"] == {"$ref": "#/$defs/City"}
@@ -270,9 +268,8 @@ def test_pydantic_models_of_one_name(pydantic: Any) -> None:
 
     tool.__annotations__ = {"one": first, "two": second, "three": third}
     schema = bind(tool).input_schema
-    assert len(schema["$defs"]) == 4
-    references = [schema["properties"][name]["$ref"].removeprefix("#/$defs/") for name in ("one", "two", "three")]
-    members = [set(schema["$defs"][name]["properties"]) for name in references]
+    assert "$defs" not in schema
+    members = [set(schema["properties"][name]["properties"]) for name in ("one", "two", "three")]
     assert members == [{"a"}, {"b", "inner"}, {"z"}]
     valid = {"one": {"a": 1}, "two": {"b": "x", "inner": {}}, "three": {"z": 1}}
     _is_valid(schema, valid)
@@ -288,7 +285,7 @@ def test_pydantic_models_of_one_name_and_no_other(pydantic: Any) -> None:
 
     tool.__annotations__ = {"one": first, "two": second, "again": list[first]}
     schema = bind(tool).input_schema
-    assert len(schema["$defs"]) == 2
+    assert "$defs" not in schema
     assert schema["properties"]["again"]["items"] == schema["properties"]["one"]
     _is_valid(schema, {"one": {"a": 1}, "two": {"b": "x"}, "again": [{"a": 1}]})
 
@@ -354,12 +351,6 @@ def test_pydantic_field_beside_a_type(pydantic: Any) -> None:
     with pytest.raises(ArgumentsError, match="days: Expected `int` <= 14"):
         bind(tool).call(b'{"days":15}')
 
-    def other(days: int = pydantic.Field(3, ge=1)) -> int:
-        return days
-
-    with pytest.raises(RegistrationError, match="parameter 'days': write Annotated"):
-        bind(other)
-
 
 def test_pydantic_dataclasses_are_read_by_pydantic(pydantic: Any) -> None:
     from pydantic.dataclasses import dataclass
@@ -387,45 +378,15 @@ def test_pydantic_dataclasses_are_read_by_pydantic(pydantic: Any) -> None:
     for wrong, said in (
         (b'{"span":{"start":1},"spans":[]}', "span: start: .*must be even"),
         (b'{"span":{"start":2,"days":0},"spans":[]}', "span: days: .*greater than or equal to 1"),
-        (b'{"span":{"start":2},"spans":[{"start":3}]}', r"spans\[0\]: start: .*must be even"),
+        (b'{"span":{"start":2},"spans":[{"start":3}]}', r"spans: 0.start: .*must be even"),
         (b'{"span":{"start":2},"spans":[],"maybe":{"start":3}}', "maybe: start: .*must be even"),
     ):
         with pytest.raises(ArgumentsError, match=said):
             callee.call(wrong)
     schema = callee.input_schema
-    assert schema["$defs"]["Span"]["properties"]["days"]["minimum"] == 1
+    assert schema["properties"]["span"]["properties"]["days"]["minimum"] == 1
     assert schema["properties"]["default"]["default"] == {"start": 2, "days": 7}
     _is_valid(schema, {"span": {"start": 2}, "spans": [{"start": 2}]})
-
-
-def test_what_of_pydantic_would_not_run_is_refused(pydantic: Any) -> None:
-    from typing import Annotated
-
-    from pydantic.dataclasses import dataclass
-
-    @dataclass
-    class Inner:
-        n: int
-
-    outer = dataclasses.make_dataclass("outer", [("inner", Inner)])
-
-    def twice(value: int) -> int:
-        return value * 2
-
-    for hint, said in (
-        (Annotated[int, pydantic.AfterValidator(twice)], "AfterValidator in Annotated would not run"),
-        (list[Annotated[int, pydantic.BeforeValidator(twice)]], "BeforeValidator in Annotated would not run"),
-        (Annotated[int, pydantic.Field(alias="m")], "alias=…. in Annotated would be ignored"),
-        (Annotated[int, pydantic.Field(default=7)], "default=…. in Annotated would be ignored"),
-        (outer, "Inner is a pydantic dataclass inside a type"),
-    ):
-
-        def tool(n):  # type: ignore[no-untyped-def]
-            return n
-
-        tool.__annotations__ = {"n": hint}
-        with pytest.raises(RegistrationError, match=f"parameter 'n': .*{said}"):
-            bind(tool)
 
 
 def test_attrs_classes() -> None:

@@ -187,7 +187,7 @@ async def test_what_is_not_there_is_not_found(version: str, uri: str) -> None:
         error = await wire.error("resources/read", {"uri": uri})
         assert error == {
             "code": -32602 if version == MODERN else -32002,
-            "message": "Resource not found",
+            "message": f"Resource not found: {uri}",
             "data": {"uri": uri},
         }
 
@@ -269,7 +269,7 @@ async def test_a_variable_cannot_climb_out_of_its_place() -> None:
 
     async with resource_wire(MODERN, "file:///notes/{path}", file) as wire:
         for uri in ("file:///notes/../etc/passwd", "file:///notes/a/b", "file:///etc/passwd"):
-            assert (await wire.error("resources/read", {"uri": uri}))["message"] == "Resource not found"
+            assert (await wire.error("resources/read", {"uri": uri}))["message"] == f"Resource not found: {uri}"
         assert not seen
         await contents(wire, "file:///notes/..%2Fetc")
         assert seen == ["../etc"]
@@ -357,7 +357,7 @@ async def test_a_template_can_be_taken_away() -> None:
     async with memory_wire(server, MODERN) as wire:
         assert (await contents(wire, "x://y"))[0]["text"] == "y"
         assert server.remove_resource("x://{a}")
-        assert (await wire.error("resources/read", {"uri": "x://y"}))["message"] == "Resource not found"
+        assert (await wire.error("resources/read", {"uri": "x://y"}))["message"] == "Resource not found: x://y"
         assert (await wire.result("resources/templates/list"))["resourceTemplates"] == []
 
 

@@ -87,7 +87,8 @@ async def test_a_tool_without_arguments_has_a_closed_schema(version: str) -> Non
 
     async with tool_wire(version, nothing) as wire:
         tool = await only_tool(wire)
-        assert tool == {"name": "nothing", "inputSchema": {"type": "object", "additionalProperties": False}}
+        schema = {"type": "object", "properties": {}, "additionalProperties": False}
+        assert tool == {"name": "nothing", "inputSchema": schema}
 
 
 @each_version
@@ -281,10 +282,10 @@ RETURNS: list[tuple[Any, Any, str, Any]] = [
     (Row, {"name": "é"}, '{"name":"é"}', {"name": "é"}),
     (Pair, Pair(1, "r"), '[1,"r"]', [1, "r"]),
     (tuple[int, str], (1, "a"), '[1,"a"]', [1, "a"]),
-    (Colour, Colour.RED, '"red"', "red"),
-    (Literal["a", "b"], "a", '"a"', "a"),
-    (datetime.date, datetime.date(2026, 7, 28), '"2026-07-28"', "2026-07-28"),
-    (int | str, "five", '"five"', "five"),
+    (Colour, Colour.RED, "red", "red"),
+    (Literal["a", "b"], "a", "a", "a"),
+    (datetime.date, datetime.date(2026, 7, 28), "2026-07-28", "2026-07-28"),
+    (int | str, "five", "five", "five"),
     (None, None, "", ...),
     (Any, {"a": 1}, '{"a":1}', {"a": 1}),
     (Any, [1, "a"], '[1,"a"]', ...),
@@ -292,7 +293,7 @@ RETURNS: list[tuple[Any, Any, str, Any]] = [
     (Any, 5, "5", ...),
     (list, [1, {"a": 2}], '[1,{"a":2}]', ...),
     (list[Any], [], "[]", ...),
-    (Any, pathlib.PurePosixPath("/a/b"), '"/a/b"', ...),
+    (Any, pathlib.PurePosixPath("/a/b"), "/a/b", ...),
 ]
 
 
@@ -555,7 +556,7 @@ async def test_the_last_tool_goes_and_the_capability_stays(version: str) -> None
 async def test_the_first_tool_may_come_after_the_client(version: str) -> None:
     server = Server("t")
     async with memory_wire(server, version) as wire:
-        assert (await wire.error("tools/list"))["code"] == -32601
+        assert (await wire.result("tools/list"))["tools"] == []
         server.tool(greet)
         await asyncio.sleep(0)
         assert (await only_tool(wire))["name"] == "greet"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import gc
 import string
 import time
+from urllib.parse import unquote_to_bytes
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mcpd.errors import RegistrationError
@@ -215,7 +216,9 @@ def test_variables_are_named_once_and_in_order() -> None:
     ("text", "position", "says"),
     [
         ("a/{var:3}", 3, "level 4"),
-        ("a/{var*}", 3, "level 4"),
+        ("a/{var*}", 3, "supported; for the rest of a path, with its slashes, write {+var}"),
+        ("a{/var*}", 3, "write {+var}"),
+        ("a{?var*}", 3, "level 4"),
         ("a/{x,var*}", 5, "level 4"),
         ("a/{+var:3}", 4, "level 4"),
         ("a/{var", 2, "without '}'"),
@@ -246,12 +249,37 @@ WORD = st.text(string.ascii_letters + string.digits + "_~", min_size=1, max_size
 
 
 @given(a=SEGMENT, b=SEGMENT, c=WORD, d=SEGMENT | st.just(""))
+@example(a="%00", b="%2F", c="%41", d="%")
 def test_simple_values_come_back(a: str, b: str, c: str, d: str) -> None:
     """Encoded values hold no separator but what is unreserved: "-", ".", "_", "~"."""
     values = {"a": a, "b": b, "c": c, "d": d}
-    for text in ("x://{a}/{b}/{c}{?d}", "x://{a,b}/{c}{;d}", "x:{c}{/a,b,d}", "{?a,b,c,d}", "x{?a}{&b,c}{#d}"):
+    for text in ("x://{a}/{b}/{c}{?d}", "x://{a,b}/{c}{;d}", "x:{c}{/a,b,d}", "{?a,b,c,d}", "x{?a}{&b,c,d}"):
         template = UriTemplate(text)
         assert template.match(template.expand(values)) == values
+
+
+TRIPLETS = st.lists(st.sampled_from(["%00", "%41", "%2F", "%c3%a9", "%C3", "%25", "%", "é", "/", "4", "a"])).map(
+    "".join
+)
+
+
+@given(value=TRIPLETS | SEGMENT)
+@example(value="%00")
+@example(value="50%")
+@example(value="%2520")
+def test_a_triplet_in_a_reserved_value_comes_back_as_what_it_stands_for(value: str) -> None:
+    """RFC 6570 sections 3.2.3 and 3.2.4: `+` and `#` copy triplets, so "%00" and the character look the same in a URI.
+
+    Matching decodes exactly once, as everywhere; what is then no UTF-8 is no value.
+    """
+    try:
+        meant = unquote_to_bytes(value).decode()
+    except UnicodeDecodeError:
+        meant = None
+    for text in ("x{#v}", "x://{+v}/y", "x{?a}{#v}"):
+        if value or "+" not in text:  # a simple or reserved value is never empty
+            template = UriTemplate(text)
+            assert template.match(template.expand({"v": value})) == (None if meant is None else {"v": meant})
 
 
 @given(path=st.lists(WORD, min_size=1, max_size=5).map("/".join), name=WORD, query=SEGMENT)

@@ -252,3 +252,19 @@ def test_a_program_ends_with_a_hung_tool(child: Child, tmp_path: Path) -> None:
     assert out.count(b"\n") == 1  # who has hung up is not told what became of the call
     assert b"still runs" in rest
     assert program.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [("", b"serving on stdio: an MCP client is expected"), ("http=':0'", b"listening on http://127.0.0.1:")],
+)
+def test_a_program_in_a_terminal_says_how_it_serves(how: str, said: bytes) -> None:
+    near, far = os.openpty()
+    code = f"from mcpd import Server; Server('t').run({how})"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=far, stdout=far, stderr=far) as process:
+        os.close(far)
+        try:
+            assert os.read(near, 1000).startswith(b"mcpd: " + said)
+        finally:
+            process.kill()
+            os.close(near)

@@ -84,7 +84,7 @@ async def test_its_resources(version: str) -> None:
         (greeting,) = (await wire.result("resources/read", {"uri": "mcpd://greeting/Ann%20B"}))["contents"]
         assert greeting["text"] == "Hello, Ann B!"
         error = await wire.error("resources/read", {"uri": "mcpd://greeting/%20"})
-        assert error["message"] == "Resource not found"
+        assert error["message"] == "Resource not found: mcpd://greeting/ "
 
 
 def _check_png(data: bytes) -> None:

@@ -7,13 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpd.errors import ConfigurationError
+from mcpd.transports.authentication import Refusal, RequestHeaders
 from mcpd.transports.guards import Access, Guard
 
 GUARD = Guard(Access())
 
 
+def refused(guard: Guard, host: str | None, origin: str | None, authorization: str | None) -> Refusal | None:
+    found: object = guard.check_source(host, origin)
+    if found is None and guard.authentication is not None:
+        fields = {} if authorization is None else {b"authorization": authorization.encode("latin-1", "replace")}
+        found = guard.authentication.check(RequestHeaders(fields))
+    return found if isinstance(found, Refusal) else None
+
+
 def status(guard: Guard, host: str | None = "localhost", origin: str | None = None, token: str | None = None) -> int:
-    refusal = guard.check(host, origin, token)
+    refusal = refused(guard, host, origin, token)
     return 200 if refusal is None else refusal.status
 
 
@@ -47,14 +56,46 @@ def test_a_loopback_name_is_a_good_host(host: str) -> None:
         "localhost:",
         "localhost:8o",
         ":8080",
+        "127.0.0.1%evil.com",
+        "127.0.0.1%25evil.com",
+        "127.0.0.1%evil.com:80",
+        "[::1%evil.com]",
+        "[::1%25evil.com]:80",
+        "[::1%lo]",
+        "[::1x",
+        "[127.0.0.1]",
+        "[localhost]",
+        "[::ffff:127.0.0.1]",
+        "127.0.0.1.",
+        "127.0.0.1.evil.com",
+        "localhost.",
+        "localhost%",
+        "127.1",
+        "2130706433",
+        "0x7f.0.0.1",
+        "0177.0.0.1",
+        "１２７.0.0.1",
+        "127.0.0.1\x00evil.com",
+        "user@127.0.0.1",
+        "evil.com@127.0.0.1:80",
     ],
 )
 def test_any_other_host_is_forbidden_and_the_answer_names_the_option(host: str) -> None:
     """DNS rebinding: the browser sends the name that was pointed at 127.0.0.1."""
-    refusal = GUARD.check(host, None, None)
+    refusal = refused(GUARD, host, None, None)
     assert refusal is not None
     assert refusal.status == 403
     assert "--allow-host" in refusal.text
+
+
+@pytest.mark.parametrize(
+    "host", ["192.168.1.1%evil.com", "[fe80::1%evil.com]", "[fe80::1%25eth0]", "192.168.1.1.", "[10.0.0.1]"]
+)
+def test_an_address_with_something_behind_it_is_none_where_every_address_is_taken(host: str) -> None:
+    guard = Guard(Access(insecure=True), "0.0.0.0")
+    assert status(guard, "192.168.1.1:80") == status(guard, "[fe80::1]") == 200
+    assert status(guard, host) == 403
+    assert status(GUARD, "localhost", f"http://{host}") == 403
 
 
 def test_a_request_without_a_host_is_a_bad_request() -> None:
@@ -131,7 +172,7 @@ def test_good_origins(origin: str | None) -> None:
     ],
 )
 def test_bad_origins_are_forbidden_and_the_answer_names_the_option(origin: str) -> None:
-    refusal = GUARD.check("localhost", origin, None)
+    refusal = refused(GUARD, "localhost", origin, None)
     assert refusal is not None
     assert refusal.status == 403
     assert "--allow-origin" in refusal.text
@@ -148,7 +189,7 @@ def test_origins_can_be_allowed_and_are_compared_whole() -> None:
 
 
 def test_what_is_shown_of_a_long_or_strange_value_is_short_and_quoted() -> None:
-    refusal = GUARD.check("localhost", "http://\x1b[2J" + "x" * 5000, None)
+    refusal = refused(GUARD, "localhost", "http://\x1b[2J" + "x" * 5000, None)
     assert refusal is not None
     assert len(refusal.text) < 500
     assert "\x1b" not in refusal.text
@@ -179,7 +220,7 @@ def test_the_right_token(authorization: str) -> None:
     ],
 )
 def test_a_wrong_token_gives_401(authorization: str) -> None:
-    refusal = TOKEN.check("localhost", None, authorization)
+    refusal = refused(TOKEN, "localhost", None, authorization)
     assert refusal is not None
     assert refusal.status == 401
     assert dict(refusal.headers)["WWW-Authenticate"].startswith("Bearer")
@@ -187,7 +228,7 @@ def test_a_wrong_token_gives_401(authorization: str) -> None:
 
 
 def test_no_token_gives_401_and_says_how_to_send_it() -> None:
-    refusal = TOKEN.check("localhost", None, None)
+    refusal = refused(TOKEN, "localhost", None, None)
     assert refusal is not None
     assert refusal.status == 401
     assert refusal.headers == (("WWW-Authenticate", "Bearer"),)
@@ -208,7 +249,7 @@ def test_a_token_does_not_excuse_from_the_other_checks() -> None:
 
 @given(st.one_of(st.none(), st.text()), st.one_of(st.none(), st.text()), st.one_of(st.none(), st.text()))
 def test_any_header_gives_an_answer(host: str | None, origin: str | None, authorization: str | None) -> None:
-    refusal = TOKEN.check(host, origin, authorization)
+    refusal = refused(TOKEN, host, origin, authorization)
     assert refusal is not None
     assert refusal.status in (400, 401, 403)
     assert refusal.text.endswith(".\n")

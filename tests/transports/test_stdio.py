@@ -160,6 +160,29 @@ async def test_a_reader_that_is_slow_stops_the_reading(ends: Ends) -> None:
     await channel.aclose()
 
 
+async def test_who_hangs_up_and_reads_nothing_is_gone(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of the input is behind what is not read any more; while the peer takes something it is waited for."""
+    monkeypatch.setattr(stdio, "_LAST_SECONDS", 0.05)
+    monkeypatch.setattr(stdio, "_LOOK_SECONDS", 0.01)
+    channel, ear = StdioChannel(ends.fd_in, ends.fd_out), Ear()
+    channel.start(ear)
+    channel.send(b"x" * 3_000_000)
+    os.write(ends.writes, b"never read\n")
+    await asyncio.sleep(0.1)
+    assert ear.heard == []
+    ends.close(ends.writes)
+    for _ in range(20):
+        await read(ends.reads, 1000)
+        await asyncio.sleep(0.01)
+    assert ear.heard == []
+    ((what, error),) = await ear.wait(1)
+    assert what == "closed"
+    assert isinstance(error, ConnectionLost)
+    assert "nobody reads stdout" in str(error)
+    assert not channel.is_congested
+    await channel.aclose()
+
+
 async def test_a_clients_end_reads_on_while_it_cannot_write(ends: Ends) -> None:
     """The server writes its answers before it reads on: somebody has to give way."""
     channel, ear = StdioChannel(ends.fd_in, ends.fd_out, always_reads=True), Ear()

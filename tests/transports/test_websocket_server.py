@@ -116,7 +116,7 @@ async def test_other_paths_are_not_found(path: str) -> None:
 
 async def test_a_browser_that_comes_by_is_told_what_this_is() -> None:
     async with serving() as house, raw(house, is_open=False) as peer:
-        peer.send(f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{house.port}\r\n\r\n".encode())
+        peer.send(f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{house.port}\r\nAccept: text/html, */*\r\n\r\n".encode())
         status, headers, body = await peer.response()
         assert status == 426
         assert headers["upgrade"] == "websocket"
@@ -537,3 +537,16 @@ def test_only_what_is_needed_is_imported(child: Child) -> None:
     assert "websockets.server" in found.stdout
     for unwanted in ("websockets.asyncio", "websockets.legacy", "websockets.sync", "websockets.client"):
         assert unwanted not in found.stdout
+
+
+@pytest.mark.parametrize(("path", "status", "error"), [("/", 426, "upgrade_required"), ("/no", 404, "not_found")])
+async def test_a_client_that_speaks_http_here_reads_json(path: str, status: int, error: str) -> None:
+    """Its own length and type in place of the library's, once each."""
+    async with serving() as house, raw(house, is_open=False) as peer:
+        peer.send(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{house.port}\r\nAccept: */*\r\n\r\n".encode())
+        got, headers, body = await peer.response()
+        assert got == status
+        assert headers["content-type"] == "application/json"
+        assert int(headers["content-length"]) == len(body.encode())
+        assert json.loads(body)["error"] == error
+        assert await peer.reader.read() == b""

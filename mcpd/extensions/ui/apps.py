@@ -9,26 +9,30 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import convert, structs
 
-from ...context import Context
+from ...context import Exchange
 from ...errors import RegistrationError
-from ...registry.catalog import Catalog
+from ...printable import printable
 from ...registry.pages import Audience
 from ...registry.problems import Problem
-from ...registry.resources import Finisher, ResourceEntry
+from ...registry.resources import ResourceEntry
 from ...registry.tools import ToolEntry
 from ...types.base import Icon
 from ...types.content import TextResourceContents
 from ...types.resources import ReadResourceResult, Resource
+from ..base import ExtensionHost, ResourceAddition
 from .assets import AppFile, load_folder
-from .gate import MIME_TYPE, UI, UiExtension, is_app_type
+from .gate import MIME_TYPE, SCHEME, UI, is_app_type
 from .html import html_problems
 from .meta import Csp, Permissions, ViewMeta, read_view_meta, view_meta
 from .tools import ToolUi, Visibility, tool_ui
-from .uris import SCHEME, app_uri, checked_uri, unversioned, versioned
+from .uris import app_uri, checked_uri, unversioned, versioned
+
+if TYPE_CHECKING:
+    from .extension import AppsExtension
 
 __all__ = ["AppEntry", "Apps"]
 
@@ -60,7 +64,7 @@ class AppEntry(ResourceEntry):
         """The URI that is listed and linked."""
         return self.listed(frozenset()).uri
 
-    def read(self, uri: str, ctx: Context) -> ReadResourceResult:
+    def read(self, uri: str, exchange: Exchange) -> ReadResourceResult:
         """The HTML, as text, with the metadata that the listing has too (APP-S-03, APP-S-10)."""
         item = TextResourceContents(uri, self.html, MIME_TYPE, meta=self.resource.meta)
         result = ReadResourceResult(contents=[item])
@@ -70,24 +74,21 @@ class AppEntry(ResourceEntry):
 
 
 class Apps:
-    """What a server knows about MCP Apps, over its catalog. `namespace` is for Views that are given by name."""
+    """What a server knows about MCP Apps, over its catalog. Views that are given by name are in its namespace."""
 
-    def __init__(self, catalog: Catalog, namespace: str) -> None:
-        self.catalog = catalog
-        self.namespace = namespace
-        self.extension = UiExtension()
+    def __init__(self, server: ExtensionHost, extension: AppsExtension) -> None:
+        self.catalog = server.catalog
+        self.namespace = server.name
+        self.extension = extension
+        self._server = server
         self._found: dict[str, list[Problem]] = {}
         self._told: set[tuple[str, str]] = set()
-        catalog.registered_uri = self._registered_uri
+        self.catalog.registered_uri = self._registered_uri
 
-    def use(self, extension: UiExtension, *, strict_list: bool) -> None:
-        """Who gets Apps, and whether app-only tools are left out of every list."""
-        self.extension = extension
-        self.catalog.gates[UI] = extension.admits
-        self.catalog.extensions[UI] = extension.settings()
-        self.catalog.offer("resources")  # even while there are none: a host may give up if it cannot list them
+    def configured(self) -> None:
+        """Who gets Apps may have changed, and whether app-only tools are left out of every list."""
         tools = self.catalog.tools
-        hides = _is_app_only if strict_list else None
+        hides = _is_app_only if self.extension.strict_list else None
         if tools.hides is not hides:
             tools.hides = hides
             if len(tools):
@@ -115,8 +116,8 @@ class Apps:
         domain: str | None = None,
         prefers_border: bool | None = None,
         replace: bool = False,
-    ) -> tuple[str, AppEntry | None]:
-        """Add a View: (its URI, the one it replaces). Raises RegistrationError for what no host could show."""
+    ) -> str:
+        """Add a View, and give its URI. Raises RegistrationError for what no host could show."""
         uri = checked_uri("app", app, self.namespace)
         where = f"app {uri}"
         others = dict(meta or {})
@@ -139,10 +140,11 @@ class Apps:
             icons=[convert(icon, Icon) if isinstance(icon, Mapping) else icon for icon in icons] or None,
             meta=others,
         )
-        return uri, self._add(resource, text, ui, [*ui.problems, *found], replace)
+        self._add(resource, text, ui, [*ui.problems, *found], replace)
+        return uri
 
-    def add_file(self, file: AppFile, namespace: str | None, *, replace: bool) -> tuple[str, AppEntry | None] | None:
-        """Add a View from a folder: (its URI, the one it replaces), None if another app has that URI."""
+    def add_file(self, file: AppFile, namespace: str | None, *, replace: bool) -> str | None:
+        """Add a View from a folder, and give its URI; None if another app has that URI."""
         uri = app_uri(namespace or self.namespace, file.name)
         if uri in self.catalog.resources and not replace:
             problem = Problem(f"app {file.path}", f"there is an app {uri} already; this one is left out")
@@ -151,43 +153,38 @@ class Apps:
         problems = [*file.problems, *html_problems(f"app {file.path}", file.html)]
         self._found.pop(file.path, None)
         resource = Resource(uri=uri, name=file.name, title=file.title, description=file.description)
-        return uri, self._add(resource, file.html, file.meta, problems, replace)
+        self._add(resource, file.html, file.meta, problems, replace)
+        return uri
 
-    def add_folder(self, folder: str, namespace: str | None, *, replace: bool) -> tuple[list[str], list[AppEntry]]:
-        """Add every HTML file of a folder: (URIs, the Views that were replaced). Never raises (APP-S-18)."""
+    def add_folder(self, folder: str, namespace: str | None, *, replace: bool) -> list[str]:
+        """Add every HTML file of a folder, and give their URIs. Never raises (APP-S-18)."""
         files, problems = load_folder(folder)
         self._found.pop(folder, None)
         if problems:
             self._report(folder, problems)
         added = [self.add_file(file, namespace, replace=replace) for file in files]
-        done = [one for one in added if one is not None]
-        return [uri for uri, _ in done], [old for _, old in done if old is not None]
+        return [uri for uri in added if uri is not None]
 
-    def _add(
-        self, resource: Resource, html: str, meta: ViewMeta, problems: list[Problem], replace: bool
-    ) -> AppEntry | None:
+    def _add(self, resource: Resource, html: str, meta: ViewMeta, problems: list[Problem], replace: bool) -> None:
         before = self.catalog.resources.find(resource.uri)
         whole = {**(resource.meta or {}), **(meta.meta() or {})}
         described = structs.replace(resource, mime_type=MIME_TYPE, size=len(html.encode()), meta=whole or None)
         self.catalog.resources.add(AppEntry(described, html, meta, problems), replace=replace)
         _say(problems)
-        self.links_changed(resource.uri)
-        return before if isinstance(before, AppEntry) else None
+        self.changed(resource.uri)
+        if isinstance(before, AppEntry):
+            self._server.resource_updated(before.key)
+            self._server.resource_updated(before.versioned_uri)
 
-    def links_changed(self, uri: str) -> None:
+    def changed(self, uri: str, *, is_removed: bool = False) -> None:
         """The View of that URI came, went or holds something else: the tools that link it are listed otherwise."""
+        if is_removed:
+            self._found.pop(uri, None)
         is_template = "{" in uri
         if any(ui.uri is not None and (is_template or ui.uri == uri) for ui in self.tools.values()):
             self.catalog.tools.changed()
 
-    def removed(self, uri: str) -> None:
-        """There is no resource or template of that URI any more."""
-        self._found.pop(uri, None)
-        self.links_changed(uri)
-
-    def dynamic(
-        self, uri: str, mime_type: str | None, meta: dict[str, Any] | None
-    ) -> tuple[str, dict[str, Any] | None, Finisher]:
+    def dynamic(self, uri: str, mime_type: str | None, meta: dict[str, Any] | None) -> ResourceAddition:
         """For a View whose HTML a function makes: its type, its `_meta`, and what finishes its content.
 
         Raises RegistrationError for a MIME type that is not the one of Apps.
@@ -205,7 +202,7 @@ class Apps:
                 return {**part, "mimeType": MIME_TYPE, "_meta": {**(whole or {}), **(part.get("_meta") or {})}}
             return structs.replace(part, mime_type=MIME_TYPE, meta={**(whole or {}), **(part.meta or {})} or None)
 
-        return MIME_TYPE, whole, finish
+        return ResourceAddition(mime_type=MIME_TYPE, meta=whole, finish=finish)
 
     def _registered_uri(self, uri: str) -> str | None:
         plain = unversioned(uri)
@@ -242,10 +239,10 @@ class Apps:
         if self.catalog.has_resource(uri, frozenset((UI,))):
             return uri
         if (tool, uri) not in self._told:
-            from .checks import dangling  # on the way to an error only
+            from .dangling import dangling  # on the way to an error only
 
             self._told.add((tool, uri))
-            log.error("%s", dangling(self, tool, uri))
+            log.error("%s", printable(dangling(self.catalog, tool, uri), 2000))
         return None
 
     @property
@@ -257,7 +254,7 @@ class Apps:
         """Something is missing altogether."""
         self._found[key] = problems
         for problem in problems:
-            log.error("%s", problem)
+            log.error("%s", printable(problem, 2000))
 
 
 def _as_text(where: str, html: str | bytes) -> str:
@@ -278,4 +275,4 @@ def _is_app_only(entry: ToolEntry) -> bool:
 def _say(problems: Iterable[Problem]) -> None:
     """What is left out or unusual, for the log; the rest is served."""
     for problem in problems:
-        log.warning("%s", problem)
+        log.warning("%s", printable(problem, 2000))

@@ -1,7 +1,8 @@
 """Apps from a folder: `x.html` is the HTML, `x.json` beside it the metadata, `ui://<namespace>/x` the URI.
 
 Read once, when asked. What is missing or broken becomes a problem and is left out; a server never fails to
-start for it (APP-S-18).
+start for it (APP-S-18). A link may lead to another file of the folder, and nowhere else: whoever may write into the
+folder must not be able to publish what only the server may read.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from .html import MAX_HTML_BYTES
 from .meta import ViewMeta, read_view_meta
 
 __all__ = ["AppFile", "bundled_folder", "load_app", "load_folder"]
+
+MAX_METADATA_BYTES = 1024 * 1024
 
 
 class AppFile(Struct, kw_only=True):
@@ -47,15 +50,15 @@ def load_folder(folder: str) -> tuple[list[AppFile], list[Problem]]:
         names = sorted(name for name in os.listdir(folder) if name.endswith(".html") and name[0] != ".")
     except OSError as error:
         return [], [Problem(f"apps folder {folder}", f"cannot be read ({error.strerror}); going on without its apps")]
-    loaded = [load_app(os.path.join(folder, name)) for name in names]
+    loaded = [load_app(os.path.join(folder, name), folder) for name in names]
     return [app for app in loaded if isinstance(app, AppFile)], [one for one in loaded if isinstance(one, Problem)]
 
 
-def load_app(path: str) -> AppFile | Problem:
-    """One app from its HTML file, or why that cannot be used."""
+def load_app(path: str, folder: str = "") -> AppFile | Problem:
+    """One app from its HTML file, or why that cannot be used. With a `folder` its files have to be in there."""
     where = f"app {path}"
     try:
-        data = _read(path, MAX_HTML_BYTES + 1)
+        data = _read(path, folder, MAX_HTML_BYTES + 1)
         html = data.decode("utf-8-sig")
     except OSError as error:
         return Problem(where, f"cannot be read ({error.strerror}); going on without it")
@@ -64,7 +67,7 @@ def load_app(path: str) -> AppFile | Problem:
     if len(data) > MAX_HTML_BYTES:
         return Problem(where, f"is larger than {MAX_HTML_BYTES} bytes, which hosts refuse; going on without it")
     problems: list[Problem] = []
-    members = _metadata(os.path.splitext(path)[0] + ".json", problems)
+    members = _metadata(os.path.splitext(path)[0] + ".json", folder, problems)
     meta = read_view_meta(where, members.get("ui"))
     return AppFile(
         path=path,
@@ -77,10 +80,13 @@ def load_app(path: str) -> AppFile | Problem:
     )
 
 
-def _metadata(path: str, problems: list[Problem]) -> dict[str, Any]:
+def _metadata(path: str, folder: str, problems: list[Problem]) -> dict[str, Any]:
     where = f"app metadata {path}"
     try:
-        members = decode(_read(path))
+        data = _read(path, folder, MAX_METADATA_BYTES + 1)
+        if len(data) > MAX_METADATA_BYTES:
+            raise OSError(errno.EFBIG, f"larger than {MAX_METADATA_BYTES} bytes")
+        members = decode(data)
     except FileNotFoundError:
         return {}
     except (OSError, *MALFORMED) as error:
@@ -94,13 +100,37 @@ def _metadata(path: str, problems: list[Problem]) -> dict[str, Any]:
     return members
 
 
-def _read(path: str, size: int = -1) -> bytes:
-    """What a file holds. Raises OSError for what is none: a pipe is not opened, for nobody may ever write to it."""
+def _read(path: str, folder: str, size: int) -> bytes:
+    """What a file holds, up to a size. Raises OSError for what is none, and for a link that leads out of the folder.
+
+    A pipe is not waited for, as nobody may ever write to it. What is checked is what was opened, so that nobody can
+    put something else in its place between the two.
+    """
     mode = os.stat(path).st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # of a folder the system says so itself
         raise OSError(errno.EINVAL, "not a regular file")
-    with open(path, "rb") as file:
+    with open(path, "rb", opener=_open_at_once) as file:
+        opened = os.fstat(file.fileno())
+        if not stat.S_ISREG(opened.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        if folder and not _is_within(path, folder, opened):
+            raise OSError(errno.EPERM, "a link that leads out of the folder")
         return file.read(size)
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def _is_within(path: str, folder: str, opened: os.stat_result) -> bool:
+    """Whether what was opened stands, behind all links, in the folder or in one below it."""
+    real, root = os.path.realpath(path), os.path.realpath(folder)
+    if os.path.commonpath((real, root)) != root:
+        return False
+    try:
+        return os.path.samestat(os.lstat(real), opened)
+    except OSError:
+        return False
 
 
 def _text(members: dict[str, Any], name: str, where: str, problems: list[Problem]) -> str | None:

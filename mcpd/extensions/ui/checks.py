@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from difflib import get_close_matches
 
 from ...registry.problems import Problem
 from .apps import AppEntry, Apps
-from .gate import MIME_TYPE, UI, has_ui, is_app_type
+from .dangling import dangling
+from .gate import MIME_TYPE, SCHEME, UI, has_ui, is_app_type
 from .tools import ToolUi
-from .uris import SCHEME
 
-__all__ = ["app_problems", "dangling"]
+__all__ = ["app_problems"]
 
 
 def app_problems(apps: Apps) -> list[Problem]:
@@ -66,20 +65,10 @@ def _of_other_resources(apps: Apps) -> Iterator[Problem]:
 def _of_tool(apps: Apps, name: str, ui: ToolUi) -> Iterator[Problem]:
     where, uri = f"tool {name}", ui.uri
     if uri is not None and not apps.catalog.has_resource(uri, frozenset((UI,))):
-        yield dangling(apps, name, uri)
+        yield dangling(apps.catalog, name, uri)
     if ui.is_app_only and not any(other.uri is not None for other in apps.tools.values()):
         text = "only an app may call it, and no tool opens one: give a tool ui=, or this one the model"
         yield Problem(where, text, is_error=False)
-
-
-def dangling(apps: Apps, tool: str, uri: str) -> Problem:
-    """A tool names a View that is not there, and is listed without one (APP-S-05)."""
-    known = [entry.key for entry in apps.catalog.resources if entry.key.startswith(SCHEME)]
-    near = get_close_matches(uri, known, 1)
-    others = f"there is {', '.join(known)}" if known else "there is no app at all"
-    hint = f"did you mean {near[0]}?" if near else others
-    text = f"its View {uri} is not registered: {hint}; add it with server.app() or server.add_apps()"
-    return Problem(f"tool {tool}", text)
 
 
 def _of_server(apps: Apps) -> Iterator[Problem]:

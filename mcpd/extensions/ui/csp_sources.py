@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from ...types.base import Wire
+from .suffixes import is_public_suffix
 
 __all__ = [
     "MAX_SOURCES",
@@ -116,7 +117,8 @@ def validate_sources(
 ) -> tuple[list[str], list[SourceProblem]]:
     """The entries of one list that may stand in a policy, each once, and what is wrong with the others.
 
-    `compat` also lets bare `*` and scheme sources such as `https:` pass, as the reference host does.
+    `compat` also lets bare `*`, scheme sources such as `https:` and wildcards under public suffixes such as
+    `https://*.com` pass, as the reference host does.
     """
     accepted: dict[str, None] = {}
     problems: list[SourceProblem] = []
@@ -199,6 +201,8 @@ def _normalise(entry: str, kind: SourceKind, compat: bool) -> tuple[str | None, 
         return None, f"the scheme must be one of {', '.join(_SCHEMES)}"
     if reason := _bad_host(host, wild=match["wild"] is not None):
         return None, reason
+    if match["wild"] is not None and not compat and is_public_suffix(host):
+        return None, f"anybody may have a host under {host}: that is no narrower than every host; name the one needed"
     if port is not None and port != "*" and not (port.isdigit() and len(port) <= 5 and 0 < int(port) <= 65535):
         return None, "the port must be a number up to 65535 or *"
     origin = source[: match.start("rest")] if match["rest"] else source

@@ -1,23 +1,17 @@
-"""Whether a client gets MCP Apps: its offer, the server's setting, the environment. apps.md section 7, decision 2.
-
-Spec: apps-2026-01-26, "Client<>Server Capability Negotiation".
-"""
+"""The words by which MCP Apps are known on the wire: the extension's id, type and scheme, and what speaks of it."""
 
 from __future__ import annotations
 
-import logging
-import os
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from ...session import Client
-
-__all__ = ["FLAT_URI", "MIME_TYPE", "UI", "AppsMode", "UiExtension", "has_ui", "is_app_type"]
-
-log = logging.getLogger("mcpd")
+__all__ = ["FLAT_URI", "MIME_TYPE", "SCHEME", "UI", "AppsMode", "has_ui", "is_app_type"]
 
 UI = "io.modelcontextprotocol/ui"
 """The extension's id."""
+
+SCHEME = "ui://"
+"""What the URI of every View begins with."""
 
 MIME_TYPE = "text/html;profile=mcp-app"
 """The type of a View's HTML, written exactly so."""
@@ -42,37 +36,3 @@ def is_app_type(mime_type: object) -> bool:
 def has_ui(meta: Mapping[str, Any] | None) -> bool:
     """Whether `_meta`, as an author wrote it, speaks of MCP Apps."""
     return meta is not None and ("ui" in meta or FLAT_URI in meta)
-
-
-class UiExtension:
-    """MCP Apps as this server offers them.
-
-    `auto` follows the client's offer, `always` serves hosts that render apps without offering it, `never` is off;
-    so is everything when the environment says MCP_APPS_ENABLED=false.
-    """
-
-    id = UI
-
-    def __init__(self, mode: AppsMode = "auto") -> None:
-        if mode not in ("auto", "always", "never"):
-            raise ValueError(f"apps must be auto, always or never, not {mode!r}")
-        enabled = os.environ.get("MCP_APPS_ENABLED", "").strip().lower()
-        if enabled == "false":
-            mode = "never"
-        elif enabled not in ("", "true"):
-            log.warning("MCP_APPS_ENABLED=%s changes nothing; to turn MCP Apps off, set it to false", enabled)
-        self.mode: AppsMode = mode
-
-    def settings(self) -> dict[str, Any]:
-        """What the server's echo says."""
-        return {"mimeTypes": [MIME_TYPE]}
-
-    def admits(self, client: Client) -> bool:
-        """An offer without `mimeTypes` counts; one whose list lacks our type does not."""
-        if self.mode != "auto":
-            return self.mode == "always"
-        offer = (client.capabilities.extensions or {}).get(UI)
-        if not isinstance(offer, dict):
-            return False
-        types = offer.get("mimeTypes")
-        return types is None or (isinstance(types, list) and any(map(is_app_type, types)))

@@ -41,6 +41,11 @@ class ToolUi:
         self._link = link
 
     @property
+    def is_required(self) -> bool:
+        """Whether the tool exists only for clients with Apps."""
+        return self.is_app_only
+
+    @property
     def is_app_only(self) -> bool:
         """Whether the model is not to see the tool."""
         return self.visibility is not None and "model" not in self.visibility

@@ -14,10 +14,9 @@ from typing import Any, Final
 from msgspec.json import encode
 
 from ...errors import RegistrationError
+from .gate import SCHEME
 
-__all__ = ["SCHEME", "app_uri", "checked_uri", "unversioned", "versioned"]
-
-SCHEME: Final = "ui://"
+__all__ = ["app_uri", "checked_uri", "unversioned", "versioned"]
 
 _PLAIN: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._~-")
 

@@ -11,42 +11,67 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from msgspec import Raw
 
+from ...channel import Channel
 from ...errors import ConfigurationError, InvalidRequest, ParseError, ProtocolError
 from ...jsonrpc import ABSENT, Batch, Message, Notification, Request, decode, decode_batch
+from ...principal import ANONYMOUS, Principal
+from ...printable import printable
 from ...session import has_envelope
 from ...versions import table
-from ..guards import Access, Guard, Refusal
+from ..authentication import Authentication, Refusal, RequestHeaders
+from ..guards import Access, Guard
 from .core import Answering, Connect, Core, HttpSettings, Identify
 from .cors import Cors
 from .headers import Mirrors
 from .legacy import LegacyEndpoint
 from .modern import ModernEndpoint
+from .stopping import Stopping
 from .upgrade import serve_websocket
-from .visit import BadBody, Gone, Receive, Scope, Send, Visit
+from .visit import BadBody, ClientDisconnected, Receive, Scope, Send, Visit
 
-__all__ = ["HttpApp"]
+__all__ = ["HttpApp", "Lifespan"]
 
 log = logging.getLogger("mcpd.http")
 
-_MODERN = table.MODERN[-1].encode()
-_MOST_MANNERS = 1024
+_MODERN = frozenset(name.encode() for name in table.MODERN)
+_MOST_CHECKED = 1024
+_LONGEST_CHECKED = 1024
 _DEFAULT_ACCESS = Access()
 _DEFAULT_SETTINGS = HttpSettings()
 _HEALTH = ("/healthz", "/readyz")
+# Where clients look for how to authorize, below the root and below the endpoint (RFC 8615, RFC 9728, RFC 8414).
+_DISCOVERY = "/.well-known/"
+_TO_ANY_PAGE = ((b"access-control-allow-origin", b"*"),)
+_ASKED_BY_ANY_PAGE = ((b"access-control-allow-methods", b"GET"), (b"access-control-allow-headers", b"*"))
 
+_Known: TypeAlias = Principal | Refusal
+_Found: TypeAlias = _Known | Coroutine[Any, Any, _Known]
 Step = Coroutine[Any, Any, Any]
 """A part of the work on a request; it gives the next one, or None."""
 
 
-class _Manners(NamedTuple):
+class _HeaderCheck(NamedTuple):
     """What is wrong with requests that have these headers: where they come from, and what a POST of them says."""
 
     refusal: Refusal | None
     fault: tuple[int, str] | None
+
+
+class Lifespan(Protocol):
+    """What the server behind an application opens before its first call, see `server.lifespan`."""
+
+    def hold(self, holder: object) -> None:
+        """Keep it open until `holder` lets go of it."""
+
+    async def open(self) -> None:
+        """Start it. Raises ConfigurationError if that fails."""
+
+    async def let_go(self, holder: object) -> None:
+        """End it, if nobody else holds it."""
 
 
 class HttpApp:
@@ -69,21 +94,35 @@ class HttpApp:
         if not settings.path.startswith("/"):
             raise ConfigurationError(f"path {settings.path!r}: write the endpoint's path from the root, such as /mcp")
         self.settings = settings
-        self.core = Core(connect, mirrors, settings, identify)
         self.guard = Guard(access, bound)
+        if identify is not None and access.authenticate is not None:
+            raise ConfigurationError("identify= and authenticate= both say who sends a request: give one of them")
+        self._identify = identify
+        self._authentication = self.guard.authentication
+        if identify is not None:
+            self._authentication = self._authentication or Authentication(None, access.authenticate_timeout)
+        self.core = Core(connect, mirrors, settings, knows_users=self._authentication is not None)
+        self.lifespan: Lifespan | None = None
+        """Started and ended with the ASGI server; one that tells us of neither leaves that to the first call."""
         self._cors = Cors(access.origins)
-        self._has_token = access.token is not None
         path = settings.path.rstrip("/")
         self.paths = (path, path + "/") if path else ("/", "")
         """Where the endpoint is, first as it is told to people."""
         self._modern = ModernEndpoint(self.core)
         self._legacy = LegacyEndpoint(self.core)
-        self._manners: dict[tuple[bytes | None, ...], _Manners] = {}
+        self._stopping: Stopping | None = None
+        self._checked: dict[tuple[bytes | None, ...], _HeaderCheck] = {}
+
+    def watch_server(self) -> None:
+        """The ASGI server is not ours, and does not say in time that it stops: look, and end the streams then."""
+        self._stopping = Stopping(self.end_streams)
 
     # -- what the ASGI server calls ----------------------------------------------------------
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request, WebSocket, or life of the server. Spec: ASGI 3."""
+        if self._stopping is not None and scope["type"] != "lifespan":
+            self._stopping.watch(scope)
         if scope["type"] == "http":
             began = perf_counter() if log.isEnabledFor(logging.DEBUG) else 0.0
             visit = Visit(scope, receive, send)
@@ -92,32 +131,51 @@ class HttpApp:
                 while step is not None:
                     # One after the other, not inside each other: a call that lasts keeps nothing of its way here.
                     step = await step
-            except Gone:
+            except ClientDisconnected:
                 pass
+            finally:
+                visit.charge = None  # the server may keep the request for as long as its connection
             if began:
                 took = (perf_counter() - began) * 1000
-                log.debug("%s %s %s %.1f ms", visit.method, visit.path[:200], visit.status or "gone", took)
+                log.debug(
+                    "%s %s %s %.1f ms", printable(visit.method), printable(visit.path), visit.status or "gone", took
+                )
         elif scope["type"] == "websocket":
             visit = Visit({**scope, "method": "GET"}, receive, send)
-            await serve_websocket(self.core, visit, send, self._refuse_websocket(visit))
+            await serve_websocket(self.core, visit, send, await self._refuse_websocket(visit))
         elif scope["type"] == "lifespan":
             await self._live(receive, send)
 
     async def _live(self, receive: Receive, send: Send) -> None:
+        lifespan = self.lifespan
         while True:
             message = await receive()
             if message["type"] == "lifespan.shutdown":
                 await self.aclose(0)
+                if self._stopping is not None:
+                    self._stopping.leave()
+                if lifespan is not None:
+                    await lifespan.let_go(self)
                 await send({"type": "lifespan.shutdown.complete"})
                 return
+            if lifespan is not None:
+                lifespan.hold(self)
+                try:
+                    await lifespan.open()
+                except ConfigurationError as error:
+                    await lifespan.let_go(self)
+                    await send({"type": "lifespan.startup.failed", "message": str(error)})
+                    return
             await send({"type": "lifespan.startup.complete"})
 
     def _route(self, visit: Visit) -> Step:
         """What this request gets, by all that its head says."""
-        manners = self._check_manners(visit)
-        refusal = manners.refusal
+        check = self._check_headers(visit)
+        refusal = check.refusal
         if refusal is not None:
-            log.warning("Refused a request: %d %s", refusal.status, refusal.text.rstrip())
+            if _DISCOVERY in visit.path:
+                return self._elsewhere(visit)
+            log.warning("Refused a request: %d %s", refusal.status, printable(refusal.text.rstrip()))
             return visit.refuse(refusal)
         if self._cors.is_enabled:
             visit.extra = self._cors.headers(visit)
@@ -125,56 +183,83 @@ class HttpApp:
                 return visit.answer_empty(204, self._cors.preflight(visit))
         if visit.path not in self.paths:
             return self._elsewhere(visit)
-        if self._has_token:
-            refusal = self.guard.check_token(visit.text(b"authorization"))
-            if refusal is not None:
-                log.warning("Refused a request: %d", refusal.status)
-                return visit.refuse(refusal)
+        if self._authentication is not None:
+            return self._admit(visit, check, self._who(self._authentication, visit))
+        return self._serve(visit, check)
+
+    def _who(self, authentication: Authentication, visit: Visit) -> _Found:
+        """Who sends this; to be awaited if that is not known at once."""
+        found = authentication.check(RequestHeaders(visit.fields, visit.repeated))
+        if self._identify is None or not isinstance(found, Principal):
+            return found
+        return authentication.ask(_identified, (self._identify, visit.scope))
+
+    def _admit(self, visit: Visit, check: _HeaderCheck, found: _Found) -> Step:
+        """Go on with a request of which it is known, or begins to be found out, who sends it."""
+        if isinstance(found, Principal):
+            visit.user = found
+            return self._serve(visit, check)
+        if isinstance(found, Refusal):
+            log.warning("Refused a request: %d", found.status)
+            return visit.refuse(found)
+        return self._admit_later(visit, check, found)
+
+    async def _admit_later(self, visit: Visit, check: _HeaderCheck, pending: Coroutine[Any, Any, _Known]) -> Step:
+        return self._admit(visit, check, await pending)
+
+    def _serve(self, visit: Visit, check: _HeaderCheck) -> Step:
+        """What a request to the endpoint gets, of somebody who may come in."""
         if visit.method == "POST":
-            return self._post(visit) if manners.fault is None else visit.fail_plainly(*manners.fault)
+            return self._post(visit) if check.fault is None else visit.fail_plainly(*check.fault)
         if visit.method not in ("GET", "DELETE"):
             text = f"{visit.method[:20]} means nothing here.\n"
-            return visit.answer_text(405, text, ((b"allow", b"GET, POST, DELETE"),))
-        if visit.fields.get(b"mcp-protocol-version") == _MODERN:
-            text = f"In {_MODERN.decode()} there is only POST: listen with subscriptions/listen.\n"
-            return visit.answer_text(405, text, ((b"allow", b"POST"),))
+            return visit.refuse(Refusal(405, text, (("Allow", "GET, POST, DELETE"),)))
+        version = visit.fields.get(b"mcp-protocol-version")
+        if version in _MODERN:
+            text = f"In {version.decode()} there is only POST: listen with subscriptions/listen.\n"
+            return visit.refuse(Refusal(405, text, (("Allow", "POST"),)))
         return self._legacy.get(visit) if visit.method == "GET" else self._legacy.delete(visit)
 
-    def _refuse_websocket(self, visit: Visit) -> Refusal | None:
-        refusal = self._check_manners(visit).refusal or self.guard.check_token(visit.text(b"authorization"))
-        if refusal is not None:
-            log.warning("Refused a WebSocket: %d", refusal.status)
-            return refusal
+    async def _refuse_websocket(self, visit: Visit) -> Refusal | None:
+        found: _Found = self._check_headers(visit).refusal or ANONYMOUS
+        if isinstance(found, Principal) and self._authentication is not None:
+            found = self._who(self._authentication, visit)
+        known = await found if isinstance(found, Coroutine) else found
+        if isinstance(known, Refusal):
+            log.warning("Refused a WebSocket: %d", known.status)
+            return known
+        visit.user = known
         if visit.path not in self.paths and visit.path != "/":
             return Refusal(404, f"Nothing is served at this path: connect to {self.paths[0]}.\n")
         if self.core.is_draining:
             return Refusal(503, "The server is shutting down.\n")
         return None
 
-    def _check_manners(self, visit: Visit) -> _Manners:
+    def _check_headers(self, visit: Visit) -> _HeaderCheck:
         """What is wrong with a request by itself. Most clients send the same each time: what was found is kept."""
         get = visit.fields.get
         key = (get(b"host"), get(b"origin"), get(b"accept"), get(b"content-type"), get(b"content-encoding"))
-        manners = self._manners.get(key)
-        if manners is None:
+        check = self._checked.get(key)
+        if check is None:
             fault: tuple[int, str] | None = None
             if not visit.accepts_both:
                 fault = 406, "Not acceptable: Accept has to name application/json and text/event-stream"
             elif not visit.has_json:
                 fault = 415, "Unsupported media type: the body has to be application/json in UTF-8, as it is"
             refusal = self.guard.check_source(visit.text(b"host"), visit.text(b"origin"))
-            manners = _Manners(refusal, fault)
-            if len(self._manners) >= _MOST_MANNERS:
-                self._manners.clear()
-            self._manners[key] = manners
-        return manners
+            check = _HeaderCheck(refusal, fault)
+            if sum(map(len, filter(None, key))) <= _LONGEST_CHECKED:  # anybody may send them, and long ones
+                if len(self._checked) >= _MOST_CHECKED:
+                    self._checked.clear()
+                self._checked[key] = check
+        return check
 
     # -- the endpoint ------------------------------------------------------------------------
 
     async def _post(self, visit: Visit) -> Step:
         """Read a message; gives what is to be done with it."""
         try:
-            body = await visit.read(self.settings.max_body_bytes, self.settings.body_timeout)
+            body = await visit.read(self.settings.max_body_bytes, self.settings.body_timeout, self.core.owner)
             if not body.isascii():
                 _check_utf8(body)
             message = decode(body)
@@ -182,7 +267,7 @@ class HttpApp:
             return visit.fail_plainly(bad.status, bad.text)
         except ProtocolError as error:
             return visit.fail(400, error, error.request_id)
-        is_modern = visit.fields.get(b"mcp-protocol-version") == _MODERN
+        is_modern = visit.fields.get(b"mcp-protocol-version") in _MODERN
         if message.__class__ is not Request:
             return self._post_other(visit, message, body, is_modern)
         if is_modern or self._is_modern(visit, message, body):
@@ -190,7 +275,7 @@ class HttpApp:
         return self._legacy.post(visit, message, body)
 
     def _is_modern(self, visit: Visit, request: Request, body: bytes) -> bool:
-        """Whether a request whose header does not say so is of 2026-07-28: it has its `_meta`, or exists only there."""
+        """Whether a request without a header of the modern era belongs to it: by its `_meta`, or its method."""
         if b"protocolVersion" in body and has_envelope(request.params):
             return True
         return request.method in _ONLY_MODERN and b"mcp-session-id" not in visit.fields
@@ -200,15 +285,15 @@ class HttpApp:
         if isinstance(message, Batch):
             parts = decode_batch(message)
             if is_modern or any(_has_envelope(part) for part in parts):
-                text = f"{_MODERN.decode()} has no batches: POST each message by itself"
+                text = f"{table.MODERN[-1]} has no batches: POST each message by itself"
                 return visit.fail(400, InvalidRequest(text))
             return self._legacy.post(visit, parts, body)
         if isinstance(message, Notification):
             if is_modern or _has_envelope(message):
-                # No notification of a client means anything here: giving up is closing the stream (S26-053).
-                return visit.answer_empty(202)
+                # Of the protocol's own none means anything here: giving up is closing the stream (S26-053).
+                return self._modern.notify(visit, message)
         elif is_modern:
-            text = f"In {_MODERN.decode()} the server asks nothing: there is no answer to send"
+            text = f"In {table.MODERN[-1]} the server asks nothing: there is no answer to send"
             return visit.fail(400, InvalidRequest(text))
         return self._legacy.post(visit, message, body)
 
@@ -219,11 +304,22 @@ class HttpApp:
             else:
                 await visit.answer_text(200, "ok\n")
             return
-        await visit.answer_text(
-            404,
+        if _DISCOVERY in visit.path:
+            # Also to web pages that may not call: a refusal looks to them like a network that is down.
+            refusal = self.guard.check_source(visit.text(b"host"), None)
+            if refusal is not None:
+                log.warning("Refused a request: %d", refusal.status)
+                await visit.refuse(refusal)
+                return
+            visit.extra = _TO_ANY_PAGE
+            if visit.method == "OPTIONS":
+                await visit.answer_empty(204, _ASKED_BY_ANY_PAGE)
+                return
+        text = (
             f"Nothing is served at this path: the MCP endpoint is {self.paths[0]}, POST a JSON-RPC message to it "
-            "(Streamable HTTP).\nThe HTTP+SSE transport of 2024-11-05 is not served.\n",
+            "(Streamable HTTP).\nThe HTTP+SSE transport of 2024-11-05 is not served.\n"
         )
+        await visit.refuse(Refusal(404, text))
 
     # -- ending ------------------------------------------------------------------------------
 
@@ -236,6 +332,17 @@ class HttpApp:
         """Begin no more sessions, and say so at /readyz; what runs goes on."""
         self.core.is_draining = True
 
+    def end_streams(self) -> None:
+        """End what has no end of its own: subscriptions, streams that listen, WebSockets. Calls get their answers."""
+        for connection in self.connections:
+            connection.end_subscriptions()
+        for session in self._legacy.sessions:
+            for track in session.listening:
+                if track.sink is not None:
+                    self.core.spawn(track.sink.end())
+        while self.core.sockets:
+            self.core.spawn(_end_socket(*self.core.sockets.popitem()))
+
     async def aclose(self, grace: float = 0) -> None:
         """End everything: calls get `grace` seconds, subscriptions their result, sessions and streams just end."""
         self.drain()
@@ -247,6 +354,12 @@ class HttpApp:
         await self.core.settle()
 
 
+async def _end_socket(channel: Channel, connection: Answering) -> None:
+    """Take no more requests on a WebSocket, and close it when those that run are answered."""
+    await connection.finish(None)
+    await channel.aclose("the server is shutting down")
+
+
 def _check_utf8(body: bytes) -> None:
     """Raise ParseError for what is no UTF-8 (S25-026, S26-043): parts that are passed on undecoded would hide it."""
     try:
@@ -255,9 +368,18 @@ def _check_utf8(body: bytes) -> None:
         raise ParseError(f"Parse error: not UTF-8: {error.reason} at byte {error.start}") from None
 
 
+def _identified(asked: tuple[Identify, Scope]) -> object:
+    """What an application's own function says, as an authenticator would."""
+    identify, scope = asked
+    who = identify(scope)
+    if isinstance(who, str) or who is None:
+        return Principal(who) if who else ANONYMOUS
+    return who
+
+
 def _has_envelope(part: Message | ProtocolError) -> bool:
     params: Raw = getattr(part, "params", ABSENT)
     return params is not ABSENT and has_envelope(params)
 
 
-_ONLY_MODERN = frozenset(table.get(table.MODERN[-1]).requests) - frozenset(table.get(table.NEWEST_LEGACY).requests)
+_ONLY_MODERN = table.modern_requests()

@@ -14,9 +14,11 @@ from typing import Any, Protocol
 from msgspec import Struct
 from msgspec.json import Decoder
 
+from ...budget import client_of
 from ...channel import Channel, Receiver
 from ...errors import ProtocolError
 from ...jsonrpc import Message
+from ...principal import Principal
 from ...session import Call, Session
 from ..stdio import MAX_FRAME_BYTES
 from .headers import Mirrors
@@ -35,7 +37,8 @@ class HttpSettings(Struct, frozen=True, kw_only=True):
     often a quiet stream says that it is there, and after which a call that takes longer becomes one (0: never).
     `max_stored_events` and `max_stored_bytes` are what a session keeps for clients that lost the connection,
     which are to come back after `retry_ms`. A connection is closed when its request does not come within
-    `head_timeout` and `body_timeout`, or when none came for `idle_timeout`.
+    `head_timeout` and `body_timeout`, when none came for `idle_timeout`, or when its client took nothing of what
+    is written to it for `write_timeout` (0: never).
     """
 
     path: str = "/mcp"
@@ -51,6 +54,7 @@ class HttpSettings(Struct, frozen=True, kw_only=True):
     max_head_bytes: int = 64 * 1024
     head_timeout: float = 10.0
     idle_timeout: float = 75.0
+    write_timeout: float = 60.0
     max_connections: int = 10_000
 
 
@@ -58,6 +62,9 @@ class Answering(Receiver, Protocol):
     """A connection whose requests are answered in the transport's tasks."""
 
     session: Session
+
+    def receive_message(self, message: Message) -> bool:
+        """Take one message that was decoded already; False if there is no room for it."""
 
     async def answer(self, call: Call, waits: Callable[[], None] | None = None) -> bytes | None:
         """Run a call in the calling task and give its answer, None if it was given up.
@@ -68,43 +75,52 @@ class Answering(Receiver, Protocol):
     def cancel(self, call: Call) -> None:
         """The client gave a call up."""
 
+    def stop(self, call: Call, error: ProtocolError) -> bytes | None:
+        """Stop a call that its client still waits for: gives the answer, None if it is part of a batch's."""
+
     def check_batches(self) -> None:
         """Raise InvalidRequest if this connection's version has no batches."""
 
     def receive_batch(self, parts: list[Message | ProtocolError], done: Callable[[bytes | None], object]) -> None:
         """Start all that a batch asks for; `done` gets the answers as one frame, or None."""
 
-    async def finish(self, grace: float) -> None:
-        """Let running calls answer for so long, then stop the rest."""
+    async def settle(self) -> None:
+        """Wait for all that runs to end by itself, then end the connection."""
+
+    def end_subscriptions(self) -> None:
+        """End what listens, each with its result."""
+
+    async def finish(self, grace: float | None) -> None:
+        """Let running calls answer for so long, None for as long as they take, then stop the rest."""
 
     def abort(self) -> None:
         """Stop all running calls now."""
 
 
 class Connect(Protocol):
-    """The server: gives a channel its connection. `hears_changes` is for those that can be told of changes later."""
+    """The server: gives a channel its connection. `subscribes` is for those that can be told of changes later."""
 
-    def __call__(self, channel: Channel, *, hears_changes: bool) -> Answering: ...
+    def __call__(self, channel: Channel, *, subscribes: bool) -> Answering: ...
 
 
-Identify = Callable[[Scope], str | None]
+Identify = Callable[[Scope], str | Principal | None]
 """Who sends a request, for applications that know; None for nobody in particular."""
 
 
 class Core:
     """The server behind the endpoint, and all that is open now."""
 
-    def __init__(self, connect: Connect, mirrors: Mirrors, settings: HttpSettings, identify: Identify | None) -> None:
+    def __init__(self, connect: Connect, mirrors: Mirrors, settings: HttpSettings, *, knows_users: bool) -> None:
         self.connect = connect
         self.mirrors = mirrors
         self.settings = settings
-        self.beats = Beats(settings.keep_alive_interval)
+        self.beats = Beats(settings.keep_alive_interval, settings.write_timeout)
         self.open: set[Answering] = set()
         """The connections of requests that stand alone, while they are answered."""
-        self.sockets: set[Channel] = set()
-        """The WebSockets that came through the ASGI server."""
+        self.sockets: dict[Channel, Answering] = {}
+        """The WebSockets that came through the ASGI server, with their connections."""
         self.is_draining = False
-        self._identify = identify
+        self._knows_users = knows_users
         self._tasks: set[asyncio.Future[None]] = set()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -118,11 +134,20 @@ class Core:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=1)
 
+    def introduce(self, session: Session, visit: Visit) -> None:
+        """Tell a new session who its client is, and where."""
+        session.principal = self.principal(visit)
+        session.peer = visit.peer
+
+    def owner(self, visit: Visit) -> str:
+        """The client of a request, for shares of what is limited."""
+        return client_of(visit.peer, self.principal(visit))
+
     def principal(self, visit: Visit) -> str:
         """Who sends this, as a text that says nothing to others; empty for nobody in particular."""
-        if self._identify is not None:
-            who = self._identify(visit.scope)
-            return "" if who is None else _digest(who.encode())
+        if self._knows_users:
+            return visit.user.id
+        # Nobody was asked. What checks credentials before us, or behind us in a tool, tells users apart by them.
         authorization = visit.fields.get(b"authorization")
         return "" if authorization is None else _digest(authorization)
 

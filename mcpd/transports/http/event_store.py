@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from ...budget import SMALL, Charge
 from ...wire.sse import event, priming
 from .stream import EventStream
 
@@ -21,11 +22,12 @@ _MOST_LEFT = 16
 class EventStore:
     """The events of one session that may still be asked for, oldest first.
 
-    Over `most_events` or `most_bytes` the oldest are forgotten; the newest is kept whatever its size. A stream on
-    which more will be said can be resumed even when all that was said on it is forgotten.
+    Over `most_events` or `most_bytes`, or without memory for them, the oldest are forgotten; the newest is kept
+    whatever its size. A stream on which more will be said can be resumed even when all that was said on it is
+    forgotten.
     """
 
-    __slots__ = ("_bytes", "_events", "_left", "most_bytes", "most_events", "retry_ms", "tracks")
+    __slots__ = ("_bytes", "_charge", "_events", "_left", "most_bytes", "most_events", "retry_ms", "tracks")
 
     def __init__(self, most_events: int, most_bytes: int, retry_ms: int) -> None:
         self.most_events = most_events
@@ -36,6 +38,7 @@ class EventStore:
         self._events: deque[tuple[Track, int, bytes]] | None = None
         self._left: list[Track] = []
         self._bytes = 0
+        self._charge: Charge | None = None
 
     def add(self, track: Track, number: int, data: bytes) -> None:
         """Keep an event."""
@@ -47,11 +50,22 @@ class EventStore:
         track.kept += 1
         self.tracks[track.number] = track
         self._bytes += len(data)
-        while len(events) > 1 and (len(events) > self.most_events or self._bytes > self.most_bytes):
+        while len(events) > 1 and (
+            len(events) > self.most_events or self._bytes > self.most_bytes or not self._has_memory()
+        ):
             forgotten, _, gone = events.popleft()
             self._bytes -= len(gone)
             forgotten.kept -= 1
             self.release(forgotten)
+
+    def _has_memory(self) -> bool:
+        """Take of the budget what is kept; False if that is not to be had."""
+        if self._bytes <= SMALL:
+            self._charge = None
+            return True
+        if self._charge is None:
+            self._charge = Charge("events")  # all stores together leave half to what is asked now
+        return self._charge.set(self._bytes)
 
     def after(self, track: Track, number: int) -> list[bytes]:
         """The events of a track that follow that number, as far as they are kept."""

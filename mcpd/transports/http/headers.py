@@ -28,27 +28,27 @@ _NAMED = {
     "tools/call": "name",
     "prompts/get": "name",
     "resources/read": "uri",
-    "tasks/get": "taskId",
-    "tasks/update": "taskId",
-    "tasks/cancel": "taskId",
 }
-"""Which member of `params` the header `Mcp-Name` repeats, by method."""
+"""Which member of `params` the header `Mcp-Name` repeats, by method; extensions say so of theirs."""
 
 _decode = Decoder(dict[str, Any]).decode
 
 
-def check_standard(visit: Visit, version: str, method: str, params: Raw, name: str | None = None) -> None:
+def check_standard(
+    visit: Visit, version: str, method: str, params: Raw, name: str | None = None, member: str | None = None
+) -> None:
     """Hold `MCP-Protocol-Version`, `Mcp-Method` and `Mcp-Name` against the body (S26-060, S26-063, S26-072, S26-073).
 
-    `name` is what `Mcp-Name` has to say, for whoever has it decoded; else it is taken from `params`.
-    Raises HeaderMismatch.
+    `name` is what `Mcp-Name` has to say, for whoever has it decoded; else it is taken from `params`. `member` says
+    where it stands there, for methods of extensions. Raises HeaderMismatch.
     """
     fields = visit.fields
+    member = _NAMED.get(method, member)
     if (
         not visit.repeated
         and fields.get(_VERSION) == version.encode()
         and fields.get(_METHOD) == method.encode()
-        and (method not in _NAMED or (name is not None and _is_plainly(fields.get(_NAME), name)))
+        and (member is None or (name is not None and _is_plainly(fields.get(_NAME), name)))
     ):
         return
     if visit.repeated:
@@ -57,9 +57,9 @@ def check_standard(visit: Visit, version: str, method: str, params: Raw, name: s
                 raise HeaderMismatch(f"Header mismatch: {spelled} came more than once")
     _compare("MCP-Protocol-Version", fields.get(_VERSION), version, is_encoded=False)
     _compare("Mcp-Method", fields.get(_METHOD), method, is_encoded=False)
-    if method in _NAMED:
+    if member is not None:
         if name is None:
-            name = _named(params, _NAMED[method])
+            name = _named(params, member)
         if name is not None or _NAME in fields:
             _compare("Mcp-Name", fields.get(_NAME), name, is_encoded=True)
 

@@ -8,6 +8,7 @@ Relies on the attributes of uvicorn's classes that are used here, and on nothing
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from email.utils import formatdate
 from typing import Any
 
 from ...errors import ConfigurationError
+from ..accepting import Crowd, Members
 from .app import HttpApp
 
 try:
@@ -29,6 +31,8 @@ except ImportError as error:
 
 __all__ = ["LINGER", "Http1Protocol", "HttpState", "new_config"]
 
+log = logging.getLogger("mcpd.http")
+
 LINGER = 1.0
 """How long what is being ended may take, in seconds."""
 
@@ -39,6 +43,7 @@ _TOO_LARGE = (
 _JOINED_BYTES = 64 * 1024
 _MOST_PIPELINED = 16
 """With so many requests behind the one that is answered, nothing more is read."""
+_TRANSFER = b"transfer-encoding"
 _BLANK = (b"\r\n", b"\n")
 """What old clients send behind a body, and no beginning of a request (RFC 9112 2.2)."""
 
@@ -84,10 +89,12 @@ class _Enough(Exception):
 class HttpState(ServerState):
     """What uvicorn's connections share; the `Date` of each answer is made when it is needed."""
 
-    def __init__(self) -> None:
+    def __init__(self, crowd: Crowd | None = None) -> None:
         self._second = 0
         self._headers: list[tuple[bytes, bytes]] = []
         super().__init__()
+        self.crowd = Crowd() if crowd is None else crowd
+        self.connections = Members(self.crowd)
 
     @property
     def default_headers(self) -> list[tuple[bytes, bytes]]:
@@ -110,6 +117,7 @@ class Http1Protocol(HttpToolsProtocol):
     _beside_bytes = 0
     """How much came since the last piece of a body: chunk headers and trailers."""
     _timer: asyncio.TimerHandle | None = None
+    _write_timer: asyncio.TimerHandle | None = None
     _running: RequestResponseCycle | None = None
     """The request that is answered, if others wait behind it."""
     _is_deaf = False
@@ -117,6 +125,8 @@ class Http1Protocol(HttpToolsProtocol):
     _has_other_upgrade = False
     _idle_since = 0.0
     _data = b""
+    _again = b""
+    """What is to be parsed once more, without the wish that stopped the parser."""
     _outlet: _Outlet
 
     def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any], **more: Any) -> None:
@@ -130,6 +140,9 @@ class Http1Protocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._outlet = self.transport = _Outlet(transport, self.linger)  # type: ignore[assignment]
+        if self.server_state.crowd.is_over:  # type: ignore[attr-defined]
+            transport.abort()  # nothing can be said to it: an answer that is not read keeps the descriptor
+            return
         if len(self.connections) > self._settings.max_connections:
             self._turn_away(
                 b"503 Service Unavailable", f"All {self._settings.max_connections} connections are in use.\n"
@@ -139,6 +152,13 @@ class Http1Protocol(HttpToolsProtocol):
         self._set_timer(self._settings.head_timeout)
 
     def data_received(self, data: bytes) -> None:
+        self._take(data)
+        while self._again:
+            # Not one inside the other: a client may write a wish for another protocol into each of many requests.
+            again, self._again = self._again, b""
+            self._take(again)
+
+    def _take(self, data: bytes) -> None:
         if self._is_deaf:
             return
         if self._head_bytes > 0 or (self._head_bytes == 0 and data not in _BLANK):
@@ -158,8 +178,19 @@ class Http1Protocol(HttpToolsProtocol):
             settings = self._settings
             self._set_timer(settings.head_timeout if self._head_bytes > 0 else settings.body_timeout + 1)
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._settings.write_timeout > 0:
+            self._watch_writing()
+
+    def resume_writing(self) -> None:
+        self._cancel_write_timer()
+        super().resume_writing()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_timer()
+        self._cancel_write_timer()
+        self._outlet.is_over = True
         running = self._running
         if running is not None and not running.response_complete:
             # Uvicorn tells only the newest request, which waits behind this one.
@@ -173,6 +204,10 @@ class Http1Protocol(HttpToolsProtocol):
         if self._head_bytes > self._most_head_bytes and _size(self.headers) > self._most_head_bytes:
             self._turn_away(*_TOO_LARGE)
             raise _Enough
+        for name, _ in self.headers:
+            if name == _TRANSFER and (refusal := _bad_framing(self.headers, self.parser.get_http_version())):
+                self._turn_away(*refusal)
+                raise _Enough
         if self.parser.should_upgrade() and not self._should_upgrade():
             self._has_other_upgrade = True
         else:
@@ -209,6 +244,10 @@ class Http1Protocol(HttpToolsProtocol):
         super().on_body(body)
 
     def handle_websocket_upgrade(self) -> None:
+        if self._is_answering:
+            # Its frames would stand among the answers that are still to come.
+            self._turn_away(b"400 Bad Request", "Wait for the answers before you begin a WebSocket.\n")
+            return
         self.transport = self._outlet.transport
         super().handle_websocket_upgrade()
 
@@ -227,7 +266,7 @@ class Http1Protocol(HttpToolsProtocol):
         head = _without_upgrade(self.parser.get_method(), self.url, self.headers)
         self.parser = httptools.HttpRequestParser(self)
         self._head_bytes = 0
-        self.data_received(head + self._data[stopped.args[0] :])
+        self._again = head + self._data[stopped.args[0] :]
 
     # -- answers -------------------------------------------------------------------------
 
@@ -240,6 +279,9 @@ class Http1Protocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         self._outlet.complete()
+        if self.pipeline and (self._outlet.is_over or self.transport.is_closing()):
+            # What came behind a wish to close is not for us (RFC 9112 9.6), and nobody would get its answer.
+            self.pipeline.clear()
         if self.pipeline:
             self._running = self.pipeline[-1][0]
             super().on_response_complete()
@@ -266,8 +308,11 @@ class Http1Protocol(HttpToolsProtocol):
         transport = self._outlet.transport
         if not self._head_bytes or transport.is_closing() or not transport.can_write_eof():
             return False
-        self._is_deaf = True
-        transport.write_eof()
+        self._is_deaf = self._outlet.is_over = True
+        try:
+            transport.write_eof()
+        except OSError:  # the client has reset it
+            return False
         transport.resume_reading()
         self._cancel_timer()
         self._set_timer(LINGER)
@@ -277,10 +322,19 @@ class Http1Protocol(HttpToolsProtocol):
         """Refuse what comes, and end the connection: after the answer that is being given, if there is one."""
         if self._is_deaf:
             return
-        if self._is_answering and (self.cycle.response_started or not self.cycle.more_body):
-            self._is_deaf = True
-            self.cycle.keep_alive = False
-            return
+        if self._is_answering:
+            cycle = self.cycle
+            if self.pipeline and cycle.more_body and self._running is not None:
+                # It stands behind others, whose answers come first; then the connection ends.
+                self.pipeline.popleft()
+                cycle = self.cycle = self.pipeline[0][0] if self.pipeline else self._running
+            if cycle.response_started or not cycle.more_body:
+                self._is_deaf = True
+                cycle.keep_alive = False
+                return
+            # What we say now is its answer: for its task the client is gone.
+            cycle.disconnected = True
+            cycle.message_event.set()
         if self._head_bytes < 0 and not self._is_answering:
             # It was answered already, and goes on sending.
             self._outlet.close()
@@ -301,6 +355,20 @@ class Http1Protocol(HttpToolsProtocol):
     def _set_timer(self, patience: float) -> None:
         self._timer = self.loop.call_later(patience, self._outlet.transport.abort)
 
+    def _watch_writing(self, before: int = -1) -> None:
+        """Cut off a client that takes nothing of what waits for it: what it asked for may hold a thread meanwhile."""
+        waits = self._outlet.transport.get_write_buffer_size()
+        if 0 <= before <= waits:
+            log.info("A client took nothing of its answer for %g s: its connection ends", self._settings.write_timeout)
+            self._outlet.transport.abort()
+            return
+        self._write_timer = self.loop.call_later(self._settings.write_timeout, self._watch_writing, waits)
+
+    def _cancel_write_timer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+
     def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -313,16 +381,20 @@ class _Outlet:
     Uvicorn writes them one after the other, and a write is a call of the system, the dearest part of an answer.
     """
 
-    __slots__ = ("_head", "_is_next_a_head", "_linger", "transport")
+    __slots__ = ("_head", "_is_next_a_head", "_linger", "is_over", "transport")
 
     def __init__(self, transport: asyncio.Transport, linger: Callable[[], bool]) -> None:
         self.transport = transport
         self._linger = linger
         self._head = b""
         self._is_next_a_head = True
+        self.is_over = False
+        """The last was written; what is still answered, to a request that came behind it, is for nobody."""
 
     def write(self, data: bytes) -> None:
         """Write, unless it is the head of an answer; with a body that is large, a copy of it would cost more."""
+        if self.is_over:
+            return
         if self._is_next_a_head:
             if data.startswith(b"HTTP/1.1 100"):
                 self.transport.write(data)
@@ -366,6 +438,21 @@ def _without_upgrade(method: bytes, url: bytes, headers: list[tuple[bytes, bytes
         if name not in (b"upgrade", b"http2-settings"):
             lines.append(b"%b: %b" % (name, value))
     return b"\r\n".join(lines) + b"\r\n\r\n"
+
+
+def _bad_framing(headers: list[tuple[bytes, bytes]], version: str) -> tuple[bytes, str] | None:
+    """Why a request that names a transfer coding cannot be read, as status and text: only `chunked` is known here.
+
+    What stands before us may read another coding differently, and find another request behind this one. Spec: RFC
+    9112 6.1: an unknown coding is 501, `chunked` comes once and last, HTTP/1.0 has none; 6.3: no length beside it.
+    """
+    codings = b",".join(value for name, value in headers if name == _TRANSFER).lower()
+    named = [coding.strip(b" \t") for coding in codings.split(b",")]
+    if version != "1.1" or any(name == b"content-length" for name, _ in headers):
+        return b"400 Bad Request", "Transfer-Encoding is for HTTP/1.1, and not beside a Content-Length.\n"
+    if any(coding != b"chunked" for coding in named):
+        return b"501 Not Implemented", "Of the transfer codings only chunked is known here.\n"
+    return None if len(named) == 1 else (b"400 Bad Request", "A body can be chunked only once.\n")
 
 
 def _size(headers: list[tuple[bytes, bytes]]) -> int:

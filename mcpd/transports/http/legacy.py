@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from functools import partial
 
+from ...budget import OVER
 from ...errors import InvalidRequest, ParseError, ProtocolError, UnsupportedVersion
 from ...jsonrpc import Failure, Id, Message, Notification, Request, Response
 from ...versions import table
 from ...versions.table import Version
+from ..guards import Refusal
 from .core import Answering, Core, is_error
 from .event_store import Track
 from .reply import Reply
@@ -79,12 +82,12 @@ class LegacyEndpoint:
     async def _initialize(self, visit: Visit, request: Request) -> None:
         """Begin a session, unless the request fails."""
         core = self._core
-        if core.is_draining or not self.sessions.make_room():
+        if core.is_draining or not self.sessions.make_room(visit):
             why = "is shutting down" if core.is_draining else "has as many sessions as it takes (setting max_sessions)"
-            await visit.answer_text(503, f"The server {why}; try again later.\n", ((b"retry-after", b"5"),))
+            await visit.refuse(Refusal(503, f"The server {why}; try again later.\n", (("Retry-After", "5"),)))
             return
-        session = self.sessions.new(core.principal(visit))
-        session.connection.session.is_alone = core.settings.stateless
+        session = self.sessions.new(visit)
+        session.connection.session.is_stateless = core.settings.stateless
         is_added = False
         try:
             call = session.connection.session.receive_request(request)
@@ -109,21 +112,23 @@ class LegacyEndpoint:
         connection = session.connection
         self.sessions.touch(session)
         if isinstance(message, (Notification, Response, Failure)):
-            connection.receive(body)
-            await visit.answer_empty(202)
+            if connection.receive_message(message):
+                await visit.answer_empty(202)
+            else:
+                await visit.fail_plainly(503, OVER)
             return
         reply = Reply(visit, session.new_track, self._core.beats)
-        session.busy += 1
+        waiting = _Waiting(session)
         try:
             if isinstance(message, Request):
-                await self._request(connection, reply, message, session)
+                await self._request(connection, reply, message, session, waiting.end)
             else:
-                await self._batch(connection, reply, message, session)
+                await self._batch(connection, reply, message, session, waiting.end)
         finally:
             if reply.is_attended:
                 reply.stop()
             session.forget_latest()
-            session.busy -= 1
+            waiting.end()
             if self.sessions.find(session.id, session.principal) is session:
                 self.sessions.touch(session)
 
@@ -137,9 +142,9 @@ class LegacyEndpoint:
             await visit.fail(400, InvalidRequest("An answer belongs to a session: " + NO_SESSION))
             return
         reply = Reply(visit, Track, core.beats)
-        connection = core.connect(reply, hears_changes=False)
+        connection = core.connect(reply, subscribes=False)
         connection.session.assume(version)
-        connection.session.principal = core.principal(visit)
+        core.introduce(connection.session, visit)
         core.open.add(connection)
         try:
             if isinstance(message, Request):
@@ -150,12 +155,20 @@ class LegacyEndpoint:
             if reply.is_attended:
                 reply.stop()
             core.open.discard(connection)
+            connection.closed()  # nothing will follow: what a batch left ready for more is let go
 
     async def _request(
-        self, connection: Answering, reply: Reply, request: Request, session: HttpSession | None = None
+        self,
+        connection: Answering,
+        reply: Reply,
+        request: Request,
+        session: HttpSession | None = None,
+        on_gone: Callable[[], None] | None = None,
     ) -> None:
         try:
             call = connection.session.receive_request(request)
+            if reply.visit.charge is not None:
+                call.charge = reply.visit.charge
         except ProtocolError as error:
             # Errors of a request are answers, with status 200, unless it was no proper message at all.
             frame = connection.session.refuse(error, request.id)
@@ -166,14 +179,23 @@ class LegacyEndpoint:
             if call.version.has_polling:
                 call.release = reply.release
         try:
-            answer = await connection.answer(call, reply.attend)
+            answer = await connection.answer(call, partial(reply.attend, on_gone))
         finally:
             if session is not None:
                 session.replies.pop(call.id, None)
+        if answer is None and session is not None and (stopped := session.stopped.pop(call.id, None)) is not None:
+            # Spec: 2025-11-25 basic/transports, session management: to what names a session that is over, 404.
+            await reply.finish(stopped, 404)
+            return
         await reply.finish(answer)
 
     async def _batch(
-        self, connection: Answering, reply: Reply, parts: Parts, session: HttpSession | None = None
+        self,
+        connection: Answering,
+        reply: Reply,
+        parts: Parts,
+        session: HttpSession | None = None,
+        on_gone: Callable[[], None] | None = None,
     ) -> None:
         """An array in, an array out, 202 if nothing in it wants an answer. Spec: 2025-03-26 basic/transports."""
         try:
@@ -190,7 +212,7 @@ class LegacyEndpoint:
         try:
             connection.receive_batch(parts, partial(_settle, done))
             if not done.done():
-                reply.attend()
+                reply.attend(on_gone)
             answer = await done
         finally:
             for request_id in own:
@@ -234,9 +256,9 @@ class LegacyEndpoint:
     async def _serve_stream(self, session: HttpSession, visit: Visit, track: Track, missed: list[bytes]) -> None:
         if track.is_complete and not missed:
             # An empty stream would bring it back for ever; this status is the other one that a GET may get.
-            await visit.answer_text(405, "All that was said on this stream was sent.\n", ((b"allow", b"POST"),))
+            await visit.refuse(Refusal(405, "All that was said on this stream was sent.\n", (("Allow", "POST"),)))
             return
-        sink = EventStream(visit)
+        sink = EventStream(visit, self._core.settings.write_timeout)
         earlier, track.sink = track.sink, sink
         if earlier is not None:
             # The client is here, whatever became of its connection.
@@ -282,7 +304,7 @@ class LegacyEndpoint:
         session_id = visit.text(_SESSION)
         if self._core.settings.stateless or (session_id is None and visit.method == "GET"):
             # Also what a client of 2024-11-05 meets, whose first request is a GET.
-            await visit.answer_text(405, NO_STREAM, ((b"allow", b"POST"),))
+            await visit.refuse(Refusal(405, NO_STREAM, (("Allow", "POST"),)))
             return None
         try:
             self._version(visit)
@@ -302,6 +324,25 @@ NO_STREAM = (
     "There is no stream here without a session: this is a Streamable HTTP endpoint, POST a JSON-RPC message to it.\n"
     "The HTTP+SSE transport of 2024-11-05 is not served; set your client to Streamable HTTP with this same URL.\n"
 )
+
+
+class _Waiting:
+    """A request of a session whose client waits for the answer: until it is given, or the client has left.
+
+    What a client that left has asked for goes on, as it may come back; but it keeps the session no longer.
+    """
+
+    __slots__ = ("_session",)
+
+    def __init__(self, session: HttpSession) -> None:
+        self._session: HttpSession | None = session
+        session.busy += 1
+
+    def end(self) -> None:
+        """Not any more. Safe to call twice."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.busy -= 1
 
 
 def _settle(done: asyncio.Future[bytes | None], frame: bytes | None) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from ...channel import Channel, Receiver
 from ...errors import ConfigurationError
+from ..accepting import Crowd, Gate
 from ..address import Address, authority, bind, parse
 from ..guards import Access
 from ..websocket_server import Endpoint, Limits
@@ -33,10 +34,9 @@ class HttpListener:
     def __init__(self, app: HttpApp, websockets: Endpoint, sockets: list[socket.socket], path: str) -> None:
         self.app = app
         self._websockets = websockets
-        self._sockets = sockets
         self._unix_path = path
-        self._servers: list[asyncio.AbstractServer] = []
-        self._state = HttpState()
+        self._state = HttpState(websockets.crowd)
+        self._gate = Gate(websockets.crowd, sockets, self._connect)
         self._timer: asyncio.TimerHandle | None = None
         self.config = new_config(app, self._upgrade)
         endpoint = app.settings.path
@@ -44,19 +44,11 @@ class HttpListener:
 
     async def start(self) -> None:
         """Begin to accept."""
-        loop = asyncio.get_running_loop()
-        config = self.config
-
-        def connect() -> asyncio.Protocol:
-            return Http1Protocol(config, self._state, {}, _loop=loop)
-
-        for listening in self._sockets:
-            if self._unix_path:
-                server: Any = await loop.create_unix_server(connect, sock=listening, backlog=_BACKLOG)
-            else:
-                server = await loop.create_server(connect, sock=listening, backlog=_BACKLOG)
-            self._servers.append(server)
+        await self._gate.start()
         self._close_idle()
+
+    def _connect(self) -> asyncio.Protocol:
+        return Http1Protocol(self.config, self._state, {}, _loop=asyncio.get_running_loop())
 
     def _close_idle(self) -> None:
         """Now and then close connections that nobody uses any more."""
@@ -75,9 +67,7 @@ class HttpListener:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for server in self._servers:
-            server.close()
-        self._servers.clear()
+        self._gate.close()
         if self._unix_path:
             try:
                 os.unlink(self._unix_path)
@@ -114,17 +104,19 @@ async def listen(
     address: str | Address,
     accept: Callable[[Channel], Receiver],
     access: Access = _DEFAULT_ACCESS,
+    crowd: Crowd | None = None,
 ) -> HttpListener:
     """Serve the application on `:PORT`, `HOST:PORT`, `[IPV6]:PORT` or `unix:/PATH`.
 
-    `accept` gives the receiver of a WebSocket's frames. Raises ConfigurationError for an address that cannot be
-    used, or that is open to others without a token (D9).
+    `accept` gives the receiver of a WebSocket's frames; `crowd` counts all connections of the process. Raises
+    ConfigurationError for an address that cannot be used, or that is open to others without a token (D9).
     """
     if isinstance(address, str):
         address = parse(address)
     limits = Limits(max_frame_bytes=app.settings.max_body_bytes, max_connections=app.settings.max_connections)
     sockets = [_bind_unix(address.path)] if address.path else await bind(address, is_guarded=access.is_guarded)
-    websockets = Endpoint(accept, app.guard, limits, (*app.paths, "/"))
+    websockets = Endpoint(accept, app.guard, limits, (*app.paths, "/"), crowd)
+    websockets.crowd.check(limits.max_connections)
     listener = HttpListener(app, websockets, sockets, address.path)
     try:
         await listener.start()

@@ -1,4 +1,4 @@
-"""POST in 2026-07-28: one request, its own connection, nothing remembered.
+"""POST in the modern era (2026-07-28 and later): one request, its own connection, nothing remembered.
 
 The order of the checks is the specification's: `_meta`, headers against body, version, method, mirrored
 arguments, params. All that can be served is decoded once, by the session; only what cannot is looked at again
@@ -10,12 +10,20 @@ from __future__ import annotations
 from msgspec import Raw
 from msgspec.json import Decoder
 
-from ...errors import HeaderMismatch, InvalidParams, MethodNotFound, ProtocolError, UnsupportedVersion
-from ...jsonrpc import ABSENT, MALFORMED, Request
+from ...budget import OVER
+from ...errors import (
+    HeaderMismatch,
+    InvalidParams,
+    MethodNotFound,
+    ProtocolError,
+    UnsupportedVersion,
+    forget_frames,
+)
+from ...jsonrpc import ABSENT, MALFORMED, Id, Notification, Request
+from ...principal import Origin
 from ...session import check_envelope
 from ...types.base import NO_JSON, Params, RequestMeta, Wire
-from ...versions import table
-from .core import Core, status_for, status_of
+from .core import Answering, Core, status_for, status_of
 from .event_store import Track
 from .headers import check_mirrors, check_standard
 from .reply import Reply
@@ -23,8 +31,6 @@ from .visit import Visit
 
 __all__ = ["ModernEndpoint"]
 
-_MODERN = table.get(table.MODERN[-1])
-_VERSION = _MODERN.name.encode()
 _NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 
@@ -39,6 +45,32 @@ _decode_head = Decoder(Params).decode
 _decode_call = Decoder(_CallHead).decode
 
 
+class _Nobody:
+    """The channel of a notification: nobody waits at its other end."""
+
+    is_congested = False
+    is_multiplexed = False
+
+    def __init__(self, visit: Visit) -> None:
+        self._visit = visit
+
+    def send(self, frame: bytes, about: Id | None = None) -> None:
+        """Nobody hears it."""
+
+    def send_apart(self, frame: bytes, about: Id | None = None) -> None:
+        """Nor this."""
+
+    def origin(self, about: Id | None = None) -> Origin:
+        """The request that brought it."""
+        return self._visit.origin()
+
+    async def drain(self) -> None:
+        """Nothing is queued."""
+
+    async def aclose(self, reason: str = "") -> None:
+        """There is nothing to close."""
+
+
 class ModernEndpoint:
     """Answers requests that bring their version along."""
 
@@ -50,21 +82,25 @@ class ModernEndpoint:
         core = self._core
         is_listening = request.method == "subscriptions/listen"
         reply = Reply(visit, Track, core.beats)
-        connection = core.connect(reply, hears_changes=is_listening)
+        connection = core.connect(reply, subscribes=is_listening)
         session = connection.session
-        session.version = _MODERN
-        session.principal = core.principal(visit)
+        session.enter_modern_era()
+        core.introduce(session, visit)
+        member = session.vocabulary.named.get(request.method)
         try:
             call = session.receive_request(request)
-            member = _NAMED.get(call.method)
-            name: str | None = None if member is None else getattr(call.params, member)
-            check_standard(visit, _MODERN.name, call.method, call.raw, name)
+            if visit.charge is not None:
+                call.charge = visit.charge
+            known = _NAMED.get(call.method)
+            name: str | None = None if known is None else getattr(call.params, known)
+            check_standard(visit, call.version.name, call.method, call.raw, name, member)
             if call.method == "tools/call" and name is not None:
                 mirrors = core.mirrors(name)
                 if mirrors:
                     check_mirrors(visit, mirrors, call.params.arguments)
         except ProtocolError as error:
-            status, first = self._first_fault(visit, request, error)
+            status, first = self._first_fault(visit, request, error, member)
+            forget_frames(first)  # or this frame and its traceback would hold each other, and the request
             await visit.fail(status, first, request.id)
             return
 
@@ -82,7 +118,28 @@ class ModernEndpoint:
                 connection.closed()
         await reply.finish(answer, status_of(answer))
 
-    def _first_fault(self, visit: Visit, request: Request, error: ProtocolError) -> tuple[int, ProtocolError]:
+    async def notify(self, visit: Visit, message: Notification) -> None:
+        """Take a notification; only extensions have any that mean something here."""
+        core = self._core
+        connection = core.connect(_Nobody(visit), subscribes=False)
+        connection.session.enter_modern_era()
+        core.introduce(connection.session, visit)
+        if not connection.receive_message(message):
+            await visit.fail_plainly(503, OVER)
+            return
+        core.open.add(connection)
+        core.spawn(self._settle(connection))
+        await visit.answer_empty(202)
+
+    async def _settle(self, connection: Answering) -> None:
+        try:
+            await connection.settle()
+        finally:
+            self._core.open.discard(connection)
+
+    def _first_fault(
+        self, visit: Visit, request: Request, error: ProtocolError, member: str | None
+    ) -> tuple[int, ProtocolError]:
         """The status and error for a request that cannot be served: of all its faults the first in the order."""
         if isinstance(error, HeaderMismatch):
             return 400, error
@@ -99,7 +156,7 @@ class ModernEndpoint:
             late = unserved
         assert isinstance(meta, RequestMeta)
         try:
-            check_standard(visit, str(meta.protocol_version), request.method, request.params)
+            check_standard(visit, str(meta.protocol_version), request.method, request.params, member=member)
             if late is not None:
                 return 400, late
             if isinstance(error, MethodNotFound):

@@ -7,21 +7,32 @@ hands it to the server. An idle client costs no task.
 from __future__ import annotations
 
 import asyncio
+import logging
+
+from ...budget import SMALL, Charge, client_of
 
 __all__ = ["Outbox"]
+
+log = logging.getLogger("mcpd")
 
 _HIGH_WATER = 1024 * 1024
 _MOST_WAITING = 64 * 1024 * 1024
 
 
 class Outbox:
-    """`close` is for a client that is gone, or is to be. How what waits is written is a subclass's `_hand_on`."""
+    """`close` is for a client that is gone, or is to be. How what waits is written is a subclass's `_hand_on`.
 
-    __slots__ = ("_drained", "_waiting", "_waiting_bytes", "_writer", "is_open")
+    Who waits in `drain` may hold a thread: if for `patience` seconds nothing is taken meanwhile, it closes (0: never).
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_charge", "_drained", "_patience", "_peer", "_waiting", "_waiting_bytes", "_writer", "is_open")
+
+    def __init__(self, peer: str, patience: float = 0) -> None:
+        self._peer = peer
+        self._patience = patience
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
+        self._charge: Charge | None = None
         self._writer: asyncio.Task[None] | None = None
         self._drained: asyncio.Future[None] | None = None
         self.is_open = True
@@ -36,13 +47,18 @@ class Outbox:
         while self.is_open and self.is_congested:
             if self._drained is None:
                 self._drained = asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._drained)
+            if self._patience <= 0:
+                await asyncio.shield(self._drained)
+            elif not (await asyncio.wait([self._drained], timeout=self._patience))[0] and self.is_open:
+                log.info("A client took nothing of what waits for it for %g s: its stream ends", self._patience)
+                self.close()
 
     def close(self) -> None:
         """Write nothing more."""
         self.is_open = False
         self._waiting.clear()
         self._waiting_bytes = 0
+        self._charge = None
         self._wake()
         if self._writer is not None:
             self._writer.cancel()
@@ -53,10 +69,22 @@ class Outbox:
         if self._waiting_bytes > _MOST_WAITING:
             self.close()  # it does not read, and could hold any amount of memory
             return
-        self._waiting.append(data)
         self._waiting_bytes += len(data)
+        if self._waiting_bytes > SMALL and not self._count():
+            self.close()  # there is no memory left for what it does not read
+            return
+        self._waiting.append(data)
         if self._writer is None:
             self._writer = asyncio.get_running_loop().create_task(self._write())
+
+    def _count(self) -> bool:
+        """Take of the budget what waits; False if that is not to be had."""
+        if self._waiting_bytes <= SMALL:
+            self._charge = None
+            return True
+        if self._charge is None:
+            self._charge = Charge(id(self), client_of(self._peer))
+        return self._charge.set(self._waiting_bytes)
 
     async def _hand_on(self) -> None:
         """Write all that waits, and say so by `_taken`."""
@@ -65,6 +93,8 @@ class Outbox:
     def _taken(self, waiting_bytes: int) -> None:
         """The server has taken something; so much waits still."""
         self._waiting_bytes = waiting_bytes
+        if self._charge is not None:
+            self._count()
         self._wake()
 
     async def _write(self) -> None:

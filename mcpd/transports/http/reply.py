@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 
 from ...jsonrpc import Id
+from ...principal import Origin
 from ...wire.sse import KEEP_ALIVE
 from .event_store import Track
 from .stream import HEADERS, EventStream
@@ -22,9 +23,13 @@ _MOST_EARLY = 64 * 1024
 
 
 class Beats:
-    """One timer for all replies and streams that last: every so often each says that it is still there."""
+    """One timer for all replies and streams that last: every so often each says that it is still there.
 
-    def __init__(self, interval: float) -> None:
+    `patience` is for how many seconds a client may take nothing while somebody waits for it (0: for ever).
+    """
+
+    def __init__(self, interval: float, patience: float = 0) -> None:
+        self.patience = patience
         self._interval = interval
         self._members: set[Reply | EventStream] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -57,7 +62,7 @@ class Beats:
 class Reply:
     """What is said to one POST. To a connection that has no other request it is the channel as well."""
 
-    is_shared = False
+    is_multiplexed = False
 
     __slots__ = ("_beats", "_early", "_early_bytes", "_ending", "_is_done", "_is_gone", "_is_quiet", "_new_track",
                  "_on_gone", "_own", "_watcher", "track", "visit")  # fmt: skip
@@ -100,6 +105,14 @@ class Reply:
             # Work that does not wait has said all in a moment, and needs no stream for it.
             asyncio.get_running_loop().call_soon(self.begin)
 
+    def send_apart(self, frame: bytes, about: Id | None = None) -> None:
+        """The same: the answer to a POST comes by `finish`, in an event of its own."""
+        self.send(frame, about)
+
+    def origin(self, about: Id | None = None) -> Origin:
+        """The request that this answers."""
+        return self.visit.origin()
+
     async def drain(self) -> None:
         """Wait until the client has read most of what was said."""
         if self.track is not None and self.track.sink is not None:
@@ -131,7 +144,7 @@ class Reply:
         track = self.track = self._new_track()
         opening = track.opening()
         if not self._is_gone:
-            self._own = track.sink = EventStream(self.visit)
+            self._own = track.sink = EventStream(self.visit, self._beats.patience)
             self._own.push(opening)
         for frame in self._early:
             track.push(frame)

@@ -8,17 +8,23 @@ from __future__ import annotations
 
 import asyncio
 from base64 import urlsafe_b64encode
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from os import urandom
 
+from ...budget import address_of
+from ...errors import InvalidRequest
 from ...jsonrpc import Id
+from ...principal import ANONYMOUS, Origin, Principal
 from .core import Answering, Core
 from .event_store import EventStore, Track
 from .reply import Reply
 from .stream import EventStream
+from .visit import Visit
 
 __all__ = ["HttpSession", "Sessions"]
+
+ENDED = "The session has ended, and this request with it. Send initialize, without a session id, to begin a new one"
 
 _ID_BYTES = 24
 _MOST_HELD = 64
@@ -28,11 +34,11 @@ _MOST_LISTENING = 16
 class HttpSession:
     """One session, as a channel. `connection` is set right after it was made."""
 
-    is_shared = False
+    is_multiplexed = False
     connection: Answering
 
-    __slots__ = ("_held", "_latest", "_next_track", "busy", "connection", "id", "listening", "principal", "replies",
-                 "store", "touched")  # fmt: skip
+    __slots__ = ("_held", "_latest", "_next_track", "busy", "connection", "id", "listening", "owner", "principal",
+                 "replies", "stopped", "store", "touched", "user")  # fmt: skip
 
     def __init__(self, principal: str, store: EventStore) -> None:
         self.id = urlsafe_b64encode(urandom(_ID_BYTES)).decode()
@@ -42,8 +48,14 @@ class HttpSession:
         """The replies of the requests that are worked on."""
         self.listening: list[Track] = []
         """The GET streams that are connected, the newest last."""
+        self.stopped: dict[Id, bytes] = {}
+        """The answers to requests that were worked on when the session ended: errors."""
+        self.owner = ""
+        """The client behind it, as far as that is known: who it is and from where."""
+        self.user: Principal = ANONYMOUS
+        """Who began it. Those who go on with it are the same, but may have other scopes by now."""
         self.busy = 0
-        """How many HTTP requests of this session are open: with any, it is not idle."""
+        """How many HTTP requests of this session have a client that waits: with any, it is not idle."""
         self.touched = 0.0
         self._latest: Reply | EventStream | None = None
         self._held: deque[bytes] | None = None
@@ -69,6 +81,15 @@ class HttpSession:
                 track.push(frame)
                 return
         self._hold(frame)
+
+    def send_apart(self, frame: bytes, about: Id | None = None) -> None:
+        """The same: on an event stream each message is an event of its own."""
+        self.send(frame, about)
+
+    def origin(self, about: Id | None = None) -> Origin:
+        """The HTTP request that carries a request which is worked on; without that, what is known of the session."""
+        reply = None if about is None else self.replies.get(about)
+        return Origin("http", self.user) if reply is None else reply.visit.origin()
 
     def _hold(self, frame: bytes) -> None:
         if self._held is None:
@@ -124,6 +145,8 @@ class Sessions:
         self._core = core
         self._settings = core.settings
         self._by_id: dict[str, HttpSession] = {}
+        self._by_owner: Counter[str] = Counter()
+        self._by_address: Counter[str] = Counter()
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
@@ -132,25 +155,53 @@ class Sessions:
     def __iter__(self) -> Iterator[HttpSession]:
         return iter(list(self._by_id.values()))
 
-    def new(self, principal: str) -> HttpSession:
+    def new(self, visit: Visit) -> HttpSession:
         """A session that nobody can find yet: `add` it once its client is initialized, or `drop` it."""
         settings = self._settings
         session = HttpSession(
-            principal, EventStore(settings.max_stored_events, settings.max_stored_bytes, settings.retry_ms)
+            self._core.principal(visit),
+            EventStore(settings.max_stored_events, settings.max_stored_bytes, settings.retry_ms),
         )
-        session.connection = self._core.connect(session, hears_changes=True)
-        session.connection.session.principal = principal
+        session.connection = self._core.connect(session, subscribes=True)
+        self._core.introduce(session.connection.session, visit)
+        session.owner = self._core.owner(visit)
+        session.user = visit.user
         return session
 
-    def make_room(self) -> bool:
-        """Whether one more session can be; at the limit the one that was idle longest ends for it."""
+    def make_room(self, visit: Visit) -> bool:
+        """Whether this client can have one more session; at the limit another one may end for it.
+
+        That is one of the client with most sessions, counting the new one: the one that was idle longest, or if its
+        clients all wait for something, the one that was heard of longest ago. Of its own a client loses idle ones
+        only: if it waits on all of them, and nobody has more, there is no room for it.
+        """
         if len(self._by_id) < self._settings.max_sessions:
             return True
-        idle = next((session for session in self._by_id.values() if not session.busy), None)
-        if idle is None:
+        newcomer = self._core.owner(visit)
+        own = self._by_owner[newcomer]
+        crowded = self._most_crowded(newcomer)
+        most = max(
+            count + (owner == newcomer) for owner, count in self._by_owner.items() if address_of(owner) == crowded
+        )
+        busiest: HttpSession | None = None
+        for session in self._by_id.values():
+            count = self._by_owner[session.owner] + (session.owner == newcomer)
+            if count < most or address_of(session.owner) != crowded:
+                continue
+            if not session.busy:
+                self.end(session)
+                return True
+            if busiest is None and session.owner != newcomer and count > own + 1:
+                busiest = session
+        if busiest is None:
             return False
-        self.end(idle)
+        self.end(busiest)
         return True
+
+    def _most_crowded(self, newcomer: str) -> str:
+        """The address with most sessions, counting the new one: tokens may be made up, as many as sessions."""
+        own = address_of(newcomer)
+        return max(self._by_address, key=lambda address: self._by_address[address] + (address == own))
 
     def add(self, session: HttpSession) -> None:
         """From now on the session can be found."""
@@ -166,19 +217,28 @@ class Sessions:
     def touch(self, session: HttpSession) -> None:
         """Something came for the session, or was done for it: it is the last now to end for being idle."""
         session.touched = asyncio.get_running_loop().time()
-        self._by_id.pop(session.id, None)
+        if self._by_id.pop(session.id, None) is None:
+            self._by_owner[session.owner] += 1
+            self._by_address[address_of(session.owner)] += 1
         self._by_id[session.id] = session
 
     def end(self, session: HttpSession) -> None:
         """End a session: its calls stop, its streams end, its id is nobody's (S25-041)."""
-        self._by_id.pop(session.id, None)
+        if self._by_id.pop(session.id, None) is not None:
+            for counter, key in ((self._by_owner, session.owner), (self._by_address, address_of(session.owner))):
+                counter[key] -= 1
+                if not counter[key]:
+                    del counter[key]
         self.drop(session)
 
     def drop(self, session: HttpSession) -> None:
         """Let a session go that was never added, or not any more."""
         connection = session.connection
         for call in list(connection.session.in_flight.values()):
-            connection.cancel(call)
+            # Whoever waits is told: to an empty answer a client's call would wait for ever.
+            answer = connection.stop(call, InvalidRequest(ENDED))
+            if answer is not None:
+                session.stopped[call.id] = answer
         connection.closed()
         for track in session.listening:
             if track.sink is not None:

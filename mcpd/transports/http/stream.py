@@ -19,13 +19,16 @@ HEADERS: tuple[Header, ...] = (
 )
 
 
+_PIECE_BYTES = 256 * 1024
+
+
 class EventStream(Outbox):
     """The body of one answer. `close` is for a client that is gone, `end` for a stream that is complete."""
 
     __slots__ = ("_is_ending", "_send", "_visit", "is_quiet")
 
-    def __init__(self, visit: Visit) -> None:
-        super().__init__()
+    def __init__(self, visit: Visit, patience: float = 0) -> None:
+        super().__init__(visit.peer, patience)
         self._visit = visit
         self._send: Send | None = None
         self._is_ending = False
@@ -67,6 +70,8 @@ class EventStream(Outbox):
             body = b"".join(self._waiting) if len(self._waiting) != 1 else self._waiting[0]
             self._waiting.clear()
             is_last = self._is_ending
+            if len(body) > _PIECE_BYTES:
+                body = await self._send_pieces(body)
             await self._send({"type": "http.response.body", "body": body, "more_body": not is_last})
             # What is being written counts as waiting until the server has taken it.
             self._taken(sum(map(len, self._waiting)))
@@ -75,3 +80,13 @@ class EventStream(Outbox):
                 return
             if not (self._waiting or self._is_ending):
                 return
+
+    async def _send_pieces(self, body: bytes) -> bytes:
+        """All but the last piece of what is large: how much it took of one piece a server does not tell."""
+        assert self._send is not None
+        last = (len(body) - 1) // _PIECE_BYTES * _PIECE_BYTES
+        for start in range(0, last, _PIECE_BYTES):
+            piece = body[start : start + _PIECE_BYTES]
+            await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+            self._taken(len(body) - start - len(piece) + sum(map(len, self._waiting)))
+        return body[last:]

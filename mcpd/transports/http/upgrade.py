@@ -9,6 +9,8 @@ import asyncio
 
 from ...errors import ConnectionLost, FrameTooLarge
 from ...jsonrpc import Id
+from ...principal import Origin
+from ..apart import Apart
 from ..guards import Refusal
 from .core import Core
 from .outbox import Outbox
@@ -23,32 +25,37 @@ async def serve_websocket(core: Core, visit: Visit, send: Send, refusal: Refusal
     await receive()  # websocket.connect
     if refusal is not None:
         if "websocket.http.response" in scope.get("extensions", {}):
-            headers = [(name.lower().encode(), value.encode()) for name, value in refusal.headers]
+            kind, body = refusal.body(visit.text(b"accept"))
+            headers = [(b"content-type", kind.encode())]
+            headers += [(name.lower().encode(), value.encode()) for name, value in refusal.headers]
             await send({"type": "websocket.http.response.start", "status": refusal.status, "headers": headers})
-            await send({"type": "websocket.http.response.body", "body": refusal.text.encode()})
+            await send({"type": "websocket.http.response.body", "body": body})
         else:
             await send({"type": "websocket.close", "code": 1008})
         return
     await send({"type": "websocket.accept", "subprotocol": "mcp" if "mcp" in scope.get("subprotocols", ()) else None})
-    await AsgiWebSocket(send).run(core, visit)
+    await AsgiWebSocket(send, visit, core.settings.write_timeout).run(core, visit)
 
 
 class AsgiWebSocket(Outbox):
     """One connection as a channel."""
 
-    is_shared = True
+    is_multiplexed = True
 
-    def __init__(self, send: Send) -> None:
-        super().__init__()
+    def __init__(self, send: Send, visit: Visit, patience: float = 0) -> None:
+        super().__init__(visit.peer, patience)
+        self._visit = visit
         self._send = send
+        self._apart: Apart | None = None
+        self._was_handed_on = False
 
     async def run(self, core: Core, visit: Visit) -> None:
         """Hand on what arrives until the client leaves."""
         most = core.settings.max_body_bytes
-        connection = core.connect(self, hears_changes=True)
-        connection.session.principal = core.principal(visit)
+        connection = core.connect(self, subscribes=True)
+        core.introduce(connection.session, visit)
         core.open.add(connection)
-        core.sockets.add(self)
+        core.sockets[self] = connection
         lost: ConnectionLost | None = None
         try:
             while True:
@@ -71,7 +78,9 @@ class AsgiWebSocket(Outbox):
                     await self.drain()
         finally:
             self.close()
-            core.sockets.discard(self)
+            if self._apart is not None:
+                self._apart.close()
+            core.sockets.pop(self, None)
             core.open.discard(connection)
             connection.abort()
             connection.closed(lost)
@@ -81,8 +90,24 @@ class AsgiWebSocket(Outbox):
         if self.is_open:
             self._put(frame)
 
+    def send_apart(self, frame: bytes, about: Id | None = None) -> None:
+        """Queue one text frame a moment later: ASGI has no way to ask whether what went before it was read."""
+        if self._apart is None:
+            self._apart = Apart(asyncio.get_running_loop(), self.send, self._is_handed_on)
+        self._apart.hold(frame)
+
+    def _is_handed_on(self) -> bool:
+        was, self._was_handed_on = self._was_handed_on, not self._waiting and self._writer is None
+        return was and self._was_handed_on
+
+    def origin(self, about: Id | None = None) -> Origin:
+        """The handshake."""
+        return self._visit.origin()
+
     async def aclose(self, reason: str = "") -> None:
         """Send what is queued, and close."""
+        if self._apart is not None:
+            await self._apart.settle()
         if self._writer is not None:
             await asyncio.wait([self._writer], timeout=2)
         await self._close(1001, reason or "the server is going away")

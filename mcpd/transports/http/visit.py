@@ -11,15 +11,17 @@ from typing import Any, TypeAlias
 
 from msgspec import UNSET
 
-from ...errors import InvalidRequest, ProtocolError
-from ...jsonrpc import ErrorObject, Failure, Id, encode
+from ...budget import OVER, SMALL, Charge, weigh
+from ...errors import InternalError, InvalidRequest, ProtocolError
+from ...jsonrpc import Id, encode, error_answer
+from ...principal import ANONYMOUS, Origin, Principal
 from ..guards import Refusal
 
 __all__ = [
     "EVENT_STREAM",
     "JSON",
     "BadBody",
-    "Gone",
+    "ClientDisconnected",
     "Header",
     "Receive",
     "Scope",
@@ -48,7 +50,7 @@ _NONE: frozenset[bytes] = frozenset()
 _NOTHING: dict[bytes, bytes] = {}
 
 
-class Gone(Exception):
+class ClientDisconnected(Exception):
     """The client left before its request was whole: nobody is there to be answered."""
 
 
@@ -61,10 +63,15 @@ class BadBody(Exception):
         super().__init__(text)
 
 
+def _nobody(visit: Visit) -> str:
+    return ""
+
+
 class Visit:
     """One request and its answer. `repeated` are the headers that came more than once (then joined by a comma)."""
 
-    __slots__ = ("_send", "extra", "fields", "method", "path", "receive", "repeated", "scope", "status")
+    __slots__ = ("_send", "charge", "extra", "fields", "method", "path", "receive", "repeated", "scope", "status",
+                 "user")  # fmt: skip
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
@@ -80,6 +87,10 @@ class Visit:
         self.repeated = _NONE
         self.extra: tuple[Header, ...] = ()
         """Headers that every answer to this request carries."""
+        self.charge: Charge | None = None
+        """What its body takes of the budget, if it is large."""
+        self.user: Principal = ANONYMOUS
+        """Who sends it, as far as anybody asked."""
         self.status = 0
         """The status that was answered, 0 if none was."""
         if len(self.fields) != len(headers):
@@ -92,10 +103,20 @@ class Visit:
         self.fields = {name: b", ".join(values) for name, values in joined.items()}
         self.repeated = frozenset(name for name, values in joined.items() if len(values) > 1)
 
+    def origin(self) -> Origin:
+        """Where it comes from, for authors; its headers are those of the scope, which lasts as long as it does."""
+        return Origin("websocket" if self.scope["type"] == "websocket" else "http", self.user, self.scope["headers"])
+
     def text(self, name: bytes) -> str | None:
         """A header as text, None if it did not come."""
         value = self.fields.get(name)
         return None if value is None else value.decode("latin-1")
+
+    @property
+    def peer(self) -> str:
+        """The address that the client connects from, without its port; empty if that is not known."""
+        client = self.scope.get("client")
+        return str(client[0]) if client else ""
 
     # -- what the client says of itself ------------------------------------------------------
 
@@ -121,34 +142,49 @@ class Visit:
 
     # -- reading -----------------------------------------------------------------------------
 
-    async def read(self, most: int, patience: float) -> bytes:
-        """The body. Raises BadBody for one over `most` bytes or slower than `patience` seconds, Gone without one."""
+    async def read(self, most: int, patience: float, owner: Callable[[Visit], str] = _nobody) -> bytes:
+        """The body, which takes of the budget of its `owner`.
+
+        Raises BadBody for one over `most` bytes, slower than `patience` seconds or without memory for it;
+        ClientDisconnected if the client leaves.
+        """
         length = self.fields.get(b"content-length")
         if length is not None and length.isdigit() and (len(length) > 15 or int(length) > most):
             raise BadBody(413, _too_large(most))
         message = await self.receive()
         if message["type"] != "http.request":
-            raise Gone
+            raise ClientDisconnected
         body: bytes = message.get("body", b"")
         if message.get("more_body"):
             try:
                 async with asyncio.timeout(patience):
-                    body = await self._read_on(body, most)
+                    body = await self._read_on(body, most, owner)
             except TimeoutError:
                 raise BadBody(408, f"The body did not arrive within {patience:g} s") from None
         if len(body) > most:
             raise BadBody(413, _too_large(most))
+        if len(body) > SMALL:
+            self._hold(weigh(body), owner)
         return body
 
-    async def _read_on(self, first: bytes, most: int) -> bytes:
+    def _hold(self, size: int, owner: Callable[[Visit], str]) -> None:
+        if self.charge is None:
+            self.charge = Charge(id(self), owner(self))
+        if not self.charge.set(size):
+            self.charge = None
+            raise BadBody(503, OVER)
+
+    async def _read_on(self, first: bytes, most: int, owner: Callable[[Visit], str]) -> bytes:
         parts, size = [first], len(first)
         while size <= most:
             message = await self.receive()
             if message["type"] != "http.request":
-                raise Gone
+                raise ClientDisconnected
             part: bytes = message.get("body", b"")
             parts.append(part)
             size += len(part)
+            if size > SMALL:
+                self._hold(size, owner)
             if not message.get("more_body"):
                 break
         return b"".join(parts)
@@ -172,25 +208,27 @@ class Visit:
         await self._send({"type": "http.response.body", "body": b""})
 
     async def answer_text(self, status: int, text: str, headers: Iterable[Header] = ()) -> None:
-        """Answer with a text for people."""
+        """Answer with a text for people, and for probes that read the status alone."""
         await self.answer(status, text.encode(), _TEXT, headers)
 
-    async def refuse(self, refusal: Refusal) -> None:
-        """Answer as a guard says."""
-        headers = [(name.lower().encode(), value.encode()) for name, value in refusal.headers]
-        await self.answer_text(refusal.status, refusal.text, headers)
+    async def refuse(self, refusal: Refusal, headers: Iterable[Header] = ()) -> None:
+        """Answer that there is no such service: JSON with an `error` for clients, a text for browsers."""
+        kind, body = refusal.body(self.text(b"accept"))
+        fields = [(name.lower().encode(), value.encode()) for name, value in refusal.headers]
+        await self.answer(refusal.status, body, (b"content-type", kind.encode()), [*fields, *headers])
 
     async def fail(self, status: int, error: ProtocolError, request_id: Id | None = None) -> None:
         """Answer with a JSON-RPC error; without an id where there is none, or none could be read."""
-        data = UNSET if error.data is None else error.data
-        failure = Failure(ErrorObject(error.code, error.message, data), UNSET if request_id is None else request_id)
+        failure = error_answer(error, UNSET if request_id is None else request_id)
         # What was not read of the body would be taken for the next request.
-        headers = ((b"connection", b"close"),) if status in (408, 413) else ()
+        headers: tuple[Header, ...] = ((b"connection", b"close"),) if status in (408, 413, 503) else ()
+        if status == 503:
+            headers = (*headers, (b"retry-after", b"5"))
         await self.answer(status, encode(failure), JSON, headers)
 
     async def fail_plainly(self, status: int, text: str) -> None:
         """Answer with a JSON-RPC error that says only this."""
-        await self.fail(status, InvalidRequest(text))
+        await self.fail(status, InternalError(text) if status == 503 else InvalidRequest(text))
 
     async def begin(self, headers: Iterable[Header]) -> Send:
         """Begin an answer of unknown length; what is given back takes the parts of its body."""

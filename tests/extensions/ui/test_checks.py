@@ -25,6 +25,11 @@ def draw() -> str:
     return "drawn"
 
 
+def greet(name: str) -> str:
+    """Greets."""
+    return name
+
+
 def said(server: Server) -> list[tuple[bool, str]]:
     return [(problem.is_error, str(problem)) for problem in server.problems()]
 
@@ -52,7 +57,7 @@ def test_a_view_that_is_not_there() -> None:
 def test_a_view_of_a_function_or_a_template_is_there() -> None:
     server = Server("x")
     server.resource("ui://x/now")(draw)
-    server.resource("ui://x/user/{name}")(lambda name: name)
+    server.resource("ui://x/user/{name}")(greet)
     server.add_tool(draw, name="a", ui="ui://x/now")
     server.add_tool(draw, name="b", ui="ui://x/user/ada")
     assert server.problems() == []
@@ -118,7 +123,12 @@ def test_what_a_source_adds_to_the_catalog_is_checked_too(uri: str, mime_type: s
 def test_meta_that_everybody_would_see() -> None:
     """APP-S-07, APP-S-12: raw `_meta.ui` that came past registration is not gated."""
     server = make_server()
-    tool = Tool(name="raw", input_schema={"type": "object"}, meta={"ui": {"resourceUri": CHART, "csp": {}}})
+    tool = Tool(
+        name="raw",
+        description="Draws.",
+        input_schema={"type": "object"},
+        meta={"ui": {"resourceUri": CHART, "csp": {}}},
+    )
     server.catalog.tools.add(ToolEntry(tool, bind(draw)))
     ((is_error, problem),) = said(server)
     assert is_error
@@ -164,7 +174,9 @@ from mcpd import Server
 server = Server("bad")
 server.add_apps("apps")
 @server.tool(ui="ui://bad/nowhere")
-def show() -> str: ...
+def show() -> str:
+    'Shows.'
+    ...
 """
 
 

@@ -98,7 +98,7 @@ async def test_the_same_source_is_checked_once_and_the_memory_of_it_is_bounded()
         for number in range(1100):
             answer = await peer.ask(request("GET", "/healthz", host=f"h{number}.example.com"))
             assert answer.status == 403
-        assert len(port.app._manners) <= 1024
+        assert len(port.app._checked) <= 1024
 
 
 async def test_two_hosts_are_none() -> None:

@@ -23,7 +23,7 @@ def count(steps: int, door: str, id: Any = 1) -> dict[str, Any]:
 
 
 async def busy(port: Port, session: Session, number: int) -> None:
-    """Wait until so many requests of a session are open."""
+    """Wait until so many requests of a session have a client that waits."""
     found = port.app._legacy.sessions.find(session.id, "")
     assert found is not None
     async with asyncio.timeout(10):
@@ -293,7 +293,7 @@ async def test_a_call_may_let_its_connection_go_again() -> None:
         answer = await session.ask("tools/call", {"name": "poll_twice"}, "x")
         assert await stage.entered.get() == "first"
         polled = await session.listen(answer.text[4 : answer.text.index("\n")])
-        await busy(port, session, 2)
+        await busy(port, session, 1)
         stage.open("first")
         assert await stage.entered.get() == "second"
         assert await polled.event() is None

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import os
+import re
 import signal
 import socket
 from contextlib import suppress
 
 import pytest
 from conftest import Child
-from http_peer import Peer, Port, Session, call, envelope, initialize, modern, post, request, serving
+from http_peer import BOTH, Peer, Port, Session, call, envelope, initialize, modern, post, request, serving
 from http_stage import Stage
 
 from mcpd.dispatcher import Connection
@@ -111,6 +113,57 @@ async def test_what_is_no_http(rubbish: bytes) -> None:
         assert said == b"" or said.startswith(b"HTTP/1.1 4")
         assert said.count(b"HTTP/1.1") <= 1
         await works(port)
+        await idle(port)
+
+
+@pytest.mark.parametrize(
+    ("framing", "status"),
+    [
+        (b"Transfer-Encoding: gzip, chunked", b"501"),
+        (b"Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked", b"501"),
+        (b"Transfer-Encoding: chunked\r\nTransfer-Encoding: gzip, chunked", b"[45]"),
+        (b"Transfer-Encoding: identity, chunked", b"501"),
+        (b"Transfer-Encoding: \x0bchunked", b"[45]"),
+        (b"Transfer-Encoding: xchunked", b"[45]"),
+        (b"Transfer-Encoding: chunked;q=1", b"[45]"),
+        (b"Transfer-Encoding: chunked, chunked", b"400"),
+        (b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked", b"400"),
+        (b"Transfer-Encoding: chunked, gzip", b"[45]"),
+        (b"Transfer-Encoding: identity", b"[45]"),
+        (b"Transfer-Encoding: gzip", b"[45]"),
+        (b"Transfer-Encoding: gzip,\r\n chunked", b"[45]"),
+        (b"Transfer-Encoding: chunked\r\nContent-Length: 5", b"400"),
+        (b"Content-Length: 5\r\nTransfer-Encoding: chunked", b"400"),
+        (b"Content-Length: 5\r\nTransfer-Encoding: identity", b"400"),
+        (b"Transfer-Encoding: ", b"[45]"),
+    ],
+)
+async def test_a_transfer_coding_that_is_not_known_is_no_body(framing: bytes, status: bytes) -> None:
+    """RFC 9112 6.1: what a proxy reads otherwise must not be served. One answer, and the connection ends."""
+    stage = Stage()
+    body = json.dumps(call("tools/call", {"name": "echo", "arguments": {"text": "x"}})).encode()
+    chunked = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+    async with serving(stage.server) as port:
+        head = (
+            b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: %b\r\n" % BOTH.encode()
+        )
+        peer = await port.connect()
+        peer.send(head + framing + b"\r\n\r\n" + chunked + b"GET /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        said = await peer.rest()
+        assert re.match(rb"HTTP/1.1 %b" % status, said)
+        assert said.count(b"HTTP/1.1") == 1
+        peer = await port.connect()
+        peer.send(head + b"Transfer-Encoding:  Chunked \r\n\r\n" + chunked)
+        assert (await peer.answer()).status == 200
+        await works(port)
+
+
+async def test_http_1_0_has_no_transfer_codings() -> None:
+    stage = Stage()
+    async with serving(stage.server) as port:
+        peer = await port.connect()
+        peer.send(b"POST /mcp HTTP/1.0\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
+        assert (await peer.rest()).startswith(b"HTTP/1.1 400")
         await idle(port)
 
 

@@ -97,11 +97,29 @@ async def test_delete_ends_a_session() -> None:
         assert (answer.status, answer.body) == (204, b"")
         assert await stage.left.get() == "door:cancelled"
         assert await stream.event() is None
-        assert (await waiting.answer()).status == 202
+        ended = await waiting.answer()
+        assert (ended.status, ended.code, ended.json["id"]) == (404, -32600, 1)
+        assert "initialize" in ended.error["message"]
         for data in (session.bytes(call("ping", id=2)), session.bytes(INITIALIZED), session.get(), session.delete()):
             answer = await port.ask(data)
             assert answer.status == 404
             assert "initialize" in answer.error["message"]
+        assert not stage.server._connections
+
+
+async def test_every_request_that_runs_when_its_session_ends_is_answered() -> None:
+    """Alone, behind what it said before on a stream, and in a batch: none ends without an answer."""
+    stage = Stage()
+    async with serving(stage.server) as port:
+        session = await port.open("2025-03-26")
+        streaming = await session.start(count(2, "later", id=2))
+        batch = await session.start([wait("a", id=3), call("ping", id=4), wait("b", id=5)])
+        assert sorted([await stage.entered.get() for _ in range(3)]) == ["a", "b", "later"]
+        assert (await port.ask(session.delete())).status == 204
+        told = [message for message in (await streaming.answer()).messages if "id" in message]
+        assert [(one["id"], one["error"]["code"]) for one in told] == [(2, -32600)]
+        answers = (await batch.answer()).json
+        assert {one["id"]: "result" in one for one in answers} == {3: False, 4: True, 5: False}
         assert not stage.server._connections
 
 
@@ -138,8 +156,11 @@ async def test_a_session_belongs_to_the_credential_that_opened_it() -> None:
 async def test_identify_decides_whose_a_session_is() -> None:
     """An application that authenticates by itself says who asks; the header's own value may change."""
     stage = Stage()
-    async with serving(stage.server) as port:
-        port.app.core._identify = lambda scope: dict(scope["headers"]).get(b"x-user", b"").decode() or None
+
+    def identify(scope: Any) -> str | None:
+        return dict(scope["headers"]).get(b"x-user", b"").decode() or None
+
+    async with serving(stage.server, identify=identify) as port:
         session = Session(port, "2025-11-25")
         session.extra = {"X-User": "ada", "Authorization": "Bearer 1"}
         await session.open()
@@ -163,7 +184,8 @@ async def test_idle_sessions_end_by_themselves() -> None:
         stream.abort()
         while port.app.connections:
             await asyncio.sleep(0.01)
-        assert not stage.server._connections
+        while stage.server._connections:
+            await asyncio.sleep(0.01)
 
 
 async def test_at_the_limit_the_session_that_was_idle_longest_ends() -> None:

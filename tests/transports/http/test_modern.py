@@ -182,8 +182,9 @@ async def test_a_method_whose_capability_is_not_offered_is_404() -> None:
     from mcpd import Server
 
     async with serving(Server("empty")) as port:
-        assert (await port.modern("tools/list")).status == 404
-        assert (await port.modern("prompts/get", {"name": "x"})).status == 404
+        for method in ("tools/call", "prompts/get"):
+            answer = await port.modern(method, {"name": "x"})
+            assert (answer.status, answer.code) == (404, -32601), method
 
 
 @pytest.mark.parametrize(

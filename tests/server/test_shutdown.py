@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 
 import pytest
 
-from mcpd.server import ending
-from mcpd.server.ending import HangUp, LastResort, end_if_hung
+from mcpd.server import shutdown
+from mcpd.server.shutdown import ExitDeadline, StdinWatchdog, end_if_hung
 
 
 class Exited(BaseException):
@@ -28,7 +28,7 @@ def codes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         found.append(code)
         raise Exited
 
-    monkeypatch.setattr(ending.os, "_exit", leave)
+    monkeypatch.setattr(shutdown.os, "_exit", leave)
     return found
 
 
@@ -36,12 +36,12 @@ def codes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def own_thread(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The watch is run by the test itself."""
     started: list[Any] = []
-    monkeypatch.setattr(ending._thread, "start_new_thread", lambda work, arguments: started.append(work))
+    monkeypatch.setattr(shutdown._thread, "start_new_thread", lambda work, arguments: started.append(work))
     return started
 
 
 def test_at_the_deadline_the_process_ends(codes: list[int], own_thread: list[Any]) -> None:
-    resort = LastResort()
+    resort = ExitDeadline()
     resort.arm(0.01)
     (watch,) = own_thread
     began = time.monotonic()
@@ -52,7 +52,7 @@ def test_at_the_deadline_the_process_ends(codes: list[int], own_thread: list[Any
 
 
 def test_the_earliest_deadline_counts(codes: list[int], own_thread: list[Any]) -> None:
-    resort = LastResort()
+    resort = ExitDeadline()
     resort.arm(3600)
     resort.arm(0)
     resort.arm(60)
@@ -63,7 +63,7 @@ def test_the_earliest_deadline_counts(codes: list[int], own_thread: list[Any]) -
 
 
 def test_an_end_by_itself_needs_no_last_resort(codes: list[int], own_thread: list[Any]) -> None:
-    resort = LastResort()
+    resort = ExitDeadline()
     resort.disarm()
     resort.arm(3600)
     resort.disarm()
@@ -106,7 +106,7 @@ def test_without_stderr_it_ends_in_silence(codes: list[int], monkeypatch: pytest
     def closed(descriptor: int, data: bytes) -> NoReturn:
         raise OSError(9, os.strerror(9))
 
-    monkeypatch.setattr(ending.os, "write", closed)
+    monkeypatch.setattr(shutdown.os, "write", closed)
     go = threading.Event()
     thread = threading.Thread(target=go.wait)
     thread.start()
@@ -121,7 +121,7 @@ def test_without_stderr_it_ends_in_silence(codes: list[int], monkeypatch: pytest
 # ------------------------------------------------------------------------- the end of the input
 
 
-class Resort(LastResort):
+class Resort(ExitDeadline):
     """Only notes that it was called for."""
 
     def __init__(self) -> None:
@@ -139,7 +139,7 @@ async def test_the_end_of_the_input_ends_a_blocked_loop_too(kind: str) -> None:
     resort = Resort()
     ours, theirs = socket.socketpair()
     read, write = os.pipe()
-    hang_up = HangUp(read if kind == "pipe" else theirs.fileno(), 0.01, resort)
+    stdin_watchdog = StdinWatchdog(read if kind == "pipe" else theirs.fileno(), 0.01, resort)
     try:
         os.write(write, b"unread")
         ours.send(b"unread")
@@ -149,7 +149,7 @@ async def test_the_end_of_the_input_ends_a_blocked_loop_too(kind: str) -> None:
         ours.shutdown(socket.SHUT_WR)
         assert resort.armed.wait(20)  # blocks the loop
     finally:
-        hang_up.stop()
+        stdin_watchdog.stop()
         os.close(read)
         ours.close()
         theirs.close()
@@ -158,7 +158,7 @@ async def test_the_end_of_the_input_ends_a_blocked_loop_too(kind: str) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes cannot be polled there")
 async def test_a_loop_that_turns_is_left_to_read_the_end_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Much may have come before it, and what is answered now may take its time."""
-    monkeypatch.setattr(ending, "_LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(shutdown, "_LOOK_SECONDS", 0.001)
     loop, looks = asyncio.get_running_loop(), asyncio.Semaphore(0)
     tell = loop.call_soon_threadsafe
 
@@ -169,10 +169,10 @@ async def test_a_loop_that_turns_is_left_to_read_the_end_by_itself(monkeypatch: 
     monkeypatch.setattr(loop, "call_soon_threadsafe", told)
     resort = Resort()
     read, write = os.pipe()
-    hang_up = HangUp(read, 20, resort)
+    stdin_watchdog = StdinWatchdog(read, 20, resort)
     os.close(write)
     for _ in range(3):
         await looks.acquire()
-    hang_up.stop()
+    stdin_watchdog.stop()
     assert not resort.armed.is_set()
     os.close(read)

@@ -7,28 +7,39 @@ from __future__ import annotations
 
 import _thread
 import asyncio
+import logging
 import os
 import select
+import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Collection
 
-__all__ = ["HangUp", "LastResort", "end_if_hung"]
+__all__ = ["ExitDeadline", "StdinWatchdog", "end_if_hung", "take_once"]
 
 _IDLE_SECONDS = 0.25
 """How long threads may take to end that have nothing left to do."""
+
+_LAST_SECONDS = 1.0
+"""How long the last lines of a log may take, if threads still run."""
+
+_ALARM_SECONDS = 1.0
+"""How much later the alarm comes than the last resort."""
+
+_LONGEST_ALARM = 1e8
 
 _LOOK_SECONDS = 0.25
 """How often to look whether the event loop still turns, after the input has ended."""
 
 
-class LastResort:
+class ExitDeadline:
     """Ends the process at a deadline, from a thread: while a tool blocks the event loop nothing else runs."""
 
     def __init__(self) -> None:
         self._deadline: float | None = None
         self._is_watching = False
+        self._has_alarm = False
 
     def arm(self, seconds: float) -> None:
         """The process is gone in so many seconds, whatever happens. Of several deadlines the earliest counts.
@@ -42,9 +53,25 @@ class LastResort:
             self._is_watching = True
             _thread.start_new_thread(self._watch, ())
 
+    def set_alarm(self, seconds: float) -> None:
+        """The same from the kernel, a second later: no thread of Python runs while a call into C holds the interpreter.
+
+        SIGALRM ends the process then, unless somebody else uses it. Nothing on Windows.
+        """
+        if not hasattr(signal, "setitimer") or signal.getsignal(signal.SIGALRM) is not signal.SIG_DFL:
+            return
+        seconds = min(seconds + _ALARM_SECONDS, _LONGEST_ALARM)
+        left = signal.getitimer(signal.ITIMER_REAL)[0]
+        if not left or seconds < left:
+            self._has_alarm = True
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+
     def disarm(self) -> None:
         """The end has come by itself."""
         self._deadline = None
+        if self._has_alarm:
+            self._has_alarm = False
+            signal.setitimer(signal.ITIMER_REAL, 0)
 
     def _watch(self) -> None:
         while (deadline := self._deadline) is not None:
@@ -56,16 +83,16 @@ class LastResort:
         self._is_watching = False
 
 
-class HangUp:
+class StdinWatchdog:
     """Ends the process, by the last resort, if its input ends while a tool blocks the event loop for good.
 
     The loop reads the end by itself if it turns, perhaps after much that came before: that is left to it. Make it
     on the loop's thread. A thread waits in the kernel for the other end to be closed, and looks at nothing else.
     """
 
-    def __init__(self, descriptor: int, seconds: float, last_resort: LastResort) -> None:
+    def __init__(self, descriptor: int, seconds: float, exit_deadline: ExitDeadline) -> None:
         self._seconds = min(seconds, threading.TIMEOUT_MAX)
-        self._last_resort = last_resort
+        self._exit_deadline = exit_deadline
         self._loop = asyncio.get_running_loop()
         self._is_over = threading.Event()
         if hasattr(select, "poll"):  # not on Windows
@@ -87,8 +114,27 @@ class HangUp:
             except RuntimeError:  # it is closed
                 return
             if not turned.wait(self._seconds) and not self._is_over.is_set():
-                self._last_resort.arm(0)
+                self._exit_deadline.arm(0)
                 return
+
+
+def take_once(number: int) -> None:
+    """Leave the handler of a signal in place for one time: the next one that comes ends the process, unseen by Python.
+
+    Python's handlers run when the interpreter comes around to it, which a call into C may keep it from. Whoever sees
+    the signal sets the handler again. Only where the C library has `sysv_signal`, as on Linux with glibc; else nothing.
+    """
+    try:
+        import ctypes
+
+        libc = ctypes.CDLL(None)
+        action = ctypes.create_string_buffer(1024)  # a struct sigaction, which is shorter; the handler comes first
+        libc.sysv_signal.argtypes = (ctypes.c_int, ctypes.c_void_p)
+        libc.sysv_signal.restype = ctypes.c_void_p
+        if libc.sigaction(number, None, action) == 0:
+            libc.sysv_signal(number, ctypes.c_void_p.from_buffer(action).value)
+    except (ImportError, OSError, TypeError, AttributeError):
+        return
 
 
 def end_if_hung(code: int = 0, *, older: Collection[threading.Thread] = ()) -> None:
@@ -103,15 +149,28 @@ def end_if_hung(code: int = 0, *, older: Collection[threading.Thread] = ()) -> N
         thread.join(max(0.0, deadline - time.monotonic()))
         if thread.is_alive():
             _say(f"mcpd: thread {thread.name!r} still runs; ending all the same")
-            for stream in (sys.stdout, sys.stderr):
-                if stream is not None:
-                    stream.flush()
+            # In a thread, for so long: nobody may read what is flushed, and what hangs may hold a lock.
+            last = threading.Thread(target=_flush, daemon=True)
+            last.start()
+            last.join(_LAST_SECONDS)
             os._exit(code)
 
 
+def _flush() -> None:
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+
+
 def _say(line: str) -> None:
-    """Past Python's buffers, whose locks may be held by what hangs."""
+    """Past Python's buffers, whose locks may be held by what hangs, and only if there is room."""
     try:
+        if hasattr(select, "poll"):  # not on Windows
+            room = select.poll()
+            room.register(2, select.POLLOUT)
+            if not room.poll(0):
+                return
         os.write(2, f"{line}\n".encode())
     except OSError:
         pass

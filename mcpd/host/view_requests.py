@@ -31,7 +31,7 @@ from .hooks import Hooks, settle
 from .refusals import Denied
 from .shown import ShownView
 
-__all__ = ["Carrier"]
+__all__ = ["ViewRequestHandler"]
 
 log = logging.getLogger("mcpd.host")
 
@@ -43,8 +43,11 @@ class _Arguments(Struct):
 _read_arguments = Decoder(_Arguments).decode
 
 
-class Carrier:
-    """The desk of one host. `find_tool` gives a tool as listed; `on_leave` hears of each View that is gone."""
+class ViewRequestHandler:
+    """Handles the requests of all Views of one host.
+
+    `find_tool` gives a tool as listed; `on_leave` hears of each View that is gone.
+    """
 
     def __init__(
         self,
@@ -60,8 +63,8 @@ class Carrier:
         self._find_tool = find_tool
         self._on_leave = on_leave
 
-    async def carry(self, view: ShownView, ask: Ask) -> Any:
-        """See `shown.Desk`."""
+    async def handle(self, view: ShownView, ask: Ask) -> Any:
+        """See `shown.RequestHandler`."""
         hooks = self._hooks
         if isinstance(ask, Forward):
             return await self._forward(view, ask)
@@ -72,6 +75,7 @@ class Carrier:
         elif isinstance(ask, ChatMessage):
             if hooks.message is not None:
                 _check(await settle(hooks.message(view, ask.content)), "The host did not take the message")
+            # What cannot be kept is denied, whatever the hook has said.
             self._conversation.add_message(ViewMessage(view.id, view.call.name, ask.content))
         elif isinstance(ask, ModelContextUpdate):
             if hooks.model_context is not None:
@@ -104,11 +108,11 @@ class Carrier:
         )
 
     def keep_context(self, view: ShownView, update: ModelContextUpdate) -> None:
-        """See `shown.Desk`."""
+        """See `shown.RequestHandler`."""
         self._conversation.set_context(view.id, view.call.name, update)
 
     def notice(self, view: ShownView, event: Event) -> None:
-        """See `shown.Desk`."""
+        """See `shown.RequestHandler`."""
         if self._hooks.event is not None:
             try:
                 self._hooks.event(view, event)
@@ -116,7 +120,7 @@ class Carrier:
                 log.exception("%s: the hook for events failed", view.id)
 
     def leave(self, view: ShownView) -> None:
-        """See `shown.Desk`."""
+        """See `shown.RequestHandler`."""
         self._on_leave(view)
 
 

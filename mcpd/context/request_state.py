@@ -18,7 +18,7 @@ from msgspec.json import Decoder, Encoder
 
 from ..errors import InvalidParams
 
-__all__ = ["Sealer", "State"]
+__all__ = ["RequestStateCodec", "State"]
 
 
 class State(Struct, array_like=True):
@@ -29,7 +29,7 @@ class State(Struct, array_like=True):
     kept: dict[str, Any]
 
 
-class Sealer:
+class RequestStateCodec:
     """Seals and opens states with a key of at least 16 bytes; processes that share the key share the rounds.
 
     `lifetime` is in seconds, from one round to the next.

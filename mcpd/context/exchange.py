@@ -1,0 +1,181 @@
+"""One request as the server's own code sees it: who asks, what is remembered for it, and ways to talk back.
+
+Handlers get an `Exchange`; the `Context` of authors is made of one, where a function takes one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Coroutine
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from ..errors import LocalProtocolError
+from ..jsonrpc import Id
+from ..principal import Origin
+from ..session import Call, Client
+
+if TYPE_CHECKING:
+    from ..types.rounds import ListenResult, SubscriptionFilter
+    from .asking import Asking
+    from .peer import Peer
+    from .thread_call import ThreadCall
+
+__all__ = ["Exchange", "Place", "this_thread"]
+
+T = TypeVar("T")
+
+
+class Place(Protocol):
+    """What a plain function takes up among those that run at once, see `registry.threads`."""
+
+    def pause(self) -> None:
+        """It waits for the client: another may run."""
+
+    def resume(self) -> None:
+        """It has its answer."""
+
+
+class _ThisThread(threading.local):
+    place: Place | None = None
+    """That of the plain function that runs in this thread."""
+
+
+this_thread = _ThisThread()
+
+
+class Exchange:
+    """One request from receipt to answer. Made for each, so it holds what it has to and no more."""
+
+    __slots__ = ("_asking", "_has_ended", "_pending", "call", "lifespan", "peer")
+
+    lifespan: Any
+    """What the server's lifespan gave; not set where it has none."""
+
+    def __init__(self, call: Call, peer: Peer) -> None:
+        self.call = call
+        self.peer = peer
+        self._asking: Asking | None = None
+        self._pending: set[ThreadCall] | None = None
+        self._has_ended = False
+
+    @property
+    def request_id(self) -> Id:
+        """The JSON-RPC id, with its type."""
+        return self.call.id
+
+    @property
+    def method(self) -> str:
+        """The request's method, e.g. `tools/call`."""
+        return self.call.method
+
+    @property
+    def protocol_version(self) -> str:
+        """The protocol version of this request, e.g. `2026-07-28`."""
+        return self.call.version.name
+
+    @property
+    def client(self) -> Client:
+        """Who asks: identity and capabilities."""
+        return self.call.client
+
+    @property
+    def origin(self) -> Origin:
+        """Which way the request came, by whom, and with which headers. Found when it is asked for: few tools do."""
+        return self.peer.channel.origin(self.call.id)
+
+    @property
+    def owner(self) -> tuple[object, str]:
+        """Whose shares of what is limited this request takes from: its connection, and the client behind it."""
+        session = self.call.session
+        return session, session.owner
+
+    @property
+    def subject(self) -> str:
+        """What is asked for, for the log: the name of the tool or prompt, the URI of the resource, else the method."""
+        params = self.call.params
+        return str(getattr(params, "name", None) or getattr(params, "uri", None) or self.call.method)
+
+    @property
+    def asking(self) -> Asking:
+        """The questions of this request and their answers. Raises InvalidParams for a state that was tampered with."""
+        if self._asking is None:
+            from .asking import asking_for  # few tools ask, and this costs start-up
+
+            self._asking = asking_for(self.call, self.peer)
+        return self._asking
+
+    # -- what a legacy session remembers -----------------------------------------------------
+
+    @property
+    def is_stateless(self) -> bool:
+        """Whether this is an older client's request without a session: what it sets for later is not kept."""
+        return self.call.session.is_stateless
+
+    def set_log_level(self, level: str) -> None:
+        """The least severe level that the session's client wants to see."""
+        self.call.session.log_level = level
+
+    def watch(self, uri: str) -> int:
+        """The session's client wants to hear when a resource changes; gives how many it watches."""
+        return self.call.session.watch(uri)
+
+    def unwatch(self, uri: str) -> None:
+        """It no longer does."""
+        self.call.session.unwatch(uri)
+
+    def hold(self, size: int) -> None:
+        """Take so many bytes of the memory budget for this request. Raises InternalError if they are not to be had."""
+        self.call.hold(size)
+
+    def listen(self, wanted: SubscriptionFilter) -> Coroutine[Any, Any, ListenResult]:
+        """Make this request a subscription; returns when the server ends it."""
+        return self.peer.listen(self.call, wanted)
+
+    # -- talking back ------------------------------------------------------------------------
+
+    async def notify(self, method: str, params: Any) -> None:
+        """Send a notification of an extension. Raises LocalProtocolError if none has declared it."""
+        call = self.call
+        try:
+            is_wanted = call.session.vocabulary.is_wanted(method, call.client)
+        except KeyError:
+            raise LocalProtocolError(f"{method} is no notification of an extension of this server") from None
+        if is_wanted:
+            await self.peer.notify(method, params, call)
+
+    def do(self, work: Coroutine[Any, Any, T], *, is_question: bool = False) -> Awaitable[T]:
+        """`work` to be awaited on the event loop's thread; from another thread it is done when this returns."""
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:
+            running = None
+        if running is self.peer.loop:
+            return work
+        from .thread_call import ThreadCall  # where all functions are async it is never needed
+
+        pending = ThreadCall(work, self.peer.loop)
+        if is_question:
+            if self._pending is None:
+                self._pending = set()
+            self._pending.add(pending)
+            if self._has_ended:
+                pending.cancel()  # the request was over before anybody could know of this
+        place = this_thread.place if is_question else None
+        if place is not None:
+            place.pause()
+        try:
+            return pending.result()  # type: ignore[no-any-return]  # where there is no loop, nothing can be awaited
+        finally:
+            if place is not None:
+                place.resume()
+            if self._pending is not None:
+                self._pending.discard(pending)
+            del work, pending  # what is raised here has this frame in its traceback
+
+    def end(self) -> None:
+        """The request is over: give up what a thread still waits for, such as the answer to a question."""
+        self._has_ended = True
+        if self._pending is not None:
+            for pending in list(self._pending):
+                pending.cancel()

@@ -1,0 +1,40 @@
+"""The client of a request, as what runs for the request sees it: to be told and asked. The dispatcher has it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Raw
+
+if TYPE_CHECKING:
+    from ..channel import Channel
+    from ..session import Call
+    from ..types.rounds import ListenResult, SubscriptionFilter
+    from .request_state import RequestStateCodec
+
+__all__ = ["Peer"]
+
+
+class Peer(Protocol):
+    """The connection as a context sees it."""
+
+    loop: asyncio.AbstractEventLoop
+    channel: Channel
+
+    async def notify(self, method: str, params: Any, about: Call | None = None) -> None:
+        """Send a notification, as part of `about`; dropped if that is answered or the version has none such."""
+
+    def as_json(self, data: Any) -> Any:
+        """Any object as JSON values that can be sent, its `repr` if it has no better form. Never raises."""
+
+    async def request(self, method: str, params: Any, about: Call, timeout: float | None) -> Raw:
+        """Ask the client, and give its raw result. Raises RemoteError, RequestTimeout, ConnectionLost."""
+
+    def listen(self, call: Call, wanted: SubscriptionFilter) -> Coroutine[Any, Any, ListenResult]:
+        """Keep a subscription open; gives its result when the server ends it."""
+
+    @property
+    def state_codec(self) -> RequestStateCodec:
+        """What seals the states of multi round-trip requests."""

@@ -1,0 +1,158 @@
+"""Questions to the client: elicitation, sampling, roots; what each asks, needs and takes for an answer.
+
+How a question reaches the client is for `asking` to say. Spec: 2026-07-28 client/{elicitation,sampling,roots}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import urandom
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from msgspec import Raw, Struct
+from msgspec.json import Decoder
+
+from ..errors import LocalProtocolError, ToolError
+from ..types.content import TextContent
+from ..types.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
+from ..types.lifecycle import ClientCapabilities
+from ..types.sampling import (
+    CreateMessageParams,
+    CreateMessageResult,
+    ListRootsParams,
+    ListRootsResult,
+    SamplingMessage,
+    ToolResultContent,
+    ToolUseContent,
+)
+from .forms import form_schema, read_form
+
+__all__ = ["Answer", "Question", "elicit_form", "elicit_url", "is_offered", "list_roots", "sample"]
+
+T = TypeVar("T")
+
+
+class Answer(Struct, Generic[T]):
+    """What the user did with a question: `accept`, `decline` or `cancel`; `content` only if accepted."""
+
+    action: str
+    content: T | None = None
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            from .other_names import unknown
+
+            raise unknown("Answer", name)
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the user agreed."""
+        return self.action == "accept"
+
+    def get(self) -> T:
+        """The content. Raises ToolError, which ends a tool with a text for the model, if the user did not agree."""
+        if self.content is None:
+            raise ToolError("The user declined" if self.action == "decline" else "The user cancelled the question")
+        return self.content
+
+
+class Question(Struct):
+    """One thing to ask: the request, what its answer decodes to, and which capability the client needs for it.
+
+    Made by `elicit_form`, `elicit_url`, `sample`, `list_roots`.
+    """
+
+    method: str
+    params: Any
+    result: type
+    needs: dict[str, Any]
+    form: type | None = None
+    """The struct that an accepted form's values become; None keeps them a dict."""
+
+    def read(self, raw: Raw | bytes) -> Any:
+        """The client's answer. Raises ValidationError if it does not fit the question."""
+        value: Any = Decoder(self.result).decode(raw)
+        if isinstance(value, ListRootsResult):
+            return value.roots
+        if not isinstance(value, ElicitResult):
+            return value
+        if value.action != "accept":
+            return Answer(value.action)
+        content: Any = value.content or {}
+        if isinstance(self.params, ElicitFormParams):
+            content = read_form(content, self.params.requested_schema, self.form)
+        return Answer("accept", content)
+
+
+def elicit_form(message: str, form: type | Mapping[str, Any]) -> Question:
+    """A form for the user: a struct, dataclass or TypedDict of primitives and enums, or a flat object schema."""
+    schema, kind = form_schema(form)
+    params = ElicitFormParams(mode="form", message=message, requested_schema=schema)
+    return Question("elicitation/create", params, ElicitResult, {"elicitation": {"form": {}}}, kind)
+
+
+def elicit_url(message: str, url: str, elicitation_id: str | None = None) -> Question:
+    """A page for the user to visit. `accept` means consent to go there, not that it is done."""
+    scheme, _, rest = url.partition("://")
+    host = rest.partition("/")[0].partition("?")[0]
+    if not scheme.isalpha() or not host or any(c.isspace() or not c.isprintable() for c in url):
+        raise LocalProtocolError(f"{url!r} is no URL that a user can visit")
+    if elicitation_id is None:
+        elicitation_id = urandom(16).hex()
+    params = ElicitUrlParams(message=message, url=url, elicitation_id=elicitation_id)
+    return Question("elicitation/create", params, ElicitResult, {"elicitation": {"url": {}}})
+
+
+def sample(messages: str | list[SamplingMessage], *, max_tokens: int = 1000, **options: Any) -> Question:
+    """A request to the client's model: a text, or a conversation. `options` are those of `Context.sample`.
+
+    Raises LocalProtocolError for a conversation the specification forbids.
+    """
+    if isinstance(messages, str):
+        messages = [SamplingMessage("user", TextContent(messages))]
+    params = CreateMessageParams(messages=messages, max_tokens=max_tokens, **options)
+    _check_conversation(params)
+    uses_tools = params.tools or params.tool_choice or any(map(_has_tool_content, messages))
+    needs: dict[str, Any] = {"sampling": {"tools": {}} if uses_tools else {}}
+    return Question("sampling/createMessage", params, CreateMessageResult, needs)
+
+
+def list_roots() -> Question:
+    """The folders the client lets the server work on."""
+    return Question("roots/list", ListRootsParams(), ListRootsResult, {"roots": {}})
+
+
+def _has_tool_content(message: SamplingMessage) -> bool:
+    blocks = message.content if isinstance(message.content, list) else [message.content]
+    return any(isinstance(block, (ToolUseContent, ToolResultContent)) for block in blocks)
+
+
+def _check_conversation(params: CreateMessageParams) -> None:
+    """Spec: 2025-11-25 client/sampling, message constraints (S25-081, S25-082)."""
+    open_uses: set[str] = set()
+    for message in params.messages:
+        blocks = message.content if isinstance(message.content, list) else [message.content]
+        results = {block.tool_use_id for block in blocks if isinstance(block, ToolResultContent)}
+        if results and len(results) != len(blocks):
+            raise LocalProtocolError("a sampling message with tool results holds nothing else")
+        if open_uses != results:
+            raise LocalProtocolError("each tool use is answered by its tool result in the very next message")
+        open_uses = {block.id for block in blocks if isinstance(block, ToolUseContent)}
+        if open_uses and message.role != "assistant":
+            raise LocalProtocolError("only the assistant uses tools")
+    if open_uses:
+        raise LocalProtocolError("the last message leaves tool uses without results")
+
+
+def is_offered(needs: Mapping[str, Any], capabilities: ClientCapabilities) -> bool:
+    """Whether the client declared what a question needs. `elicitation: {}` means forms only."""
+    for name, parts in needs.items():
+        offered = getattr(capabilities, name)
+        if offered is None:
+            return False
+        if name == "elicitation" and "form" in parts and offered.form is None and offered.url is None:
+            continue
+        if any(getattr(offered, part) is None for part in parts):
+            return False
+    return True

@@ -1,0 +1,96 @@
+"""A session that tells observers of its calls, and of its begin and end.
+
+Only servers with observers have it, or those whose log is at level debug: all other connections have a plain
+`Session`, and nothing of this costs them anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from itertools import count
+from time import perf_counter
+from typing import Any
+
+from msgspec import Raw
+
+from ..errors import ProtocolError
+from ..jsonrpc import Id, Request
+from ..observer import ObservedCall, Observer, Outcome
+from ..printable import printable
+from ..session import Call, Session
+from .traced import CallLog
+
+__all__ = ["ObservedSession"]
+
+log = logging.getLogger("mcpd")
+
+_numbers = count(1)
+
+
+class ObservedSession(Session):
+    """A `Session` with observers. Over all servers of the process it has a number of its own."""
+
+    __slots__ = ("_began", "_observers", "number")
+
+    def __init__(self, observers: Sequence[Observer], identity: Raw, **settings: Any) -> None:
+        super().__init__(identity, **settings)
+        self.number = next(_numbers)
+        self._observers = (*observers, CallLog()) if log.isEnabledFor(logging.DEBUG) else observers
+        self._began: dict[Call, tuple[ObservedCall, float]] = {}
+
+    def follow(self, ended: asyncio.Future[Any]) -> None:
+        """It is a connection that lasts, until `ended` is done."""
+        opened = perf_counter()
+        self._tell("connection_opened", self.number)
+        ended.add_done_callback(lambda _: self._tell("connection_closed", self.number, perf_counter() - opened))
+
+    def receive_request(self, request: Request) -> Call:
+        """See `Session`."""
+        began = perf_counter()
+        seen = ObservedCall(self.number, request.id, request.method)
+        try:
+            opened = super().receive_request(request)
+        except ProtocolError as error:
+            self._tell("call_began", seen)
+            self._tell("call_ended", seen, Outcome("refused", perf_counter() - began, error.code))
+            raise
+        params = opened.params
+        subject = getattr(params, "name", None) or getattr(params, "uri", None)
+        seen.subject = subject if isinstance(subject, str) else ""
+        seen.version = opened.version.name
+        self._began[opened] = seen, began
+        self._tell("call_began", seen)
+        return opened
+
+    def respond(self, answered: Call, result: Any) -> bytes | None:
+        """See `Session`."""
+        frame = super().respond(answered, result)
+        self._end(answered, "answered", is_error=getattr(result, "is_error", None) is True)
+        return frame
+
+    def fail(self, answered: Call, error: ProtocolError) -> bytes | None:
+        """See `Session`."""
+        frame = super().fail(answered, error)
+        self._end(answered, "failed", code=error.code)
+        return frame
+
+    def cancel(self, request_id: Id | None) -> Call | None:
+        """See `Session`."""
+        cancelled = super().cancel(request_id)
+        if cancelled is not None:
+            self._end(cancelled, "cancelled")
+        return cancelled
+
+    def _end(self, call: Call, kind: Any, *, code: int | None = None, is_error: bool = False) -> None:
+        seen, began = self._began.pop(call, (None, 0.0))
+        if seen is not None:  # else it was cancelled, and is done only now
+            self._tell("call_ended", seen, Outcome(kind, perf_counter() - began, code, is_error))
+
+    def _tell(self, what: str, *about: Any) -> None:
+        for observer in self._observers:
+            try:
+                getattr(observer, what)(*about)
+            except Exception as error:
+                log.error("observer %s failed in %s", printable(type(observer)), printable(what), exc_info=error)

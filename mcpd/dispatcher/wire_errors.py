@@ -1,0 +1,31 @@
+"""From an exception that ended a handler to the error that its client gets: the only place where one becomes the other.
+
+What is nobody's business outside is logged, and leaves as an InternalError with a fixed text.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from ..errors import InternalError, ProtocolError, RequestTimeout, ResultTooLarge, ToolError
+from ..printable import printable
+from ..session import Call
+
+__all__ = ["wire_error"]
+
+log = logging.getLogger("mcpd")
+
+
+def wire_error(error: BaseException, call: Call) -> ProtocolError:
+    """The error to answer a call with that ended with this exception."""
+    if isinstance(error, ResultTooLarge):
+        log.warning("%s (id %s): %s", call.method, printable(call.id), printable(error.message))
+    if isinstance(error, ProtocolError):
+        return error if call.version.has_error(type(error)) else error.without_code()
+    if isinstance(error, RequestTimeout):
+        return InternalError(str(error))
+    if isinstance(error, ToolError):
+        # Outside tools/call there is no isError; its text is meant to be read all the same.
+        return InternalError(str(error))
+    log.error("%s (id %s) failed", call.method, printable(call.id), exc_info=error)
+    return InternalError()

@@ -1,0 +1,132 @@
+"""MCP Apps as an extension of a server: who gets them, and what they add to tools and resources.
+
+Loaded with every server, so all that only servers with apps need is imported when it is first used.
+Spec: apps-2026-01-26, "Client<>Server Capability Negotiation"; apps.md section 7, decision 2.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...errors import RegistrationError
+from ...printable import printable
+from ...registry.problems import Problem
+from ...session import Client
+from ...types.tools import CallToolResult
+from ..base import Extension, ExtensionHost, ResourceAddition, ToolAddition
+from .gate import MIME_TYPE, SCHEME, UI, AppsMode, has_ui, is_app_type
+
+if TYPE_CHECKING:
+    from .apps import Apps
+
+__all__ = ["AppsExtension"]
+
+log = logging.getLogger("mcpd")
+
+
+class AppsExtension(Extension):
+    """MCP Apps as this server offers them.
+
+    `auto` follows the client's offer, `always` serves hosts that render apps without offering it, `never` is off;
+    so is everything when the environment says MCP_APPS_ENABLED=false. With `strict_list` tools that are for Views
+    only are in no list, though clients with Apps can call them. Nothing is announced before the first tool or
+    resource that has to do with apps.
+    """
+
+    capabilities = ("resources",)  # even while there are none: a host may give up if it cannot list them
+    tool_options = ("ui", "ui_when", "visibility")
+    has_results = True
+
+    def __init__(self, mode: AppsMode = "auto", *, strict_list: bool = False) -> None:
+        super().__init__(UI, settings={"mimeTypes": [MIME_TYPE]})
+        self.mode: AppsMode = mode
+        self.strict_list = strict_list
+        self._apps: Apps | None = None
+        self.configure(mode, strict_list=strict_list)
+
+    def configure(self, mode: AppsMode | None = None, *, strict_list: bool | None = None) -> None:
+        """Change who gets Apps, and whether app-only tools are in no list. None is no change. Raises ValueError."""
+        if mode is not None:
+            if mode not in ("auto", "always", "never"):
+                raise ValueError(f"apps must be auto, always or never, not {mode!r}")
+            enabled = os.environ.get("MCP_APPS_ENABLED", "").strip().lower()
+            if enabled not in ("", "true", "false"):
+                log.warning(
+                    "MCP_APPS_ENABLED=%s changes nothing; to turn MCP Apps off, set it to false", printable(enabled)
+                )
+            self.mode = "never" if enabled == "false" else mode
+        if strict_list is not None:
+            self.strict_list = strict_list
+        if self._apps is not None:
+            self._apps.configured()
+
+    @property
+    def apps(self) -> Apps:
+        """The Views of the server. From the first use on Apps are announced."""
+        if self._apps is None:
+            assert self.server is not None
+            from .apps import Apps
+
+            self._apps = Apps(self.server, self)
+            self.server.announce(self)
+            self._apps.configured()
+        return self._apps
+
+    # -- what a server asks ------------------------------------------------------------------
+
+    def bind(self, server: ExtensionHost) -> None:
+        """The extension was added to a server."""
+        self.server = server
+
+    def admits(self, client: Client) -> bool:
+        """An offer without `mimeTypes` counts; one whose list lacks our type does not."""
+        if self.mode != "auto":
+            return self.mode == "always"
+        offer = (client.capabilities.extensions or {}).get(UI)
+        if not isinstance(offer, dict):
+            return False
+        types = offer.get("mimeTypes")
+        return types is None or (isinstance(types, list) and any(map(is_app_type, types)))
+
+    def tool(self, name: str, options: Mapping[str, Any], meta: dict[str, Any] | None) -> ToolAddition | None:
+        """`ui=`, `visibility=` and `ui_when=`, or raw `_meta` that speaks of Apps."""
+        given = (options.get("ui"), options.get("visibility"), options.get("ui_when"))
+        if given == (None, None, None) and not has_ui(meta):
+            return None
+        return self.apps.tool_ui(name, given, meta)
+
+    def finish(self, result: CallToolResult, *, tool: str, is_active: bool, has_schema: bool) -> CallToolResult:
+        """Text for everybody, data for a View only where there may be one."""
+        from .results import finished
+
+        return finished(result, has_apps=is_active, has_schema=has_schema, name=tool)
+
+    def resource(
+        self, uri: str, mime_type: str | None, meta: dict[str, Any] | None, *, is_fixed: bool
+    ) -> ResourceAddition | None:
+        """What is under `ui://` is a View, and exists for clients with Apps only."""
+        if not uri.startswith(SCHEME):
+            if is_app_type(mime_type):
+                raise RegistrationError(
+                    f"resource {uri!r} is {mime_type}: the URI of such a View begins with ui:// (APP-S-01)"
+                )
+            return None
+        if is_fixed:
+            raise RegistrationError(f"{uri!r}: the HTML of a View is registered with server.app()")
+        return self.apps.dynamic(uri, mime_type, meta)
+
+    def resource_changed(self, uri: str, *, is_removed: bool) -> None:
+        """Tools that link a View are listed otherwise once it comes or goes."""
+        if self._apps is not None:
+            self._apps.changed(uri, is_removed=is_removed)
+
+    def problems(self) -> list[Problem]:
+        """What a host would stumble over."""
+        if self._apps is None:
+            return []
+        from .checks import app_problems  # for `mcpd check` only
+
+        return app_problems(self._apps)

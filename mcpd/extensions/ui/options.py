@@ -1,0 +1,30 @@
+"""What MCP Apps let authors say of tools and Views, for type checkers; nothing here is used at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypedDict
+
+from ...registry.options import Described
+from .meta import Csp, Permissions
+from .tools import Visibility
+
+__all__ = ["AppOptions", "AppToolOptions"]
+
+
+class AppToolOptions(TypedDict, total=False):
+    """What a tool may say of its View."""
+
+    ui: str | None
+    ui_when: Callable[..., Any] | None
+    visibility: Visibility | None
+
+
+class AppOptions(Described, total=False):
+    """What a View may say beside its HTML."""
+
+    csp: Csp | None
+    permissions: Permissions | None
+    domain: str | None
+    prefers_border: bool | None
+    replace: bool

@@ -1,0 +1,87 @@
+"""Dataclasses as decoded by msgspec, with the defaults that it leaves to the class.
+
+msgspec sets no default that the class has as an attribute, and writes only what an instance has itself: such an
+argument would lose its defaults when it is returned, stored or shown by `vars`. Only functions that take
+such classes pay for the second look. Never sees JSON.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from msgspec import Struct
+from msgspec import inspect as types
+
+from .foreign import parts_of
+
+__all__ = ["complete", "completed", "needs_completion"]
+
+_LEAVES = frozenset((str, int, float, bool, bytes, type(None)))
+
+
+def needs_completion(hint: Any) -> bool:
+    """Whether a value of a hint that msgspec reads may hold a dataclass with such defaults."""
+    if not any(map(_has_fields, _classes(hint))):
+        return False
+    return any(
+        isinstance(found, types.DataclassType) and bool(_defaults(found.cls))
+        for found in parts_of(types.type_info(hint), set())
+    )
+
+
+def completed(decode: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A decoder whose values have their defaults."""
+
+    def decode_and_complete(raw: Any) -> Any:
+        value = decode(raw)
+        complete(value)
+        return value
+
+    return decode_and_complete
+
+
+def complete(value: Any) -> None:
+    """Give the dataclasses in a value that was just decoded their defaults; these themselves are left alone."""
+    kind = value.__class__
+    if kind in _LEAVES:
+        return
+    if kind is list or kind is tuple or kind is set or kind is frozenset:
+        for item in value:
+            complete(item)
+    elif kind is dict:
+        for item in value.values():
+            complete(item)
+    elif isinstance(value, Struct):
+        for name in value.__struct_fields__:
+            complete(getattr(value, name))
+    elif dataclasses.is_dataclass(value):
+        own = getattr(value, "__dict__", {})
+        given = list(own.values())
+        for name, default in _defaults(kind):
+            own.setdefault(name, default)
+        for item in given:
+            complete(item)
+    elif isinstance(value, tuple):  # a NamedTuple
+        for item in value:
+            complete(item)
+
+
+@cache
+def _defaults(kind: type) -> tuple[tuple[str, Any], ...]:
+    if not hasattr(kind, "__dict__") or "__slots__" in vars(kind) or not dataclasses.is_dataclass(kind):
+        return ()
+    fields = dataclasses.fields(kind)
+    return tuple((field.name, field.default) for field in fields if field.default is not dataclasses.MISSING)
+
+
+def _classes(hint: Any) -> list[Any]:
+    parts = typing.get_args(hint)
+    return [found for part in parts for found in _classes(part)] if parts else [hint]
+
+
+def _has_fields(kind: Any) -> bool:
+    return isinstance(kind, type) and bool(getattr(kind, "__annotations__", None))

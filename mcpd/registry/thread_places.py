@@ -1,0 +1,192 @@
+"""Who may run a plain function next: fair shares of a bounded number of threads, and a bounded wait for one.
+
+Theory of operation. Of `threads` places each running function holds one. A connection may begin another function
+while it holds less than twice as many places as are free, a client (its token, or its address) less than eight times
+as many, and all clients of one address, whose tokens nobody may have checked, less than sixteen times: one connection
+that holds all it can leaves a third of them free, two leave a fifth, however long their functions hang, and so the
+next client finds a place at once. Who may not begin waits for `wait_seconds` at most; the connections
+that wait take turns. A function that waits for its client's answer gives its place back meanwhile, as long as not
+too many do: each still has a thread.
+
+Used on the event loop's thread only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, deque
+from typing import Any, NamedTuple
+
+from ..budget import address_of
+from ..errors import ToolError
+from ..printable import printable
+
+__all__ = ["NOBODY", "Places", "Taker"]
+
+log = logging.getLogger("mcpd")
+
+_TIMES_FREE = 2
+_TIMES_FREE_TOGETHER = 8
+_TIMES_FREE_AT_ADDRESS = 16
+_ASKING_OF_ONE = 64
+_ASKING_IN_ALL = 256
+_REPORT_AFTER = 5.0
+_REPORT_EVERY = 60.0
+_MOST_NAMED = 5
+
+
+class Taker(NamedTuple):
+    """For whom a function runs: its connection, the client behind it ("" if it is not known), and what it is."""
+
+    connection: object
+    client: str
+    name: str
+
+
+NOBODY = Taker(None, "", "")
+"""A function of the server's own, which has no share to keep to."""
+
+
+class Places:
+    """The places of one event loop."""
+
+    def __init__(self, threads: int, wait_seconds: float) -> None:
+        self._threads = threads
+        self._free = threads
+        self._wait_seconds = wait_seconds
+        self._held: Counter[object] = Counter()
+        """By connection, and by client."""
+        self._names: Counter[str] = Counter()
+        self._asking: Counter[object] = Counter()
+        self._asking_in_all = 0
+        self._waiting: dict[object, deque[tuple[Taker, asyncio.Future[None]]]] = {}
+        self._reporter: asyncio.TimerHandle | None = None
+        self._reported = -_REPORT_EVERY
+
+    def _may_begin(self, taker: Taker) -> bool:
+        free = self._free
+        if taker.connection is None:
+            return free > 0
+        return self._held[taker.connection] < _TIMES_FREE * free and (
+            not taker.client
+            or (
+                self._held[taker.client] < _TIMES_FREE_TOGETHER * free
+                and self._held[address_of(taker.client)] < _TIMES_FREE_AT_ADDRESS * free
+            )
+        )
+
+    async def take(self, taker: Taker) -> None:
+        """Wait for a place. Raises ToolError, with a text that says to try again, if none comes in time."""
+        if self._may_begin(taker) and taker.connection not in self._waiting:
+            self._hold(taker)
+            return
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[None] = loop.create_future()
+        self._waiting.setdefault(taker.connection, deque()).append((taker, turn))
+        if self._reporter is None:
+            self._reporter = loop.call_later(_REPORT_AFTER, self._report)
+        too_late = loop.call_later(self._wait_seconds, turn.cancel)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():
+                self.give_back(taker)  # its turn came while it was cancelled
+                raise
+            self._leave(taker, turn)
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            self._report()
+            raise ToolError(
+                f"The server is busy: no thread came free within {self._wait_seconds:g} seconds. Try again later"
+            ) from None
+        finally:
+            too_late.cancel()
+
+    def _hold(self, taker: Taker) -> None:
+        self._free -= 1
+        self._names[taker.name] += 1
+        if taker.connection is not None:
+            self._held[taker.connection] += 1
+            if taker.client:
+                self._held[taker.client] += 1
+                self._held[address_of(taker.client)] += 1
+
+    def give_back(self, taker: Taker) -> None:
+        """One is done: the next may begin."""
+        self._free += 1
+        _less(self._names, taker.name)
+        if taker.connection is not None:
+            _less(self._held, taker.connection)
+            if taker.client:
+                _less(self._held, taker.client)
+                _less(self._held, address_of(taker.client))
+        if self._waiting:
+            self._serve()
+
+    def _leave(self, taker: Taker, turn: asyncio.Future[None]) -> None:
+        queue = self._waiting.get(taker.connection)
+        if queue is not None:
+            queue.remove((taker, turn))
+            if not queue:
+                del self._waiting[taker.connection]
+
+    def _serve(self) -> None:
+        """Give free places to those that wait, the connections in turn."""
+        while self._free > 0:
+            key = next((key for key, queue in self._waiting.items() if self._may_begin(queue[0][0])), self)
+            if key is self:
+                return
+            queue = self._waiting.pop(key)
+            taker, turn = queue.popleft()
+            if queue:
+                self._waiting[key] = queue  # behind the others
+            if not turn.done():
+                self._hold(taker)
+                turn.set_result(None)
+
+    # -- functions that ask their client -----------------------------------------------------
+
+    def pause(self, taker: Taker) -> bool:
+        """A function begins to wait for its client: whether its place is free for another meanwhile."""
+        key = taker.connection
+        if self._asking_in_all >= _ASKING_IN_ALL or self._asking[key] >= _ASKING_OF_ONE:
+            return False
+        self._asking_in_all += 1
+        self._asking[key] += 1
+        self.give_back(taker)
+        return True
+
+    def resume(self, taker: Taker) -> None:
+        """It goes on, beside those that run, be there a place or not: it holds its thread anyway."""
+        self._asking_in_all -= 1
+        _less(self._asking, taker.connection)
+        self._hold(taker)
+
+    # -- what the log is told ----------------------------------------------------------------
+
+    def _report(self) -> None:
+        """Say who holds the places while others wait, but not all the time."""
+        loop = asyncio.get_running_loop()
+        if self._reporter is not None:
+            self._reporter.cancel()
+            self._reporter = None
+        now = loop.time()
+        waiting = sum(map(len, self._waiting.values()))
+        if now - self._reported >= _REPORT_EVERY:
+            self._reported = now
+            named = ", ".join(f"{name[:100]!r} ({count})" for name, count in self._names.most_common(_MOST_NAMED))
+            log.warning(
+                "Calls of plain functions wait for a thread, %d now; of %d threads %d are busy, with %s",
+                waiting, self._threads, self._threads - self._free, printable(named or "nothing", 2000),
+            )  # fmt: skip
+        if waiting:
+            self._reporter = loop.call_later(_REPORT_EVERY, self._report)
+
+
+def _less(counter: Counter[Any], key: object) -> None:
+    """Count down, and forget what is at 0: connections come and go."""
+    counter[key] -= 1
+    if counter[key] <= 0:
+        del counter[key]

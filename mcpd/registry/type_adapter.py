@@ -1,0 +1,104 @@
+"""Hints that pydantic reads: a stand-in for each, which msgspec takes for a class of ours and hands to a hook.
+
+pydantic is imported here, and only when a function is registered whose hints msgspec cannot read as they are meant.
+Its reading is the one that its users know: lax, from JSON. Never decides which hints those are (`hints`).
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import typing
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from .metadata import LIMITS, is_foreign, rebuilt
+
+__all__ = ["StandIn", "is_pydantic_here", "stand_in"]
+
+
+class StandIn(type):
+    """The class of stand-ins. To msgspec each is a class of its own; its values are whatever pydantic makes."""
+
+    adapter: Any
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return True  # the adapter has said so
+
+    def model_validate_json(cls, text: bytes) -> Any:
+        return cls.adapter.validate_json(text)
+
+    def model_json_schema(cls, **options: Any) -> Any:
+        return _hoisted(cls.adapter.json_schema(**options))
+
+    def dump(cls, value: Any) -> Any:
+        """A value as what JSON has, by its declared type; itself if it is none of that type."""
+        try:
+            return cls.adapter.dump_python(value, mode="json", by_alias=True, warnings=False)
+        except Exception:  # pydantic's, or a serializer's of the author: then it is written as any other value
+            return value
+
+    @property
+    def has_functions(cls) -> bool:
+        """Whether code of the author's has a say, so that what goes out may be no input."""
+        return "'type': 'function-" in repr(cls.adapter.core_schema)
+
+
+def is_pydantic_here() -> bool:
+    """Whether pydantic can be imported."""
+    if "pydantic" in sys.modules:
+        return True
+    from importlib.util import find_spec  # noqa: PLC0415 - where it is needed at all
+
+    return find_spec("pydantic") is not None
+
+
+def stand_in(hint: Any) -> StandIn:
+    """A class that stands for `hint`. TypeError, with a text for the author, if pydantic cannot read or show it."""
+    import pydantic  # noqa: PLC0415 - an extra of the author's
+
+    try:
+        adapter = pydantic.TypeAdapter(_in_pydantic_terms(hint, pydantic.Field))
+        for mode in ("validation", "serialization"):
+            adapter.json_schema(mode=mode)
+    except Exception as error:  # pydantic's own, and what the author's code raises
+        text = str(error).partition("\n")[0].partition(". Set `arbitrary_types_allowed")[0]
+        raise TypeError(f"pydantic cannot read {_name(hint)}: {text}") from error
+    name = _name(hint)
+    return StandIn(name, (), {"adapter": adapter, "__module__": "pydantic", "__qualname__": name})
+
+
+def _name(hint: Any) -> str:
+    return hint.__name__ if isinstance(hint, type) else re.sub(r"\b[\w.]+\.", "", str(hint))
+
+
+def _in_pydantic_terms(hint: Any, field: Any) -> Any:
+    """A hint with what msgspec and type checkers know of metadata as pydantic's `Field`."""
+    if typing.get_origin(hint) is Annotated:
+        items = [_as_field(item, field) for item in hint.__metadata__]
+        return Annotated[(_in_pydantic_terms(hint.__origin__, field), *items)]
+    return rebuilt(hint, lambda part: _in_pydantic_terms(part, field))
+
+
+def _as_field(item: Any, field: Any) -> Any:
+    if isinstance(item, str):
+        return field(description=item)
+    if isinstance(item, Meta):
+        names = (*LIMITS, "title", "description", "examples")
+        said = {name: value for name in names if (value := getattr(item, name)) is not None}
+        return field(**said, json_schema_extra=item.extra_json_schema)
+    documentation = getattr(item, "documentation", None)
+    if isinstance(documentation, str) and not is_foreign(type(item)):
+        return field(description=documentation)
+    return item
+
+
+def _hoisted(schema: dict[str, Any]) -> dict[str, Any]:
+    """A schema whose description stands at its root, not at the only branch beside null."""
+    branches = [branch for branch in schema.get("anyOf", ()) if branch != {"type": "null"}]
+    if len(branches) == 1 and len(schema["anyOf"]) == 2:
+        for key in ("title", "description", "examples", "deprecated"):
+            if key in branches[0] and key not in schema:
+                schema[key] = branches[0].pop(key)
+    return schema

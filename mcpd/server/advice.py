@@ -1,0 +1,161 @@
+"""What works in itself, and still trips hosts, frameworks or models: warnings for authors, and results that will fail.
+
+Looks at functions as their authors wrote them; nothing is run. Most of it comes from what clients refuse: model
+vendors take tool names of `[A-Za-z0-9_-]{1,64}` only, and frameworks drop what has no description.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import typing
+from abc import ABCMeta
+from collections.abc import Iterator, Mapping, Sequence, Set, ValuesView
+from types import UnionType
+from typing import Annotated, Any, Union
+
+from msgspec import NODEFAULT, Struct, ValidationError, convert
+from msgspec import inspect as types
+from msgspec.structs import fields
+
+from ..registry.annotations import plain_function
+from ..registry.catalog import Catalog
+from ..registry.content import is_content
+from ..registry.docstring import parse
+from ..registry.foreign import dec_hook, enc_hook, parts_of, to_builtins
+from ..registry.problems import Problem
+
+__all__ = ["advise", "summary"]
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_BYTES = (bytes, bytearray, memoryview)
+
+
+def advise(catalog: Catalog) -> Iterator[Problem]:
+    """Everything that is better mended, and each result that cannot be sent."""
+    for entry in catalog.tools:
+        where = f"tool {entry.key}"
+        if not _NAME.fullmatch(entry.key):
+            yield _warning(where, "its name: some hosts take 1 to 64 letters, digits, '_' and '-' only")
+        if not (entry.tool.description or "").strip():
+            yield _warning(where, "no description: models choose tools by it; write a docstring")
+        yield from _of_function(where, entry.callee, has_schema=entry.callee.parameters == ())
+        yield from _of_result(where, entry.callee)
+    for prompt in catalog.prompts:
+        where = f"prompt {prompt.key}"
+        if not (prompt.prompt.description or "").strip():
+            yield _warning(where, "no description: people choose prompts by it; write a docstring")
+        yield from _of_function(where, prompt.callee, has_schema=False)
+    for template in catalog.templates:
+        yield from _of_function(f"resource template {template.key}", template.callee, has_schema=False)
+        yield from _of_result(f"resource template {template.key}", template.callee, is_tool=False)
+    for resource in catalog.resources:
+        if resource.callee is not None:
+            yield from _of_result(f"resource {resource.key}", resource.callee, is_tool=False)
+    if not (len(catalog.tools) or len(catalog.resources) or len(catalog.templates) or len(catalog.prompts)):
+        text = "it offers nothing: no tool, resource or prompt is registered; is the module imported that has them?"
+        yield _warning("server", text)
+
+
+def summary(problems: Sequence[Problem]) -> str:
+    """How many problems there are, as `1 problem and 2 warnings`; "" if there are none."""
+    errors = sum(problem.is_error for problem in problems)
+    counts = ((errors, "problem"), (len(problems) - errors, "warning"))
+    return " and ".join(f"{number} {what}{'s' if number > 1 else ''}" for number, what in counts if number)
+
+
+def _warning(where: str, text: str) -> Problem:
+    return Problem(where, text, is_error=False)
+
+
+# -- arguments ---------------------------------------------------------------------------------
+
+
+def _of_function(where: str, callee: Any, *, has_schema: bool) -> Iterator[Problem]:
+    """`has_schema`: the function takes one dict, which a JSON Schema describes, or nothing."""
+    function = plain_function(callee.function)
+    try:
+        slots = inspect.signature(callee.function).parameters
+    except (TypeError, ValueError):
+        return
+    if not any(slot.kind is inspect.Parameter.VAR_KEYWORD for slot in slots.values()):
+        for name in parse(inspect.getdoc(function)).parameters:
+            if name not in slots and not (has_schema and slots):
+                known = ", ".join(callee.parameters) or "none"
+                yield _warning(where, f"its docstring describes {name!r}, and there is no such parameter, only {known}")
+    if has_schema:
+        return
+    for name in callee.parameters:
+        slot = slots.get(name)
+        if slot is not None and slot.annotation is inspect.Parameter.empty:
+            yield _warning(where, f"parameter {name!r} has no annotation: models may give it anything")
+    yield from _of_defaults(where, callee.arguments)
+
+
+def _of_defaults(where: str, arguments: type[Struct]) -> Iterator[Problem]:
+    for field in fields(arguments):
+        default = field.default
+        if default is NODEFAULT:
+            if field.default_factory is NODEFAULT:
+                continue
+            default = field.default_factory()
+        try:
+            convert(to_builtins(default), field.type, dec_hook=dec_hook)
+        except ValidationError as error:
+            text = str(error).partition(" - at")[0].replace("`", "")
+            yield _warning(where, f"the default of {field.name!r} does not fit its annotation: {text}")
+        except Exception:  # a default that is no JSON, such as a sentinel, is the function's own affair
+            continue
+
+
+# -- results -----------------------------------------------------------------------------------
+
+
+def _of_result(where: str, callee: Any, *, is_tool: bool = True) -> Iterator[Problem]:
+    members = list(_members(callee.returns))
+    if is_tool and any(member in _BYTES for member in members):
+        text = "bytes say nothing of their type: return image(…), audio(…) or embedded(…)"
+        yield Problem(where, f"it returns bytes, and each call that does fails: {text}")
+    for kind in dict.fromkeys(kind for member in members for kind in _classes(member)):
+        if _fails(kind):
+            text = "make it a dataclass, or return what it holds"
+            yield Problem(where, f"it returns {kind.__qualname__}, which cannot be written as JSON: {text}")
+
+
+def _members(hint: Any) -> Iterator[Any]:
+    """The types of a union, or the one type."""
+    if typing.get_origin(hint) is Annotated:
+        hint = hint.__origin__
+    if typing.get_origin(hint) in (Union, UnionType):
+        for member in typing.get_args(hint):
+            yield from _members(member)
+    else:
+        yield hint
+
+
+def _classes(hint: Any) -> list[Any]:
+    """The classes in a type that msgspec does not know."""
+    try:
+        return [part.cls for part in parts_of(types.type_info(hint), set()) if isinstance(part, types.CustomType)]
+    except Exception:  # what cannot be looked into is shown without a schema, and may well work
+        return []
+
+
+def _fails(kind: Any) -> bool:
+    """Whether no object of this class can be written: as far as a class tells."""
+    if not isinstance(kind, type) or kind in (object, inspect.Parameter.empty) or is_content(kind):
+        return False
+    # What is derived from it may be a dataclass.
+    if isinstance(kind, ABCMeta) or getattr(kind, "_is_protocol", False) or kind.__subclasses__():
+        return False
+    if issubclass(kind, (Mapping, Sequence, Set, ValuesView)) or hasattr(kind, "__fspath__"):
+        return False
+    if any(hasattr(kind, name) for name in ("model_dump", "tolist", "__dataclass_fields__", "__attrs_attrs__")):
+        return False
+    try:
+        enc_hook(kind.__new__(kind))
+    except TypeError:
+        return True
+    except Exception:
+        return False
+    return False

@@ -1,0 +1,42 @@
+"""The methods that a server's extensions add: in its vocabulary, with what serves them, each of one extension."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..dispatcher.connection import Handler, Listener
+from ..errors import RegistrationError
+from ..extensions.base import Extension
+from ..versions.table import is_known_method
+from ..versions.vocabulary import Vocabulary
+
+__all__ = ["ExtensionMethods"]
+
+
+class ExtensionMethods:
+    """`serve` puts what answers a request in its place, `listen` what hears a notification."""
+
+    def __init__(self, serve: Callable[[str, Handler], None], listen: Callable[[str, Listener], None]) -> None:
+        self.vocabulary = Vocabulary()
+        self._serve = serve
+        self._listen = listen
+        self._owners: dict[str, Extension] = {}
+
+    def add(self, extension: Extension) -> None:
+        """Serve what an extension has declared by now. Raises RegistrationError for a method that is not its own."""
+        for name, method in extension.requests.items():
+            if self._is_new(name, extension):
+                self.vocabulary.add_request(name, method.params, method.versions, method.named)
+                self._serve(name, extension.handler(name, method))
+        for name, method in extension.notifications.items():
+            if self._is_new(name, extension):
+                self.vocabulary.add_notification(name, method.params, method.versions)
+                self._listen(name, extension.listener(method))
+        for name, versions in extension.server_notifications.items():
+            self.vocabulary.add_server_notification(name, versions, extension.admits)
+
+    def _is_new(self, name: str, extension: Extension) -> bool:
+        owner = self._owners.setdefault(name, extension)
+        if is_known_method(name) or owner is not extension:
+            raise RegistrationError(f"method {name!r} is the protocol's own, or another extension's")
+        return name not in self.vocabulary

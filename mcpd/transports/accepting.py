@@ -1,0 +1,219 @@
+"""How many connections the process takes, and listening sockets that rest while it has so many.
+
+Each connection is a descriptor, and so is each file, pipe and child process of a tool. At the limit that follows from
+`ulimit -n` nobody is accepted any more, until somebody leaves: who comes meanwhile waits in the kernel's queue. An
+accept that fails for want of descriptors would fail again at once, and calls would fail with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+resource: Any
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None
+
+__all__ = ["Crowd", "Gate", "Members", "raise_descriptor_limit"]
+
+log = logging.getLogger("mcpd")
+
+T = TypeVar("T")
+
+_MOST_DESCRIPTORS = 65_536
+_RESERVE = 256
+_BACKLOG = 512
+_AT_ONCE = 8
+"""How many asyncio accepts in one turn of the loop, at most."""
+_UNCOUNTED_TURNS = 3
+"""asyncio accepts in so many turns before it tells of those it took in the first, and so before anybody can stop it."""
+_LOG_EVERY = 60.0
+
+
+def _limits() -> tuple[int, int] | None:
+    """How many descriptors the process may have open, now and at most; None where nobody counts them."""
+    if resource is None:
+        return None
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    endless = resource.RLIM_INFINITY
+    return _MOST_DESCRIPTORS if soft == endless else soft, _MOST_DESCRIPTORS if hard == endless else hard
+
+
+def raise_descriptor_limit() -> None:
+    """Let this process open as many descriptors as it may; for processes that are ours."""
+    limits = _limits()
+    if resource is not None and limits is not None and limits[0] < limits[1]:
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], min(limits[1], _MOST_DESCRIPTORS)), hard))
+        except (OSError, ValueError):
+            pass  # it has to do with what it has
+
+
+def _open_now() -> int:
+    for folder in ("/proc/self/fd", "/dev/fd"):
+        try:
+            return len(os.listdir(folder))
+        except OSError:
+            continue
+    return 32
+
+
+class Crowd:
+    """All the connections of the process; `most` is how many its descriptors leave room for."""
+
+    def __init__(self) -> None:
+        limits = _limits()
+        soft = sys.maxsize if limits is None else limits[0]
+        # For files, pipes and children of tools; where there is little, it is shared evenly.
+        reserve = min(_RESERVE, soft // 4)
+        self.most = max(1, soft - reserve - (0 if limits is None else _open_now()))
+        self.at_once = max(1, min(_AT_ONCE, reserve // (2 * _UNCOUNTED_TURNS)))
+        """How many a gate may accept in one turn of the loop: those not yet counted get half of the reserve."""
+        self.count = 0
+        self._descriptors = soft
+        self._gates: set[Gate] = set()
+        self._logged = -_LOG_EVERY
+
+    def check(self, configured: int) -> None:
+        """Say so if a setting promises more connections than there can be."""
+        if self.most < configured:
+            log.warning(
+                "At most %d connections are taken, not %d (max_connections): the process may open %d files; "
+                "raise that with ulimit -n",
+                self.most, configured, self._descriptors,
+            )  # fmt: skip
+
+    def join(self) -> None:
+        """One more connection."""
+        self.count += 1
+        if self.count >= self.most:
+            for gate in self._gates:
+                gate.shut()
+            now = asyncio.get_running_loop().time()
+            if now - self._logged >= _LOG_EVERY:
+                self._logged = now
+                log.warning("All %d connections are in use; who comes now waits until one ends", self.most)
+
+    @property
+    def is_over(self) -> bool:
+        """More came in one turn than there is room for: the newest are to be closed at once."""
+        return self.count > self.most + self.at_once
+
+    def leave(self) -> None:
+        """One connection less."""
+        self.count -= 1
+        if self.count < self.most:
+            for gate in self._gates:
+                gate.reopen()
+
+    def add(self, gate: Gate) -> None:
+        """From now on this gate is shut while the crowd is too large."""
+        self._gates.add(gate)
+
+    def discard(self, gate: Gate) -> None:
+        """It accepts no more anyway."""
+        self._gates.discard(gate)
+
+
+class Members(set[T]):
+    """A set of connections that counts in the crowd."""
+
+    def __init__(self, crowd: Crowd) -> None:
+        super().__init__()
+        self.crowd = crowd
+
+    def add(self, connection: T) -> None:
+        if connection not in self:
+            super().add(connection)
+            self.crowd.join()
+
+    def discard(self, connection: object) -> None:
+        if connection in self:
+            super().discard(connection)
+            self.crowd.leave()
+
+
+class Gate:
+    """Listening sockets, which accept while the crowd has room. Once closed, they are gone."""
+
+    def __init__(self, crowd: Crowd, sockets: list[socket.socket], connect: Callable[[], asyncio.BaseProtocol]) -> None:
+        self._crowd = crowd
+        self._sockets = sockets
+        self._connect = connect
+        self._servers: list[Any] = []
+        self._is_shut = False
+        self._is_closed = False
+        self._opening: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin to accept."""
+        self._crowd.add(self)
+        await self._open()
+
+    async def _open(self) -> None:
+        for listening in self._sockets:
+            # A copy: what stops to accept is closed, and the queue of those that wait stays with the original.
+            copy = listening.dup()
+            try:
+                server = await _serve(self._connect, copy, self._crowd.at_once)
+            except BaseException:
+                copy.close()
+                raise
+            if self._is_closed or self._is_shut:
+                server.close()
+                return
+            self._servers.append(server)
+            listening.listen(_BACKLOG)  # as asyncio's own limit is for both the queue and what it accepts at once
+
+    def shut(self) -> None:
+        """Accept nobody for now."""
+        if self._is_shut or self._is_closed:
+            return
+        self._is_shut = True
+        # Not while the event loop is accepting.
+        asyncio.get_running_loop().call_soon(self._stop)
+
+    def _stop(self) -> None:
+        if self._is_shut:
+            self._close_servers()
+
+    def reopen(self) -> None:
+        """There is room again."""
+        if self._is_shut and not self._is_closed:
+            self._is_shut = False
+            if not self._servers and (self._opening is None or self._opening.done()):
+                self._opening = asyncio.get_running_loop().create_task(self._open())
+
+    def close(self) -> None:
+        """Accept nobody any more."""
+        self._is_closed = True
+        self._crowd.discard(self)
+        if self._opening is not None:
+            self._opening.cancel()
+            self._opening = None
+        self._close_servers()
+        for listening in self._sockets:
+            listening.close()
+
+    def _close_servers(self) -> None:
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+
+
+async def _serve(connect: Callable[[], asyncio.BaseProtocol], listening: socket.socket, at_once: int) -> Any:
+    loop = asyncio.get_running_loop()
+    if listening.family != getattr(socket, "AF_UNIX", None):
+        return await loop.create_server(connect, sock=listening, backlog=at_once)
+    more: Any = {}
+    if sys.version_info >= (3, 13) and isinstance(loop, asyncio.SelectorEventLoop):
+        more = {"cleanup_socket": False}  # the path is for the whole life of the server
+    return await loop.create_unix_server(connect, sock=listening, backlog=at_once, **more)

@@ -1,0 +1,243 @@
+"""Who sends a request: what an authenticator is, the one for a fixed token, and how one is asked.
+
+An authenticator is the author's or the operator's code. Whatever it does (raise, hang, give something else), nobody
+is let in by it: that is answered with 503, and logged. Nothing of HTTP but header names and statuses lives here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from hmac import compare_digest
+from typing import Any, TypeAlias, TypeVar
+
+from msgspec import Struct
+from msgspec.json import encode
+
+from ..errors import ConfigurationError
+from ..principal import ANONYMOUS, Principal
+from ..printable import printable
+
+__all__ = ["Authentication", "Authenticator", "Refusal", "RequestHeaders", "TokenAuthenticator"]
+
+log = logging.getLogger("mcpd")
+
+T = TypeVar("T")
+
+_ERRORS = {
+    401: "invalid_token",
+    403: "access_denied",
+    404: "not_found",
+    405: "method_not_allowed",
+    410: "gone",
+    426: "upgrade_required",
+    500: "server_error",
+    503: "temporarily_unavailable",
+}
+_REFUSALS = frozenset((400, 401, 403, 404, 429, 500, 503))
+_MOST_AT_ONCE = 1024
+"""How many authenticators run at once for one port, those that were given up and do not stop among them."""
+
+
+class Refusal(Struct, frozen=True):
+    """An HTTP answer in place of the service: its status, a text for people, and headers that the status wants."""
+
+    status: int
+    text: str
+    headers: tuple[tuple[str, str], ...] = ()
+
+    def body(self, accept: str | None) -> tuple[str, bytes]:
+        """The content type and the body for a client that takes this: a text for browsers, JSON for all else.
+
+        Clients read the body of any failure as an OAuth error: `error` is a string (RFC 6749 section 5.2).
+        """
+        if accept is not None and "text/html" in accept.lower():
+            return "text/plain; charset=utf-8", self.text.encode()
+        said = {"error": _ERRORS.get(self.status, "invalid_request"), "error_description": self.text.strip()}
+        return "application/json", encode(said)
+
+
+Authenticator: TypeAlias = Callable[[Mapping[str, str]], Principal | Refusal | Awaitable[Principal | Refusal]]
+"""Says who sends a request, by its headers (names in lower case, and credentials among them), or why it is refused."""
+
+_UNAVAILABLE = Refusal(
+    503, "The server cannot tell now who you are; try again later, or see its log.\n", (("Retry-After", "5"),)
+)
+_BUSY = Refusal(503, "The server is busy with telling who its clients are; try again later.\n", (("Retry-After", "5"),))
+_TWICE = Refusal(
+    400,
+    "Authorization was sent more than once: send one credential.\n",
+    (("WWW-Authenticate", 'Bearer error="invalid_request"'),),
+)
+
+
+class RequestHeaders(Mapping[str, str]):
+    """The headers of a request by lower-case name, decoded when they are looked at. `repeated` came more than once."""
+
+    __slots__ = ("_fields", "repeated")
+
+    def __init__(self, fields: Mapping[bytes, bytes], repeated: frozenset[bytes] = frozenset()) -> None:
+        self._fields = fields
+        self.repeated = repeated
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[bytes, bytes]]) -> RequestHeaders:
+        """Those of a request, in the order in which they came; what came twice is joined by a comma."""
+        fields: dict[bytes, bytes] = {}
+        repeated = set()
+        for raw, value in pairs:
+            name = raw.lower()
+            if name in fields:
+                repeated.add(name)
+                value = fields[name] + b", " + value
+            fields[name] = value
+        return cls(fields, frozenset(repeated))
+
+    def __getitem__(self, name: str) -> str:
+        try:
+            return self._fields[name.lower().encode("latin-1")].decode("latin-1")
+        except UnicodeEncodeError:
+            raise KeyError(name) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return (name.decode("latin-1") for name in self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+
+class TokenAuthenticator:
+    """Asks for one token that all clients share, as `Authorization: Bearer …`: they are one principal, `token`.
+
+    Raises ConfigurationError for a token that no request could carry.
+    """
+
+    def __init__(self, token: str) -> None:
+        if not token or not token.isascii() or not token.isprintable() or " " in token:
+            raise ConfigurationError("The token must be printable ASCII without spaces: it has to fit into a header")
+        self._token = token.encode()
+        self._principal = Principal("token")
+
+    def __call__(self, headers: Mapping[str, str]) -> Principal | Refusal:
+        authorization = headers.get("authorization")
+        if authorization is None:
+            return Refusal(
+                401,
+                "This server asks for its token: send the header Authorization: Bearer TOKEN.\n",
+                (("WWW-Authenticate", "Bearer"),),
+            )
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() == "bearer" and compare_digest(token.strip().encode("utf-8", "replace"), self._token):
+            return self._principal
+        return Refusal(
+            401,
+            "The token is wrong: send the one that the server was started with as Authorization: Bearer TOKEN.\n",
+            (("WWW-Authenticate", 'Bearer error="invalid_token"'),),
+        )
+
+
+class Authentication:
+    """How an authenticator is asked: within `timeout` seconds, not too often at once, and never trusted to answer.
+
+    Without one nobody is in particular.
+    """
+
+    def __init__(self, authenticator: Authenticator | None, timeout: float) -> None:
+        self._authenticator = authenticator
+        self._timeout = timeout
+        self._is_ours = isinstance(authenticator, TokenAuthenticator | None)
+        self._tasks: set[asyncio.Task[Principal | Refusal]] = set()
+
+    def check(
+        self, headers: RequestHeaders, *, may_wait: bool = True
+    ) -> Principal | Refusal | Coroutine[Any, Any, Principal | Refusal]:
+        """Who sends a request with these headers, or why it is refused; to be awaited if that is not known at once.
+
+        Without `may_wait` a request of which it is not known at once is refused.
+        """
+        # Joined by a comma they might be taken for one, and another one by a proxy. Ours takes no such token (401).
+        if b"authorization" in headers.repeated and not self._is_ours:
+            return _TWICE
+        return ANONYMOUS if self._authenticator is None else self.ask(self._authenticator, headers, may_wait=may_wait)
+
+    def ask(
+        self, who: Callable[[T], object], about: T, *, may_wait: bool = True
+    ) -> Principal | Refusal | Coroutine[Any, Any, Principal | Refusal]:
+        """The same by any function of that kind."""
+        try:
+            found = who(about)
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:  # even SystemExit, which would end the server
+            log.error("An authenticator failed", exc_info=error)
+            return _UNAVAILABLE
+        if not isinstance(found, Awaitable):
+            return _judged(found)
+        if may_wait and len(self._tasks) < _MOST_AT_ONCE:
+            return self._wait(found)
+        if isinstance(found, Coroutine):
+            found.close()
+        log.warning("Too many wait to hear who they are; who comes now is told to try again")
+        return _BUSY
+
+    async def _wait(self, pending: Awaitable[object]) -> Principal | Refusal:
+        """What an asynchronous authenticator says, in a task: one that cannot be cancelled stays behind."""
+        task = asyncio.ensure_future(_outcome(pending))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        try:
+            await asyncio.wait((task,), timeout=self._timeout)
+        except asyncio.CancelledError:
+            task.cancel()  # the client has left
+            raise
+        if not task.done():
+            task.cancel()
+            log.error("An authenticator did not answer within %g s", self._timeout)
+            return _UNAVAILABLE
+        if task.cancelled():
+            log.error("An authenticator was cancelled")
+            return _UNAVAILABLE
+        return task.result()
+
+
+async def _outcome(pending: Awaitable[object]) -> Principal | Refusal:
+    try:
+        return _judged(await pending)
+    except (asyncio.CancelledError, GeneratorExit):
+        raise
+    except BaseException as error:  # even SystemExit, which would end the server
+        log.error("An authenticator failed", exc_info=error)
+        return _UNAVAILABLE
+
+
+def _judged(found: object) -> Principal | Refusal:
+    """What an authenticator gave, if that can be used. It may be anything, and hold a secret: its type is logged."""
+    if isinstance(found, Principal):
+        return found
+    if not isinstance(found, Refusal):
+        log.error("An authenticator gave a %s, where a Principal or a Refusal is wanted",
+                  printable(type(found).__qualname__))  # fmt: skip
+        return _UNAVAILABLE
+    if not _is_proper(found):
+        log.error("An authenticator gave a Refusal that cannot be sent: its status is one of %s, text and headers are "
+                  "strings", printable(", ".join(map(str, sorted(_REFUSALS)))))  # fmt: skip
+        return _UNAVAILABLE
+    if found.status == 401 and not any(name.lower() == "www-authenticate" for name, _ in found.headers):
+        return Refusal(401, found.text, (*found.headers, ("WWW-Authenticate", "Bearer")))
+    return found
+
+
+def _is_proper(refusal: Refusal) -> bool:
+    texts: list[object] = [refusal.text]
+    try:
+        for name, value in refusal.headers:
+            if not name.isascii() or not name.replace("-", "").isalnum():
+                return False
+            texts.append(value)
+            if not value.isascii() or not value.isprintable():
+                return False
+        refusal.text.encode()
+    except (AttributeError, TypeError, ValueError):
+        return False
+    return refusal.status in _REFUSALS and all(isinstance(text, str) for text in texts)

@@ -1,0 +1,97 @@
+"""What a child process writes to its stderr, passed on to ours: at a bounded rate, and without waiting for anybody.
+
+It is meant for people (2025-11-25 basic/transports, stdio: "the client MAY capture, forward, or ignore"), so that it
+goes where our own stderr goes. A child that writes without end fills neither a log nor memory; one whose stderr
+nobody reads is not held up by it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+
+__all__ = ["StderrCopy"]
+
+BURST_SECONDS = 16.0
+"""How many seconds' worth may come at once: a traceback or a long greeting is passed on whole."""
+
+_STDERR = 2
+_READ_BYTES = 65536
+_PIECE_BYTES = 4096
+"""What a pipe that is ready takes without blocking (PIPE_BUF)."""
+_LAST_READS = 16
+
+
+class StderrCopy:
+    """Copies from the descriptor `source`, which it closes, to stderr; `name` is what the child is called there."""
+
+    def __init__(self, source: int, name: str, bytes_per_second: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._source = source
+        self._name = name
+        self._rate = bytes_per_second
+        self._allowed = self._most = bytes_per_second * BURST_SECONDS
+        self._at = self._loop.time()
+        self.dropped_bytes = 0
+        """How much was not passed on, and not said yet."""
+        self._is_open = True
+        os.set_blocking(source, False)
+        self._loop.add_reader(source, self._readable)
+
+    def _readable(self) -> bool:
+        """Take what is there; whether there may be more."""
+        try:
+            data = os.read(self._source, _READ_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            data = b""
+        if data:
+            self._pass_on(data)
+        else:
+            self._end()
+        return data != b""
+
+    def close(self) -> None:
+        """Pass on what was written so far, and let go of the descriptor."""
+        for _ in range(_LAST_READS):
+            if not self._is_open or not self._readable():
+                break
+        self._end()
+
+    def _end(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self._loop.remove_reader(self._source)
+            os.close(self._source)
+            self._confess()
+
+    def _pass_on(self, data: bytes) -> None:
+        now = self._loop.time()
+        self._allowed = min(self._most, self._allowed + (now - self._at) * self._rate)
+        self._at = now
+        if self.dropped_bytes and len(data) <= self._allowed:
+            self._confess()
+        passed = _write(data[: int(self._allowed)])
+        self._allowed -= passed
+        self.dropped_bytes += len(data) - passed
+
+    def _confess(self) -> None:
+        if self.dropped_bytes:
+            text = f"\nmcpd: {self.dropped_bytes} bytes that {self._name} wrote to stderr were left out\n"
+            if _write(text.encode("utf-8", "backslashreplace")):
+                self.dropped_bytes = 0
+
+
+def _write(data: bytes) -> int:
+    """Write what stderr takes without waiting: gives how much that was."""
+    poll = select.poll()
+    poll.register(_STDERR, select.POLLOUT)
+    written = 0
+    try:
+        while written < len(data) and any(event & select.POLLOUT for _, event in poll.poll(0)):
+            written += os.write(_STDERR, data[written : written + _PIECE_BYTES])
+    except OSError:
+        pass  # nobody reads it, or it is closed
+    return written

@@ -1,0 +1,89 @@
+"""Noticing that the ASGI server around us stops: it waits for open streams before it says so.
+
+Uvicorn and hypercorn take no new connections once they are told to stop, and wait for the answers that are being
+given; only then the application gets `lifespan.shutdown`, or nothing at all if it is mounted in another. An event
+stream that listens has no end of its own, and ASGI has no word for what happens. Signals tell it too late or not at
+all: they may be somebody else's to handle, and the workers of hypercorn get none. What all these servers have in
+common is that they close their listening sockets first. So we look at those, a few times a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from .visit import Scope
+
+__all__ = ["Stopping"]
+
+_SERVERS = {"uvicorn.server": "self", "hypercorn.asyncio.run": "servers"}
+"""The modules of the coroutines that run a server, and which local variable is the list of listening asyncio servers,
+or has it as its `servers`. Gunicorn's workers for uvicorn run uvicorn's."""
+_EVERY = 0.25
+
+
+class Stopping:
+    """Calls `end` when the server that brought the last requests takes no more, and then again and again.
+
+    Again, because a request that was on its way may still open a stream. Under a server that is not known nothing
+    happens.
+    """
+
+    def __init__(self, end: Callable[[], None]) -> None:
+        self._end = end
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._servers: Sequence[Any] = ()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def watch(self, scope: Scope) -> None:
+        """Watch the server of this request or WebSocket, unless one of this event loop is watched already."""
+        loop = asyncio.get_running_loop()
+        if loop is self._loop:
+            return
+        self._loop = loop
+        servers = _find(scope.get("server"))
+        if servers is not None:
+            self._servers = servers
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = loop.call_later(_EVERY, self._look, loop)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        if not any(server.is_serving() for server in self._servers):
+            self._loop = None  # the next request may be another server's
+            self._end()
+        self._timer = loop.call_later(_EVERY, self._look, loop)
+
+    def leave(self) -> None:
+        """Watch nothing any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._loop = self._timer = None
+        self._servers = ()
+
+
+def _find(address: Any) -> Sequence[Any] | None:
+    """The listening asyncio servers of the ASGI server that listens at this address of a scope, if it is known."""
+    port = address[1] if address else None
+    for servers in _running():
+        if isinstance(servers, list) and any(_listens(server, port) for server in servers):
+            return servers
+    return None
+
+
+def _running() -> Iterator[Any]:
+    """The lists of asyncio servers, or None, of all ASGI servers that run in this event loop."""
+    for task in asyncio.all_tasks():
+        step: Any = task.get_coro()
+        while (frame := getattr(step, "cr_frame", None)) is not None:
+            name = _SERVERS.get(frame.f_globals.get("__name__", ""))
+            # Looking at the variables of a frame keeps their values alive for as long as it: not for any frame.
+            if name is not None and name in frame.f_code.co_varnames + frame.f_code.co_cellvars:
+                found = frame.f_locals.get(name)
+                yield getattr(found, "servers", None) if name == "self" else found
+            step = step.cr_await
+
+
+def _listens(server: Any, port: int | None) -> bool:
+    return server.is_serving() and (port is None or any(socket.getsockname()[1] == port for socket in server.sockets))

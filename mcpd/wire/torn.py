@@ -1,0 +1,55 @@
+"""Whose message it was that is too large to be read: what its first and last bytes say of it.
+
+Clients and servers write the id near the one end or the other, beside members that are short. One that stands
+between large members is not looked for.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from msgspec import DecodeError
+from msgspec.json import decode
+
+__all__ = ["END_BYTES", "Torn"]
+
+END_BYTES = 512
+"""How much of each end is kept."""
+
+_ID = rb'("(?:[^"\\]|\\.)*"|-?[0-9]{1,18})'
+_VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
+_first_member = re.compile(rb'\s*\{\s*(?:%b\s*,\s*)?"(\w+)"\s*:' % _VERSION).match
+_id_first = re.compile(
+    rb'\s*\{\s*(?:%b\s*,\s*)?"id"\s*:\s*%b\s*,\s*(?:%b\s*,\s*)?"(\w+)"\s*:' % (_VERSION, _ID, _VERSION)
+).match
+# Only scalars stand between these and the end of the message: it is the message's own id, and not one deep inside.
+_id_last = re.compile(rb',\s*"id"\s*:\s*%b\s*(?:,\s*%b\s*)?\}\s*\Z' % (_ID, _VERSION)).search
+_IS_ANSWER = {b"result": True, b"error": True, b"method": False, b"params": False}
+
+
+class Torn(NamedTuple):
+    """The two ends of a message that was not taken."""
+
+    head: bytes
+    tail: bytes
+    is_refused: bool = False
+    """Not for its size alone: whoever reads had no room for it."""
+
+    @property
+    def id(self) -> int | str | None:
+        """The message's id; None if it has none, or it cannot be told."""
+        found = _id_first(self.head) or _id_last(self.tail)
+        try:
+            return None if found is None else decode(found[1], type=int | str)
+        except (DecodeError, UnicodeDecodeError):
+            return None
+
+    @property
+    def is_answer(self) -> bool | None:
+        """Whether it answers a request, or is one, or a notification; None if that cannot be told."""
+        found = _id_first(self.head)
+        if found is not None:
+            return _IS_ANSWER.get(found[2])
+        found = _first_member(self.head)
+        return None if found is None else _IS_ANSWER.get(found[1])

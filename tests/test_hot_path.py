@@ -1,0 +1,76 @@
+"""How long the road of a call is: an echo over stdio, counted in functions, files and frames of mcpd.
+
+What may be registered beside a tool (lifespan, middleware, observers) makes it no longer where nothing is.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+from wires import LEGACY, MODERN, stdio_wire
+
+import mcpd
+from mcpd import Server
+
+PACKAGE = str(Path(mcpd.__file__).parent) + os.sep
+
+# What issue 11 allows.
+MOST_FUNCTIONS = 36
+MOST_FILES = 14
+# It asks for 6. Of these 8 two are the transport's (`_readable`, `_push`), two begin a task (`_run`, `start`).
+MOST_FRAMES = 8
+
+
+class Road:
+    """The functions of mcpd that run, each once, and how deep a tool is in them."""
+
+    def __init__(self) -> None:
+        self.functions: set[CodeType] = set()
+        self.frames = 0
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
+            self.functions.add(frame.f_code)
+
+    @property
+    def files(self) -> set[str]:
+        return {code.co_filename for code in self.functions}
+
+    def note_depth(self) -> None:
+        """Called in the tool."""
+        frame: FrameType | None = sys._getframe(1)
+        self.frames = 0
+        while frame is not None:
+            self.frames += frame.f_code.co_filename.startswith(PACKAGE)
+            frame = frame.f_back
+
+
+async def road_of_an_echo(server: Server, road: Road, version: str) -> Road:
+    @server.tool
+    async def echo(text: str) -> str:
+        road.note_depth()
+        return text
+
+    async with stdio_wire(server, version) as wire:
+        for _ in range(2):  # the first calls make what is kept
+            await wire.text("echo", text="a")
+        sys.setprofile(road)
+        try:
+            await wire.text("echo", text="a")
+        finally:
+            sys.setprofile(None)
+    return road
+
+
+async def test_an_echo_over_stdio() -> None:
+    for version in (LEGACY[-1], MODERN):
+        road = await road_of_an_echo(Server("road"), Road(), version)
+        named = sorted(f"{Path(code.co_filename).relative_to(PACKAGE)}:{code.co_qualname}" for code in road.functions)
+        print(version, len(named), len(road.files), road.frames, *named, sep="\n  ")
+        assert len(road.functions) <= MOST_FUNCTIONS, named
+        assert len(road.files) <= MOST_FILES, sorted(road.files)
+        assert road.frames <= MOST_FRAMES

@@ -1,0 +1,98 @@
+"""docs/limits.md says what the code does: each default is read from there, and no setting is missing."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "limits.md"
+
+# The structs whose every number is a limit, less those that are none.
+STRUCTS = [
+    "transports.http.core.HttpSettings",
+    "transports.websocket_server.Limits",
+    "host.policy.Limits",
+    "client.limits.ClientLimits",
+]
+
+UNITS = {"KiB": 1024, "MiB": 1024**2, "GiB": 1024**3, "s": 1, "ms": 1, "KiB/s": 1024, "MiB/s": 1024**2, "": 1}
+
+
+class Row(NamedTuple):
+    limit: str
+    default: str
+    setting: str
+    effect: str
+    place: str
+
+
+def rows() -> list[Row]:
+    cells = [line.strip("|\n ").split(" | ") for line in PAGE.read_text("utf-8").splitlines() if line.startswith("| ")]
+    found = [Row(*(cell.strip() for cell in row)) for row in cells if row[0] not in ("Limit", "---")]
+    assert len(found) > 50
+    return found
+
+
+ROWS = rows()
+
+
+# Defaults that are found out when it starts.
+WORDS = {"half of memory": None}
+
+
+def number(text: str) -> float | None:
+    """A default as the page writes it: `64 MiB`, `1,024`, `0.5 s`."""
+    if text in WORDS:
+        return WORDS[text]
+    value, _, unit = text.replace(",", "").partition(" ")
+    return float(value) * UNITS[unit]
+
+
+def default_of(place: str) -> Any:
+    """The value of a constant, or the default of a struct's member or of a function's parameter."""
+    names = place.split(".")
+    for size in range(len(names), 0, -1):
+        try:
+            found: Any = importlib.import_module(".".join(["mcpd", *names[:size]]))
+        except ModuleNotFoundError:
+            continue
+        rest = names[size:]
+        break
+    if len(rest) == 1:
+        return getattr(found, rest[0])
+    owner = getattr(found, rest[0])
+    if issubclass(owner, msgspec.Struct):
+        (member,) = (member for member in msgspec.structs.fields(owner) if member.name == rest[1])
+        return member.default
+    return inspect.signature(owner).parameters[rest[1]].default
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.place.strip("`"))
+def test_the_page_says_what_the_code_does(row: Row) -> None:
+    place = re.fullmatch(r"`([\w.]+)`", row.place)
+    assert place is not None
+    assert number(row.default) == default_of(place[1])
+
+
+def test_each_setting_is_named_as_it_is_written() -> None:
+    for row in ROWS:
+        member = row.place.strip("`").rpartition(".")[2]
+        named = re.search(r"`(?:--)?(?:\w+\()?([\w-]+?)(?:=…\)?)?`", row.setting)
+        if not row.setting.startswith(("fixed", "`ulimit", "`--log-level", "`stderr_")):
+            assert named is not None, row
+            assert named[1].replace("-", "_") == member, row
+
+
+@pytest.mark.parametrize("struct", STRUCTS)
+def test_no_limit_is_missing(struct: str) -> None:
+    module, _, name = struct.rpartition(".")
+    kind = getattr(importlib.import_module(f"mcpd.{module}"), name)
+    numbers = [member.name for member in msgspec.structs.fields(kind) if type(member.default) in (int, float)]
+    listed = {row.place.strip("`") for row in ROWS}
+    assert [name for name in numbers if f"{struct}.{name}" not in listed] == []

@@ -1,0 +1,42 @@
+"""A server as authors write it: nothing here may be an error to a type checker."""
+
+from pathlib import Path
+
+from mcpd import ContentBlock as Block
+from mcpd import Context, Server, ToolAnnotations, ToolError, image, text
+
+server = Server("garden", version="1", show_errors=True)
+
+
+@server.tool
+def water(bed: str, minutes: int = 5) -> str:
+    """Water a bed."""
+    if minutes > 60:
+        raise ToolError("too long")
+    return f"{bed}: {minutes}"
+
+
+@server.tool(title="Photo", annotations=ToolAnnotations(read_only_hint=True))
+async def photo(ctx: Context) -> list[Block]:
+    """Take a photo."""
+    await ctx.progress(1, total=2)
+    return [image(b"", "image/png"), text("a bed")]
+
+
+@server.resource("bed://{name}")
+def bed(name: str) -> str:
+    return name
+
+
+@server.prompt
+def plan(season: str) -> str:
+    return season
+
+
+uri: str = server.app("chart", Path("chart.html"))
+server.tool(water, name="sprinkle")
+server.prompt(plan, title="A plan")
+named: str = water("south")
+
+if __name__ == "__main__":
+    server.run(ws=":8080")

@@ -1,0 +1,81 @@
+"""Mistakes that a type checker has to find: each marked line is an error, and no other line is one."""
+
+import mcpd
+from mcpd import Sever  # error
+from mcpd import CallNext, Context, MiddlewareRequest, Result, Server, TextContent
+
+mcpd.Cleint  # error
+mcpd.fastmcp()  # error
+
+server = Server("garden", show_erors=True)  # error
+block = TextContent("a")
+print(block.type == "text", block.text)
+print(block.words)  # error
+server.app("chart", 5)  # error
+
+
+@server.tool(titel="x")  # error
+def water(bed: str) -> str:
+    return bed
+
+
+@server.tool
+def dig(bed: str) -> str:
+    return bed
+
+
+dig(5)  # error
+
+
+class Form:
+    size: int
+
+
+async def ask(ctx: Context) -> None:
+    answer = await ctx.elicit("How large?", Form)
+    print(answer.get().size)
+    print(answer.get().sise)  # error
+    answer.got()  # error
+    await ctx.elicit("How large?", Form, timeuot=5)  # error
+    await ctx.elicit("How large?", 5)  # error
+
+
+Server("garden", lifespan=5)  # error
+
+
+async def no_manager(server: Server) -> None:
+    pass
+
+
+Server("garden", lifespan=no_manager)  # error
+
+
+@server.middleware  # error
+def not_async(request: MiddlewareRequest, call_next: CallNext) -> Result:
+    raise NotImplementedError
+
+
+@server.middleware
+async def misspelt(request: MiddlewareRequest, call_next: CallNext) -> Result:
+    print(request.metod)  # error
+    return await call_next(request)
+
+
+Server("garden", observers=[5])  # error
+
+
+def by_name(headers: dict[str, str]) -> str:
+    return headers["x-user"]
+
+
+by_nothing = Server("garden", authenticate=by_name)  # error
+principal = mcpd.Principal("ada", scopes={5})  # error
+principal.subject = 5  # error
+mcpd.Principal(subject="ada", token="secret")  # error
+mcpd.Refusal("401", "no")  # error
+
+
+async def look(ctx: Context) -> None:
+    print(ctx.user.sub)  # error
+    print(ctx.headers["a"].decode())  # error
+    ctx.transport = "http"  # error

@@ -1,0 +1,59 @@
+"""A revision is added as DEVELOPERS.md says, one module and one name in the table, and served beside all others (D13).
+
+It is added to a copy of the repository, in which `two_modern_versions.py` then runs.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import REPOSITORY
+
+pytestmark = pytest.mark.slow
+
+MODULE = '''"""2027-01-01: a revision of tests."""
+
+from .revision import Revision
+
+__all__ = ["REVISION"]
+
+REVISION = Revision(version="2027-01-01", modern=True, removed=("completion/complete",))
+'''
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The repository with one revision more, and the shared folder beside it."""
+    root = tmp_path / "main"
+    root.mkdir()
+    for name in ("mcpd", "tests", "conformance", "assets", "pyproject.toml"):
+        source = REPOSITORY / name
+        ignored = shutil.ignore_patterns("node_modules", "__pycache__")
+        if source.is_dir():
+            shutil.copytree(source, root / name, ignore=ignored)
+        else:
+            shutil.copy(source, root / name)
+    shared = REPOSITORY.parent / "shared"
+    if shared.is_dir():
+        (tmp_path / "shared").symlink_to(shared)
+    (root / "mcpd/versions/v2027_01_01.py").write_text(MODULE)
+    table = root / "mcpd/versions/table.py"
+    text = table.read_text()
+    assert text.count('"2026-07-28")\n') == 2  # the list of all versions, and the first of the modern ones
+    table.write_text(text.replace('"2026-07-28")\n', '"2026-07-28", "2027-01-01")\n', 1))
+    return root
+
+
+@pytest.mark.timeout(300)
+def test_a_revision_is_a_module_and_a_name(copy: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(copy)}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/versions/two_modern_versions.py"],
+        cwd=copy, env=environment, capture_output=True, text=True, timeout=280, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
