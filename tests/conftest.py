@@ -9,9 +9,10 @@ import asyncio
 import functools
 import inspect
 import os
+import signal
 import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -167,3 +168,11 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
     report = yield
     _refuse_skip(report)
     return report
+
+
+@pytest.fixture
+def default_sigterm() -> Iterator[None]:
+    """As Python starts: whoever measures coverage has a handler of its own."""
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGTERM, before)

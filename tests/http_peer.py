@@ -42,7 +42,7 @@ MODERN = "2026-07-28"
 META = "io.modelcontextprotocol/"
 CLIENT = {"name": "raw", "version": "1"}
 BOTH = "application/json, text/event-stream"
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 _NAMES = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _NO_ACCESS_RULES = Access()

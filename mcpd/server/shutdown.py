@@ -24,8 +24,8 @@ _IDLE_SECONDS = 0.25
 _LAST_SECONDS = 1.0
 """How long the last lines of a log may take, if threads still run."""
 
-_ALARM_SECONDS = 1.0
-"""How much later the alarm comes than the last resort."""
+_ALARM_SECONDS = 5.0
+"""How much later the alarm comes than the last resort, which on a busy machine is late itself."""
 
 _LONGEST_ALARM = 1e8
 
@@ -54,7 +54,7 @@ class ExitDeadline:
             _thread.start_new_thread(self._watch, ())
 
     def set_alarm(self, seconds: float) -> None:
-        """The same from the kernel, a second later: no thread of Python runs while a call into C holds the interpreter.
+        """The same from the kernel, 5 seconds later: no thread of Python runs while a call into C holds the interpreter.
 
         SIGALRM ends the process then, unless somebody else uses it. Nothing on Windows.
         """

@@ -34,6 +34,7 @@ async def test_a_program_hears_of_its_signals_while_it_serves_and_afterwards(num
         loop.remove_signal_handler(number)
 
 
+@pytest.mark.usefixtures("default_sigterm")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_what_it_does_not_handle_ends_serving_and_is_as_before(number: signal.Signals) -> None:
     before = signal.getsignal(number)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -333,7 +334,7 @@ async def test_served_on_sockets_it_is_open_before_they_listen() -> None:
     def announce(url: str) -> None:
         announced.append(url)
         assert house.events == ["start"]
-        os.kill(os.getpid(), 15)
+        os.kill(os.getpid(), signal.SIGINT)
 
     await serving(house, Settings(ws="127.0.0.1:0", announce=announce))
     assert announced

@@ -62,6 +62,7 @@ async def test_the_end_of_the_input_is_the_end_of_serving(pipes: tuple[int, int,
         await serving
 
 
+@pytest.mark.usefixtures("default_sigterm")
 async def test_signals_are_given_back(pipes: tuple[int, int, int, int]) -> None:
     """Who embeds us has handlers of its own, before and after."""
     fd_in, ours_out, _, fd_out = pipes
