@@ -54,7 +54,7 @@ class ExitDeadline:
             _thread.start_new_thread(self._watch, ())
 
     def set_alarm(self, seconds: float) -> None:
-        """The same from the kernel, 5 seconds later: no thread of Python runs while a call into C holds the interpreter.
+        """The same from the kernel, 5 seconds later: no thread of Python runs while a call into C does not return.
 
         SIGALRM ends the process then, unless somebody else uses it. Nothing on Windows.
         """
