@@ -16,10 +16,10 @@ from typing import Any
 from wire_schema import Conversation
 
 from mcpd import Server
+from mcpd.http import HttpApp, HttpSettings
+from mcpd.http.listener import HttpListener, listen
 from mcpd.transports.address import parse
 from mcpd.transports.guards import Access
-from mcpd.transports.http import HttpApp, HttpSettings
-from mcpd.transports.http.listener import HttpListener, listen
 
 __all__ = [
     "BOTH",

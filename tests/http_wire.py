@@ -21,7 +21,7 @@ from http_peer import BOTH, MODERN, Peer, Port, request, serving
 from wires import META, PATIENCE, Wire
 
 from mcpd import Server
-from mcpd.transports.http.visit import Receive, Scope, Send
+from mcpd.http.visit import Receive, Scope, Send
 from mcpd.wire.headers import encode_value
 
 __all__ = ["HttpWire", "http_wire"]

@@ -20,11 +20,11 @@ PACKAGE = REPOSITORY / "mcpd"
 CORE = {"anyio", "click", "msgspec", "websockets"}
 # What extras bring, and the few files that may import each.
 EXTRAS: dict[str, set[str]] = {
-    "httptools": {"transports"},
+    "httptools": {"http"},
     "jsonschema_rs": {"registry"},
     "publicsuffixlist": {"extensions"},
-    "uvicorn": {"transports"},
-    "uvloop": {"server", "transports"},
+    "uvicorn": {"http"},
+    "uvloop": {"server"},
     "watchfiles": {"sources"},
 }
 # Used where the user has them installed, never required.

@@ -15,7 +15,7 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "limits.md"
 
 # The structs whose every number is a limit, less those that are none.
 STRUCTS = [
-    "transports.http.core.HttpSettings",
+    "http.core.HttpSettings",
     "transports.websocket_server.Limits",
     "host.policy.Limits",
     "client.limits.ClientLimits",

@@ -36,7 +36,7 @@ def test_the_oldest_do() -> None:
     done = subprocess.run(
         [PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow",
          "tests/test_transcripts.py", "tests/cli/test_options.py", "tests/cli/test_commands.py",
-         "tests/transports/http/test_listener.py", "tests/transports/test_websocket.py"],
+         "tests/http/test_listener.py", "tests/transports/test_websocket.py"],
         cwd=REPOSITORY, capture_output=True, text=True, timeout=280, check=False,
         env={name: value for name, value in os.environ.items() if not name.startswith(("COV", "PYTEST"))},
     )  # fmt: skip

@@ -17,7 +17,7 @@ from .log import configure
 from .serve_options import Options
 
 if TYPE_CHECKING:
-    from ..transports.http import HttpSettings
+    from ..http import HttpSettings
 
 __all__ = ["launch"]
 
@@ -127,7 +127,7 @@ def _spelled(field: str) -> str:
 
 
 def _http_settings(options: Options) -> HttpSettings:
-    from ..transports.http import HttpSettings
+    from ..http import HttpSettings
 
     return HttpSettings(stateless=options.stateless, session_idle_timeout=options.session_timeout)
 

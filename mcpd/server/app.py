@@ -40,13 +40,13 @@ from .extension_methods import ExtensionMethods
 if TYPE_CHECKING:
     from ..context.request_state import RequestStateCodec
     from ..handlers.middleware import Middleware
+    from ..http import HttpApp, HttpSettings
+    from ..http.core import Identify
     from ..observer import Observer
     from ..registry.options import Described
     from ..registry.problems import Problem
     from ..transports.authentication import Authenticator
     from ..transports.guards import Access
-    from ..transports.http import HttpApp, HttpSettings
-    from ..transports.http.core import Identify
     from .lifespan import Lifespan
     from .options import ResourceOptions, ToolOptions
     from .roots import RootsWatchers
@@ -447,7 +447,7 @@ class Server(AppsMethods):
         identify: Identify | None = None,
     ) -> HttpApp:
         """`asgi_app` for whoever has an `Access` already; `bound` is the host that is listened on."""
-        from ..transports.http import HttpApp, HttpSettings
+        from ..http import HttpApp, HttpSettings
 
         settings = settings or HttpSettings()
         self.allow_frames(settings.max_body_bytes)

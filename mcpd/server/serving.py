@@ -24,9 +24,9 @@ from ..registry.threads import MAX_THREADS, THREAD_WAIT, limit_threads
 from .shutdown import ExitDeadline, StdinWatchdog, end_if_hung, take_once
 
 if TYPE_CHECKING:
+    from ..http.listener import HttpListener
     from ..transports.accepting import Crowd
     from ..transports.guards import Access
-    from ..transports.http.listener import HttpListener
     from .app import Server
     from .lifespan import Lifespan
 
@@ -305,9 +305,9 @@ async def _listen_websocket(
 async def _listen_http(
     server: Server, settings: Settings, accept: Callable[[Channel], Receiver], crowd: Crowd | None
 ) -> HttpListener:
+    from ..http import HttpSettings
+    from ..http.listener import listen
     from ..transports.address import parse
-    from ..transports.http import HttpSettings
-    from ..transports.http.listener import listen
 
     assert settings.http is not None
     address = parse(settings.http)

@@ -22,7 +22,7 @@ from wires import MODERN, OpenWire, Pipes, memory_wire, stdio_wire, websocket_wi
 from mcpd import Server, budget
 from mcpd.budget import BUDGET, OVER, Budget, Charge, machine_memory
 from mcpd.dispatcher import Connection
-from mcpd.transports.http import HttpSettings
+from mcpd.http import HttpSettings
 from mcpd.transports.stdio import StdioChannel
 
 MIB = 1024 * 1024

@@ -9,7 +9,7 @@ import pytest
 from http_peer import Peer, Port, Session, call, initialize, post, serving
 from http_stage import Stage
 
-from mcpd.transports.http import HttpSettings
+from mcpd.http import HttpSettings
 
 WAIT = call("tools/call", {"name": "wait", "arguments": {"door": "never"}}, 7)
 

@@ -17,9 +17,9 @@ from http_wire import http_wire
 from wires import OpenWire, memory_wire, stdio_wire, websocket_wire
 
 from mcpd import Context, Server
+from mcpd.http import HttpSettings
 from mcpd.registry import thread_places
 from mcpd.registry.threads import limit_threads
-from mcpd.transports.http import HttpSettings
 
 _FORM = {"type": "object", "properties": {"sure": {"type": "boolean"}}}
 

@@ -16,11 +16,11 @@ from wires import OpenWire, memory_wire, stdio_wire, websocket_wire
 
 from mcpd import Context, Params, Server
 from mcpd.budget import BUDGET, OVER, Budget, client_of, weigh
+from mcpd.http import HttpSettings
 from mcpd.registry import moments
 from mcpd.registry.coercion import coerce
 from mcpd.registry.moments import MOMENTS
 from mcpd.registry.thread_places import Places, Taker
-from mcpd.transports.http import HttpSettings
 
 MIB = 1024 * 1024
 

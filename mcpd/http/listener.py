@@ -13,12 +13,12 @@ import stat
 from collections.abc import Callable
 from typing import Any
 
-from ...channel import Channel, Receiver
-from ...errors import ConfigurationError
-from ..accepting import Crowd, Gate
-from ..address import Address, authority, bind, parse
-from ..guards import Access
-from ..websocket_server import Endpoint, Limits
+from ..channel import Channel, Receiver
+from ..errors import ConfigurationError
+from ..transports.accepting import Crowd, Gate
+from ..transports.address import Address, authority, bind, parse
+from ..transports.guards import Access
+from ..transports.websocket_server import Endpoint, Limits
 from .app import HttpApp
 from .http1 import LINGER, Http1Protocol, HttpState, new_config
 

@@ -20,9 +20,9 @@ from websocket_peer import TEXT, frame, upgrade
 from websocket_peer import Peer as WebSocketPeer
 
 from mcpd.errors import ConfigurationError
+from mcpd.http import HttpSettings
+from mcpd.http.listener import listen
 from mcpd.transports.guards import Access
-from mcpd.transports.http import HttpSettings
-from mcpd.transports.http.listener import listen
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 PONG = b'{"jsonrpc":"2.0","id":1,"result":{}}'

@@ -12,12 +12,12 @@ import re
 from collections.abc import Callable
 from functools import partial
 
-from ...budget import OVER
-from ...errors import InvalidRequest, ParseError, ProtocolError, UnsupportedVersion
-from ...jsonrpc import Failure, Id, Message, Notification, Request, Response
-from ...versions import table
-from ...versions.table import Version
-from ..guards import Refusal
+from ..budget import OVER
+from ..errors import InvalidRequest, ParseError, ProtocolError, UnsupportedVersion
+from ..jsonrpc import Failure, Id, Message, Notification, Request, Response
+from ..transports.guards import Refusal
+from ..versions import table
+from ..versions.table import Version
 from .core import Answering, Core, is_error
 from .event_store import Track
 from .reply import Reply

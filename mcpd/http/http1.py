@@ -15,8 +15,8 @@ from collections.abc import Callable
 from email.utils import formatdate
 from typing import Any
 
-from ...errors import ConfigurationError
-from ..accepting import Crowd, Members
+from ..errors import ConfigurationError
+from ..transports.accepting import Crowd, Members
 from .app import HttpApp
 
 try:

@@ -15,15 +15,15 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from msgspec import Raw
 
-from ...channel import Channel
-from ...errors import ConfigurationError, InvalidRequest, ParseError, ProtocolError
-from ...jsonrpc import ABSENT, Batch, Message, Notification, Request, decode, decode_batch
-from ...principal import ANONYMOUS, Principal
-from ...printable import printable
-from ...session import has_envelope
-from ...versions import table
-from ..authentication import Authentication, Refusal, RequestHeaders
-from ..guards import Access, Guard
+from ..channel import Channel
+from ..errors import ConfigurationError, InvalidRequest, ParseError, ProtocolError
+from ..jsonrpc import ABSENT, Batch, Message, Notification, Request, decode, decode_batch
+from ..principal import ANONYMOUS, Principal
+from ..printable import printable
+from ..session import has_envelope
+from ..transports.authentication import Authentication, Refusal, RequestHeaders
+from ..transports.guards import Access, Guard
+from ..versions import table
 from .core import Answering, Connect, Core, HttpSettings, Identify
 from .cors import Cors
 from .headers import Mirrors

@@ -11,10 +11,10 @@ from typing import Any
 from msgspec import Raw
 from msgspec.json import Decoder
 
-from ...errors import HeaderMismatch
-from ...jsonrpc import ABSENT, MALFORMED
-from ...wire.headers import decode_value, is_same
-from ...wire.mirrors import Mirror
+from ..errors import HeaderMismatch
+from ..jsonrpc import ABSENT, MALFORMED
+from ..wire.headers import decode_value, is_same
+from ..wire.mirrors import Mirror
 from .visit import Visit
 
 __all__ = ["Mirrors", "check_mirrors", "check_standard"]

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from ...budget import SMALL, Charge
-from ...wire.sse import event, priming
+from ..budget import SMALL, Charge
+from ..wire.sse import event, priming
 from .stream import EventStream
 
 __all__ = ["EventStore", "Track"]

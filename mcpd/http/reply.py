@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from ...jsonrpc import Id
-from ...principal import Origin
-from ...wire.sse import KEEP_ALIVE
+from ..jsonrpc import Id
+from ..principal import Origin
+from ..wire.sse import KEEP_ALIVE
 from .event_store import Track
 from .stream import HEADERS, EventStream
 from .visit import Header, Visit

@@ -10,7 +10,7 @@ import pytest
 from http_peer import BOTH, MODERN, Session, call, initialize, post, request, serving
 from http_stage import Stage
 
-from mcpd.transports.http import HttpSettings
+from mcpd.http import HttpSettings
 
 OVER_HTTP = ("2025-03-26", "2025-06-18", "2025-11-25")
 LEGACY = ("2024-10-07", "2024-11-05", *OVER_HTTP)

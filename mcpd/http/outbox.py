@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from ...budget import SMALL, Charge, client_of
+from ..budget import SMALL, Charge, client_of
 
 __all__ = ["Outbox"]
 

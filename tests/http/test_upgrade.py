@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from http_stage import Stage
 
-from mcpd.transports.http import HttpApp, HttpSettings
+from mcpd.http import HttpApp, HttpSettings
 
 PING = '{"jsonrpc":"2.0","id":1,"method":"ping"}'
 PONG = '{"jsonrpc":"2.0","id":1,"result":{}}'

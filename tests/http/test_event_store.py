@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpd import Context
-from mcpd.transports.http import HttpSettings
-from mcpd.transports.http.event_store import EventStore, Track
+from mcpd.http import HttpSettings
+from mcpd.http.event_store import EventStore, Track
 
 
 def count(steps: int, door: str, id: Any = 1) -> dict[str, Any]:

@@ -17,14 +17,14 @@ from conftest import Child
 from http_peer import Peer, initialize, modern, post, request
 
 MANY = 2000
-TESTS = Path(__file__).resolve().parent.parent.parent
+TESTS = Path(__file__).resolve().parent.parent
 
 SERVER = """
 import gc, resource, sys
 soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 from http_stage import Stage
-from mcpd.transports.http import HttpSettings
+from mcpd.http import HttpSettings
 
 stage = Stage()
 

@@ -10,8 +10,8 @@ from http_peer import BOTH, MODERN, Answer, Port, call, initialize, modern, post
 from http_stage import Stage
 
 from mcpd.errors import ConfigurationError
+from mcpd.http import HttpSettings
 from mcpd.transports.guards import Access
-from mcpd.transports.http import HttpSettings
 
 PAGE = "https://app.example.com"
 

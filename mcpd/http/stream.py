@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from ...wire.sse import KEEP_ALIVE
+from ..wire.sse import KEEP_ALIVE
 from .outbox import Outbox
 from .visit import EVENT_STREAM, Header, Send, Visit
 

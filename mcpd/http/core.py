@@ -14,13 +14,13 @@ from typing import Any, Protocol
 from msgspec import Struct
 from msgspec.json import Decoder
 
-from ...budget import client_of
-from ...channel import Channel, Receiver
-from ...errors import ProtocolError
-from ...jsonrpc import Message
-from ...principal import Principal
-from ...session import Call, Session
-from ..stdio import MAX_FRAME_BYTES
+from ..budget import client_of
+from ..channel import Channel, Receiver
+from ..errors import ProtocolError
+from ..jsonrpc import Message
+from ..principal import Principal
+from ..session import Call, Session
+from ..transports.stdio import MAX_FRAME_BYTES
 from .headers import Mirrors
 from .reply import Beats
 from .visit import Scope, Visit

@@ -12,10 +12,10 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from os import urandom
 
-from ...budget import address_of
-from ...errors import InvalidRequest
-from ...jsonrpc import Id
-from ...principal import ANONYMOUS, Origin, Principal
+from ..budget import address_of
+from ..errors import InvalidRequest
+from ..jsonrpc import Id
+from ..principal import ANONYMOUS, Origin, Principal
 from .core import Answering, Core
 from .event_store import EventStore, Track
 from .reply import Reply

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 
-from ...errors import ConnectionLost, FrameTooLarge
-from ...jsonrpc import Id
-from ...principal import Origin
-from ..apart import Apart
-from ..guards import Refusal
+from ..errors import ConnectionLost, FrameTooLarge
+from ..jsonrpc import Id
+from ..principal import Origin
+from ..transports.apart import Apart
+from ..transports.guards import Refusal
 from .core import Core
 from .outbox import Outbox
 from .visit import Send, Visit

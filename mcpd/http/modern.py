@@ -10,8 +10,8 @@ from __future__ import annotations
 from msgspec import Raw
 from msgspec.json import Decoder
 
-from ...budget import OVER
-from ...errors import (
+from ..budget import OVER
+from ..errors import (
     HeaderMismatch,
     InvalidParams,
     MethodNotFound,
@@ -19,10 +19,10 @@ from ...errors import (
     UnsupportedVersion,
     forget_frames,
 )
-from ...jsonrpc import ABSENT, MALFORMED, Id, Notification, Request
-from ...principal import Origin
-from ...session import check_envelope
-from ...types.base import NO_JSON, Params, RequestMeta, Wire
+from ..jsonrpc import ABSENT, MALFORMED, Id, Notification, Request
+from ..principal import Origin
+from ..session import check_envelope
+from ..types.base import NO_JSON, Params, RequestMeta, Wire
 from .core import Answering, Core, status_for, status_of
 from .event_store import Track
 from .headers import check_mirrors, check_standard

@@ -11,11 +11,11 @@ from typing import Any, TypeAlias
 
 from msgspec import UNSET
 
-from ...budget import OVER, SMALL, Charge, weigh
-from ...errors import InternalError, InvalidRequest, ProtocolError
-from ...jsonrpc import Id, encode, error_answer
-from ...principal import ANONYMOUS, Origin, Principal
-from ..guards import Refusal
+from ..budget import OVER, SMALL, Charge, weigh
+from ..errors import InternalError, InvalidRequest, ProtocolError
+from ..jsonrpc import Id, encode, error_answer
+from ..principal import ANONYMOUS, Origin, Principal
+from ..transports.guards import Refusal
 
 __all__ = [
     "EVENT_STREAM",

@@ -10,11 +10,11 @@ from http_peer import envelope, modern, serving
 from http_stage import Stage
 
 from mcpd import Context
-from mcpd.transports.http import HttpSettings
-from mcpd.transports.http.event_store import Track
-from mcpd.transports.http.reply import Beats, Reply
-from mcpd.transports.http.stream import EventStream
-from mcpd.transports.http.visit import Visit
+from mcpd.http import HttpSettings
+from mcpd.http.event_store import Track
+from mcpd.http.reply import Beats, Reply
+from mcpd.http.stream import EventStream
+from mcpd.http.visit import Visit
 
 
 class Client:
