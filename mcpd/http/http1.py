@@ -11,12 +11,14 @@ import asyncio
 import logging
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from email.utils import formatdate
+from http import HTTPStatus
 from typing import Any
 
 from ..errors import ConfigurationError
 from ..transports.accepting import Crowd, Members
+from ..transports.authentication import Refusal
 from .app import HttpApp
 
 try:
@@ -36,10 +38,7 @@ log = logging.getLogger("mcpd.http")
 LINGER = 1.0
 """How long what is being ended may take, in seconds."""
 
-_TOO_LARGE = (
-    b"431 Request Header Fields Too Large",
-    "The head of the request is too large (setting max_head_bytes).\n",
-)
+_TOO_LARGE = Refusal(431, "The head of the request is too large (setting max_head_bytes).\n")
 _JOINED_BYTES = 64 * 1024
 _MOST_PIPELINED = 16
 """With so many requests behind the one that is answered, nothing more is read."""
@@ -144,9 +143,8 @@ class Http1Protocol(HttpToolsProtocol):
             transport.abort()  # nothing can be said to it: an answer that is not read keeps the descriptor
             return
         if len(self.connections) > self._settings.max_connections:
-            self._turn_away(
-                b"503 Service Unavailable", f"All {self._settings.max_connections} connections are in use.\n"
-            )
+            text = f"All {self._settings.max_connections} connections are in use; try again later.\n"
+            self._turn_away(Refusal(503, text, (("Retry-After", "5"),)))
             return
         # A connection that says nothing, or never comes to the point, is given up.
         self._set_timer(self._settings.head_timeout)
@@ -170,7 +168,7 @@ class Http1Protocol(HttpToolsProtocol):
         if self._head_bytes == 0:
             return  # most requests come whole, and cost no timer
         if self._head_bytes > self._most_head_bytes or self._beside_bytes > self._most_head_bytes:
-            self._turn_away(*_TOO_LARGE)
+            self._turn_away(_TOO_LARGE)
         elif self._head_bytes > 0 and self._is_answering:
             pass  # the time for the next request begins with the end of this one's answer
         elif self._timer is None:
@@ -202,11 +200,11 @@ class Http1Protocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         if self._head_bytes > self._most_head_bytes and _size(self.headers) > self._most_head_bytes:
-            self._turn_away(*_TOO_LARGE)
+            self._turn_away(_TOO_LARGE)
             raise _Enough
         for name, _ in self.headers:
             if name == _TRANSFER and (refusal := _bad_framing(self.headers, self.parser.get_http_version())):
-                self._turn_away(*refusal)
+                self._turn_away(refusal)
                 raise _Enough
         if self.parser.should_upgrade() and not self._should_upgrade():
             self._has_other_upgrade = True
@@ -246,7 +244,7 @@ class Http1Protocol(HttpToolsProtocol):
     def handle_websocket_upgrade(self) -> None:
         if self._is_answering:
             # Its frames would stand among the answers that are still to come.
-            self._turn_away(b"400 Bad Request", "Wait for the answers before you begin a WebSocket.\n")
+            self._turn_away(Refusal(400, "Wait for the answers before you begin a WebSocket.\n"))
             return
         self.transport = self._outlet.transport
         super().handle_websocket_upgrade()
@@ -261,7 +259,7 @@ class Http1Protocol(HttpToolsProtocol):
             return
         self._has_other_upgrade = False
         if self.parser.get_method() == b"CONNECT":
-            self._turn_away(b"405 Method Not Allowed", "This is no proxy.\n")
+            self._turn_away(Refusal(405, "This is no proxy.\n"))
             return
         head = _without_upgrade(self.parser.get_method(), self.url, self.headers)
         self.parser = httptools.HttpRequestParser(self)
@@ -275,7 +273,7 @@ class Http1Protocol(HttpToolsProtocol):
         return self.cycle is not None and not self.cycle.response_complete  # type: ignore[redundant-expr]
 
     def send_400_response(self, msg: str) -> None:
-        self._turn_away(b"400 Bad Request", msg + "\n")
+        self._turn_away(Refusal(400, msg + "\n"))
 
     def on_response_complete(self) -> None:
         self._outlet.complete()
@@ -318,7 +316,7 @@ class Http1Protocol(HttpToolsProtocol):
         self._set_timer(LINGER)
         return True
 
-    def _turn_away(self, status: bytes, text: str) -> None:
+    def _turn_away(self, refusal: Refusal) -> None:
         """Refuse what comes, and end the connection: after the answer that is being given, if there is one."""
         if self._is_deaf:
             return
@@ -340,12 +338,8 @@ class Http1Protocol(HttpToolsProtocol):
             self._outlet.close()
             self._is_deaf = True
             return
-        body = text.encode()
         self._outlet.complete()
-        self._outlet.transport.write(
-            b"HTTP/1.1 %b\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n"
-            b"connection: close\r\n\r\n%b" % (status, len(body), body)
-        )
+        self._outlet.transport.write(_answer(refusal, self.scope["headers"] if self.scope else ()))  # type: ignore[redundant-expr]
         self._head_bytes = -1
         self._outlet.close()
         self._is_deaf = True
@@ -440,8 +434,23 @@ def _without_upgrade(method: bytes, url: bytes, headers: list[tuple[bytes, bytes
     return b"\r\n".join(lines) + b"\r\n\r\n"
 
 
-def _bad_framing(headers: list[tuple[bytes, bytes]], version: str) -> tuple[bytes, str] | None:
-    """Why a request that names a transfer coding cannot be read, as status and text: only `chunked` is known here.
+def _answer(refusal: Refusal, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """A refusal of a request with these headers, as far as they came; the connection ends after it."""
+    accept = b",".join(value for name, value in headers if name == b"accept")
+    kind, body = refusal.body(accept.decode("latin-1"))
+    status = HTTPStatus(refusal.status)
+    fields = {
+        "content-type": kind,
+        "content-length": str(len(body)),
+        "connection": "close",
+        **{name.lower(): value for name, value in refusal.headers},
+    }
+    head = [f"HTTP/1.1 {status.value} {status.phrase}", *(f"{name}: {value}" for name, value in fields.items())]
+    return "\r\n".join(head).encode("latin-1") + b"\r\n\r\n" + body
+
+
+def _bad_framing(headers: list[tuple[bytes, bytes]], version: str) -> Refusal | None:
+    """Why a request that names a transfer coding cannot be read: only `chunked` is known here.
 
     What stands before us may read another coding differently, and find another request behind this one. Spec: RFC
     9112 6.1: an unknown coding is 501, `chunked` comes once and last, HTTP/1.0 has none; 6.3: no length beside it.
@@ -449,10 +458,10 @@ def _bad_framing(headers: list[tuple[bytes, bytes]], version: str) -> tuple[byte
     codings = b",".join(value for name, value in headers if name == _TRANSFER).lower()
     named = [coding.strip(b" \t") for coding in codings.split(b",")]
     if version != "1.1" or any(name == b"content-length" for name, _ in headers):
-        return b"400 Bad Request", "Transfer-Encoding is for HTTP/1.1, and not beside a Content-Length.\n"
+        return Refusal(400, "Transfer-Encoding is for HTTP/1.1, and not beside a Content-Length.\n")
     if any(coding != b"chunked" for coding in named):
-        return b"501 Not Implemented", "Of the transfer codings only chunked is known here.\n"
-    return None if len(named) == 1 else (b"400 Bad Request", "A body can be chunked only once.\n")
+        return Refusal(501, "Of the transfer codings only chunked is known here.\n")
+    return None if len(named) == 1 else Refusal(400, "A body can be chunked only once.\n")
 
 
 def _size(headers: list[tuple[bytes, bytes]]) -> int:

@@ -274,6 +274,8 @@ class WebSocketChannel(asyncio.Protocol):
                 host = request.headers.get("Host")
                 text = f"This is an MCP server that speaks WebSocket: connect an MCP client to ws://{host}/mcp.\n"
                 response = _reject(protocol, Refusal(426, text, (("Upgrade", "websocket"),)), accept)
+            elif response.status_code != 101:
+                response = _reject(protocol, Refusal(response.status_code, response.body.decode()), accept)
         else:
             log.warning(
                 "Refused a connection from %s: %d %s",

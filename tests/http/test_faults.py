@@ -17,6 +17,7 @@ from http_peer import BOTH, Peer, Port, Session, call, envelope, initialize, mod
 from http_stage import Stage
 
 from mcpd.dispatcher import Connection
+from mcpd.http import HttpSettings
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 PONG = b'{"jsonrpc":"2.0","id":1,"result":{}}'
@@ -156,6 +157,51 @@ async def test_a_transfer_coding_that_is_not_known_is_no_body(framing: bytes, st
         peer.send(head + b"Transfer-Encoding:  Chunked \r\n\r\n" + chunked)
         assert (await peer.answer()).status == 200
         await works(port)
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "error"),
+    [
+        (b"POST /mcp HTTP/1.1\r\n%bTransfer-Encoding: gzip, chunked\r\n\r\n", 501, "invalid_request"),
+        (b"POST /mcp HTTP/1.1\r\n%bTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n", 400, "invalid_request"),
+        (b"POST /mcp HTTP/1.1\r\n%bContent-Length: many\r\n\r\n", 400, "invalid_request"),
+        (b"POST /mcp HTTP/1.1\r\n%bTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400, "invalid_request"),
+        (b"GET /mcp HTTP/1.1\r\n%bX: " + b"x" * 70_000 + b"\r\n\r\n", 431, "invalid_request"),
+        (b"CONNECT localhost:1 HTTP/1.1\r\n%b\r\n", 405, "method_not_allowed"),
+    ],
+    ids=["coding", "framing", "length", "chunk", "head", "connect"],
+)
+async def test_refusals_below_the_application_are_json_for_clients_and_text_for_browsers(
+    sent: bytes, status: int, error: str
+) -> None:
+    """Clients read the body of any failure as an OAuth error, with a string (RFC 6749 5.2)."""
+    stage = Stage()
+    async with serving(stage.server) as port:
+        peer = await port.connect()
+        peer.send(sent % b"Host: localhost\r\nAccept: application/json, text/event-stream\r\n")
+        answer = await peer.answer()
+        assert (answer.status, answer["content-type"]) == (status, "application/json")
+        assert answer.json["error"] == error
+        assert answer.json["error_description"].strip()
+        assert await peer.rest() == b""
+        peer = await port.connect()
+        peer.send(sent % b"Host: localhost\r\nAccept: text/html,*/*\r\n")
+        browser = await peer.answer()
+        assert (browser.status, browser["content-type"]) == (status, "text/plain; charset=utf-8")
+        assert browser.text == answer.json["error_description"] + "\n"
+        await works(port)
+
+
+async def test_one_connection_too_many_is_told_so_in_json() -> None:
+    stage = Stage()
+    async with serving(stage.server, HttpSettings(max_connections=1)) as port:
+        first = await port.connect()
+        first.send(post(PING))
+        assert (await first.answer()).status == 200
+        answer = await (await port.connect()).answer()
+        assert (answer.status, answer.json["error"]) == (503, "temporarily_unavailable")
+        assert answer["retry-after"] == "5"
+        assert "All 1 connections" in answer.json["error_description"]
 
 
 async def test_http_1_0_has_no_transfer_codings() -> None:
