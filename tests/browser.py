@@ -54,8 +54,8 @@ FLAGS = (
     "--remote-debugging-port=0",
     "--site-per-process",  # each origin in a process of its own, on every machine
 )
-START_SECONDS = 45.0
-COMMAND_SECONDS = 20.0
+START_SECONDS = 60.0
+COMMAND_SECONDS = 60.0
 
 
 class BrowserError(AssertionError):
@@ -241,7 +241,7 @@ class Frame:
         """The value of a JavaScript expression."""
         return await self.call(f"() => ({expression})")
 
-    async def until(self, expression: str, *, seconds: float = 10.0) -> Any:
+    async def until(self, expression: str, *, seconds: float = 60.0) -> Any:
         """Await the moment the expression is truthy, and give its value; what it throws counts as not yet."""
         wait = f"""async (limit) => {{
           const look = () => ({expression});

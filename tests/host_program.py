@@ -29,7 +29,7 @@ __all__ = ["APP", "HTML", "ORIGIN", "Guest", "Open", "Program", "each_channel", 
 HTML = "<!DOCTYPE html><meta charset=utf-8><title>Weather</title><p>é"
 APP = {"name": "weather-view", "version": "1.0"}
 ORIGIN = "http://page.localhost:8000"
-PATIENCE = 20.0
+PATIENCE = 60.0
 UI_META = {
     "ui": {
         "csp": {"connectDomains": ["https://api.example.com"], "resourceDomains": ["https://cdn.example.com"]},

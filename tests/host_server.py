@@ -42,7 +42,7 @@ class HandServer:
 
     async def hears(self, method: str, count: int = 1) -> dict[str, Any]:
         """Await a message of this method, or the second, the third."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(self.of(method)) < count:
                 self._arrived.clear()
                 await self._arrived.wait()

@@ -173,7 +173,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check",
          "--no-build-isolation", "--no-deps", "--wheel-dir", str(copy / "out"), str(copy)],
-        check=True, capture_output=True, timeout=50,
+        check=True, capture_output=True, timeout=100,
     )  # fmt: skip
     (built,) = (copy / "out").glob("*.whl")
     return zipfile.ZipFile(built)
@@ -229,7 +229,7 @@ def installed(wheel: zipfile.ZipFile, tmp_path_factory: pytest.TempPathFactory) 
     from importlib.metadata import distribution
 
     place = tmp_path_factory.mktemp("environment")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True, timeout=50)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True, timeout=100)
     (packages,) = place.glob("lib/python*/site-packages")
     needed = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
     for name in closure(*(re.split(r"[<>=]", one)[0] for one in needed)):
@@ -240,7 +240,7 @@ def installed(wheel: zipfile.ZipFile, tmp_path_factory: pytest.TempPathFactory) 
     subprocess.run(
         [sys.executable, "-m", "pip", "--python", str(place / "bin" / "python"), "install", "--quiet", "--no-index",
          "--no-deps", "--no-compile", "--disable-pip-version-check", str(wheel.filename)],
-        check=True, capture_output=True, timeout=50,
+        check=True, capture_output=True, timeout=100,
     )  # fmt: skip
     env = {"PATH": os.defpath, "PYTHONDONTWRITEBYTECODE": "1"}
     return Installed(place / "bin" / "mcpd", packages, env)
@@ -253,7 +253,7 @@ def test_an_installed_mcpd_works_in_any_folder(installed: Installed, tmp_path: P
     for words, said in (["check"], "ui://mcpd/apps_diagnostics"), (["check", "garden.py"], "garden 0.0.0"):
         done = subprocess.run(
             [installed.command, *words],
-            cwd=tmp_path, env=installed.env, capture_output=True, text=True, timeout=50, check=False,
+            cwd=tmp_path, env=installed.env, capture_output=True, text=True, timeout=100, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         assert said in done.stdout
@@ -264,7 +264,7 @@ def test_an_installed_mcpd_works_in_any_folder(installed: Installed, tmp_path: P
     ]
     done = subprocess.run(
         [installed.command, "serve", "--stdio"], input="".join(json.dumps(message) + "\n" for message in messages),
-        cwd=tmp_path, env=installed.env, capture_output=True, text=True, timeout=50, check=False,
+        cwd=tmp_path, env=installed.env, capture_output=True, text=True, timeout=100, check=False,
     )  # fmt: skip
     assert done.stderr == ""
     hello, app = map(json.loads, done.stdout.splitlines())
@@ -368,12 +368,12 @@ def test_code_is_read_whatever_is_collected_meanwhile() -> None:
 def test_the_frame_of_the_tests(tmp_path: Path, child: Child, ci: bool) -> None:
     """Coroutine tests run, leaks and hangs fail, warnings are errors, and in CI a skip is a failure."""
     frame = (REPOSITORY / "tests" / "conftest.py").read_text(encoding="utf-8")
-    (tmp_path / "conftest.py").write_text(frame.replace("COROUTINE_TIMEOUT = 30.0", "COROUTINE_TIMEOUT = 0.2"))
+    (tmp_path / "conftest.py").write_text(frame.replace("COROUTINE_TIMEOUT = 100.0", "COROUTINE_TIMEOUT = 0.2"))
     (tmp_path / "test_cases.py").write_text(CASES)
     done = subprocess.run(
         [child.python, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", "-W", "error",
          "-c", os.devnull, "--rootdir", str(tmp_path), str(tmp_path)],
-        env={**child.env, "CI": "true" if ci else ""}, capture_output=True, text=True, timeout=50, check=False,
+        env={**child.env, "CI": "true" if ci else ""}, capture_output=True, text=True, timeout=100, check=False,
     )  # fmt: skip
     told = {}
     for line in done.stdout.splitlines():

@@ -25,7 +25,7 @@ def site(tmp_path: Path) -> Path:
 def run(child: Child, site: Path, *words: str) -> subprocess.CompletedProcess[str]:
     env = {**child.env, "PYTHONPATH": str(site)}
     return subprocess.run(
-        [child.python, *words], cwd=site, env=env, capture_output=True, text=True, timeout=60, check=False
+        [child.python, *words], cwd=site, env=env, capture_output=True, text=True, timeout=100, check=False
     )
 
 
@@ -98,6 +98,6 @@ def test_looking_costs_one_folder_and_no_metadata(child: Child) -> None:
     done = subprocess.run(
         [child.python, "-X", "importtime", "-c", "import mcpd"],
         env={name: value for name, value in child.env.items() if not name.startswith("COVERAGE_")},
-        capture_output=True, text=True, timeout=60, check=True,
+        capture_output=True, text=True, timeout=100, check=True,
     )  # fmt: skip
     assert "importlib.metadata" not in done.stderr

@@ -125,7 +125,7 @@ def test_make_has_this_target(target: str) -> None:
     """Not run again here: `make test` is running this, and `mcpd serve` is run below."""
     done = subprocess.run(
         ["make", "--dry-run", "--no-print-directory", target],
-        cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False,
+        cwd=REPOSITORY, capture_output=True, text=True, timeout=100, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     runs = {"serve": ".venv/bin/mcpd serve --http :8080", "test": "-m pytest", "bench": "tests/bench/run.py"}
@@ -136,7 +136,7 @@ def test_make_serve_installs_what_it_serves() -> None:
     """HTTP needs an extra: on a bare install `make serve` would end with advice instead of an address."""
     done = subprocess.run(
         ["make", "--dry-run", "--always-make", "--no-print-directory", "setup-serve"],
-        cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=True,
+        cwd=REPOSITORY, capture_output=True, text=True, timeout=100, check=True,
     )  # fmt: skip
     assert "install --editable '.[http]'" in done.stdout
 
@@ -156,7 +156,7 @@ async def test_the_lines_for_hosts_are_those_that_make_serve_prints(child: Child
     process, url = await listening(child, ["serve", "--http", ":8080"], tmp_path)
     headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
     request = Request(url, json.dumps(initialize("2025-11-25", 1)).encode(), headers)
-    answer = await asyncio.to_thread(lambda: urlopen(request, timeout=20).read().decode())
+    answer = await asyncio.to_thread(lambda: urlopen(request, timeout=100).read().decode())
     assert '"name":"mcpd"' in answer
     async with connect(url.replace("http://", "ws://")) as client:
         await client.send(json.dumps(initialize("2025-11-25", 1)))
@@ -399,7 +399,7 @@ async def listening(child: Child, words: list[str], folder: Path, **env: str) ->
         cwd=folder, env={**child.env, **env}, stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     assert process.stderr is not None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         line = (await process.stderr.readline()).decode()
     found = re.search(r"listening on (\S+)", line)
     if found is None:
@@ -412,7 +412,7 @@ async def listening(child: Child, words: list[str], folder: Path, **env: str) ->
 async def stopped(process: asyncio.subprocess.Process) -> str:
     """End it as Ctrl-C does; what it still said."""
     process.send_signal(signal.SIGINT)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         _, said = await process.communicate()
     assert process.returncode == 0, said
     return said.decode()
@@ -434,7 +434,7 @@ async def test_serve_on_http(garden: Path, child: Child) -> None:
     process, url = await listening(child, ["serve", "--http", ":8080", "server.py"], garden.parent)
     headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
     request = Request(url, json.dumps(initialize("2025-11-25", 1)).encode(), headers)
-    answer = await asyncio.to_thread(lambda: urlopen(request, timeout=20).read().decode())
+    answer = await asyncio.to_thread(lambda: urlopen(request, timeout=100).read().decode())
     assert '"name":"garden"' in answer
     await stopped(process)
 
@@ -480,7 +480,7 @@ async def test_the_asgi_application(garden: Path, child: Child) -> None:
     )  # fmt: skip
     assert process.stderr is not None
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while (found := re.search(rb"127.0.0.1:(\d+)", line := await process.stderr.readline())) is None:
                 assert line
         port = int(found[1])
@@ -495,7 +495,7 @@ async def test_the_asgi_application(garden: Path, child: Child) -> None:
             assert await client.recv() == '{"jsonrpc":"2.0","id":1,"result":{}}'
     finally:
         process.terminate()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await process.wait()
 
 
@@ -579,7 +579,7 @@ async def test_the_agent(garden: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_test_of_the_garden(garden: Path, child: Child) -> None:
     done = subprocess.run(
         [child.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_server.py"],
-        cwd=garden.parent, env=child.env, capture_output=True, text=True, timeout=60, check=False,
+        cwd=garden.parent, env=child.env, capture_output=True, text=True, timeout=100, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout
     assert "1 passed" in done.stdout

@@ -124,7 +124,7 @@ def websocket_url() -> Iterator[str]:
         yield found[0].decode()
     finally:
         process.terminate()
-        process.communicate(timeout=10)
+        process.communicate(timeout=100)
 
 
 # ----------------------------------------------------------------------------------------- tests

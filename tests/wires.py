@@ -55,7 +55,7 @@ META = "io.modelcontextprotocol/"
 CLIENT_INFO = {"name": "wire", "version": "1"}
 
 # Far more than any exchange takes, even while the machine is busy with something else.
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 each_version = pytest.mark.parametrize("version", VERSIONS)
 each_legacy = pytest.mark.parametrize("version", LEGACY)

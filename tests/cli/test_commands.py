@@ -32,7 +32,7 @@ def run(child: Child, tmp_path: Path) -> Run:
     def start(*arguments: str, input: str = "", env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             child.mcpd(*arguments), input=input, env={**child.env, **(env or {})}, cwd=tmp_path,
-            capture_output=True, text=True, timeout=60, check=False,
+            capture_output=True, text=True, timeout=100, check=False,
         )  # fmt: skip
 
     return start
@@ -176,7 +176,7 @@ def test_a_reader_that_has_seen_enough(child: Child) -> None:
     os.close(reader)
     try:
         done = subprocess.run(
-            child.mcpd("check"), stdout=writer, stderr=subprocess.PIPE, env=child.env, timeout=60, check=False
+            child.mcpd("check"), stdout=writer, stderr=subprocess.PIPE, env=child.env, timeout=100, check=False
         )
     finally:
         os.close(writer)
@@ -198,7 +198,7 @@ def test_a_program_that_starts_it_gets_stdio(run: Run, words: list[str]) -> None
 
 def test_in_the_background_it_says_that_nobody_can_talk_to_it(child: Child) -> None:
     done = subprocess.run(
-        child.mcpd("serve"), stdin=subprocess.DEVNULL, env=child.env, capture_output=True, timeout=60, check=False
+        child.mcpd("serve"), stdin=subprocess.DEVNULL, env=child.env, capture_output=True, timeout=100, check=False
     )
     assert done.returncode == 1
     assert b"say where to listen, for example --http :8080 or --ws :8080" in done.stderr
@@ -225,7 +225,7 @@ def on_a_terminal(child: Child, *arguments: str, until: bytes, then: Callable[[i
             if until in seen and process.poll() is None:
                 then(process.pid, ours)
                 until = b"\0"
-        return seen.decode(), process.wait(timeout=30)
+        return seen.decode(), process.wait(timeout=100)
     finally:
         process.kill()
         process.wait()
@@ -258,7 +258,7 @@ def test_listening_says_where_and_how_to_point_claude_desktop_at_it(child: Child
         said = [process.stderr.readline().decode() for _ in range(8)]
         process.terminate()
         rest = process.stderr.read().decode()
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=100) == 0
     finally:
         process.kill()
         process.wait()
@@ -341,7 +341,7 @@ def told_by(child: Child, folder: Path, *words: str) -> list[str]:
             said.append(line.rstrip("\n"))
             if "names them" in line or ("mcpServers" in line and "bad.py" not in words):
                 process.terminate()
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=100) == 0
     finally:
         process.kill()
         process.wait()
@@ -365,7 +365,7 @@ def test_on_stdio_it_says_so_after_the_first_answers(child: Child, tmp_path: Pat
         assert '"serverInfo"' in process.stdout.readline()
         assert process.stderr.readline() == "mcpd: 2 problems and 4 warnings: mcpd check bad.py names them\n"
         process.stdin.close()
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=100) == 0
     finally:
         process.kill()
         process.wait()
@@ -390,7 +390,7 @@ def test_an_option_without_effect_says_so(child: Child, tmp_path: Path, words: l
             env=child.env,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=100,
             check=True,
         )
         lines = done.stderr.splitlines()

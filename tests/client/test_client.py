@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from clock import Clock, turns
 from conftest import Child
 
 from mcpd import Callbacks, Client, Context, Server
@@ -432,7 +434,7 @@ async def test_a_callback_that_gives_what_cannot_be_sent(given: Any) -> None:
     answers = {**LEGACY_ANSWERS, "tools/call": {"content": []}}
     async with scripted(answers, Callbacks(elicit_form=lambda _: given), version="2025-11-25") as (client, script):
         form = {"message": "x", "requestedSchema": {"type": "object", "properties": {}}}
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             assert (await script.ask("q", "elicitation/create", form))["error"]["code"] == -32603
         await client.call_tool("x")
 
@@ -470,13 +472,14 @@ async def test_a_question_that_is_withdrawn() -> None:
 
 async def test_the_clock_stands_still_while_the_server_waits_for_us() -> None:
     async def roots() -> list[Root]:
-        await asyncio.sleep(0.2)
+        await clock.advance(300)
         return []
 
+    clock = Clock()
     async with scripted({**LEGACY_ANSWERS, "tools/call": None}, Callbacks(roots=roots), version="2025-11-25") as both:
         client, script = both
-        calling = asyncio.ensure_future(client.call_tool("x", timeout=0.1))
-        await asyncio.sleep(0.01)
+        calling = asyncio.ensure_future(client.call_tool("x", timeout=200))
+        await turns()
         await script.ask("r", "roots/list", {})
         assert not calling.done()
         script.say({"id": script.of("tools/call")[0]["id"], "result": {"content": []}})
@@ -484,13 +487,18 @@ async def test_the_clock_stands_still_while_the_server_waits_for_us() -> None:
 
 
 async def test_progress_is_a_sign_of_life() -> None:
+    clock = Clock()
     async with scripted({**LEGACY_ANSWERS, "tools/call": None}, version="2025-11-25") as (client, script):
-        calling = asyncio.ensure_future(client.call_tool("x", timeout=0.15, on_progress=lambda *_: None))
+        calling = asyncio.ensure_future(client.call_tool("x", timeout=300, on_progress=lambda *_: None))
+        await turns()
         for number in range(4):
-            await asyncio.sleep(0.08)
+            await clock.advance(150)
             token = script.of("tools/call")[0]["params"]["_meta"]["progressToken"]
             script.say({"method": "notifications/progress", "params": {"progressToken": token, "progress": number}})
+            await turns()
+        await clock.advance(150)
         assert not calling.done()
+        await clock.advance(150)
         with pytest.raises(RequestTimeout):
             await calling
         assert script.of("notifications/cancelled")[0]["params"]["requestId"] == script.of("tools/call")[0]["id"]
@@ -627,7 +635,9 @@ async def test_a_server_that_answers_the_probe_with_rubbish_is_a_legacy_one(bad:
     near, far = pair()
     script = Script(far, LEGACY_ANSWERS)
     script.answers = {**LEGACY_ANSWERS, "server/discover": lambda message: far.send(bad % message["id"])}
-    async with asyncio.timeout(4), Client(near) as client:
+    client = Client(near)
+    client.probe_seconds = math.inf  # no silence has to end for it
+    async with asyncio.timeout(60), client:
         assert client.version == "2025-11-25"
 
 
@@ -795,7 +805,7 @@ async def test_a_callback_may_close_the_client() -> None:
         calling = asyncio.ensure_future(client.call_tool("x"))
         for kind in ("tools", "prompts"):
             script.say({"method": f"notifications/{kind}/list_changed"})
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await closed.wait()
         with pytest.raises(ConnectionLost):
             await calling

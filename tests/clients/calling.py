@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, NamedTuple
 
-CALL_TIMEOUT = 30.0
+CALL_TIMEOUT = 60.0
 
 
 class ToolFailed(Exception):

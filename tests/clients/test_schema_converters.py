@@ -74,7 +74,7 @@ def _child(*command: str) -> Iterator[Judge]:
     try:
         yield ask
         child.stdin.close()
-        assert child.wait(timeout=20) == 0
+        assert child.wait(timeout=100) == 0
     finally:
         child.kill()
         child.wait()

@@ -125,7 +125,7 @@ async def test_a_callback_may_close_the_host() -> None:
     host = Host(server.near, callbacks=Callbacks(list_changed=leave))
     await host.open()
     server.tools_changed()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await closed.wait()
     await asyncio.sleep(0)
     assert server.is_closed

@@ -150,7 +150,7 @@ def over_http(child: Child, server_file: str) -> Iterator[Talk]:
         headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
 
         def post(message: dict[str, Any]) -> http.client.HTTPResponse:
-            opened.append(http.client.HTTPConnection(*url.split("/")[2].split(":"), timeout=60))  # type: ignore[arg-type]
+            opened.append(http.client.HTTPConnection(*url.split("/")[2].split(":"), timeout=100))  # type: ignore[arg-type]
             opened[-1].request("POST", "/mcp", json.dumps(message), headers)
             answer = opened[-1].getresponse()
             headers.setdefault("mcp-session-id", answer.headers["mcp-session-id"] or "")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from clock import Clock
 
 from mcpd import Callbacks, Client
 from mcpd.client import ClientLimits
@@ -198,11 +199,17 @@ async def test_a_request_waits_as_long_as_callbacks_get_on() -> None:
     """Its answer stands behind what is not read: each callback that ends is a sign of life."""
 
     async def slow(params: LogMessageParams) -> None:
-        await asyncio.sleep(0.02)
+        nonlocal waited
+        if waited < 1500 and client._open._inbox.is_paused:  # type: ignore[union-attr]
+            waited += 150
+            await clock.advance(150)
 
+    waited = 0
+    clock = Clock()
     limits = ClientLimits(waiting_messages=10)
-    async with Client(bad("logs", 100), Callbacks(log=slow), version=VERSION, limits=limits, timeout=1.0) as client:
+    async with Client(bad("logs", 100), Callbacks(log=slow), version=VERSION, limits=limits, timeout=200) as client:
         assert await said(client) == "done"
+    assert waited > 200
 
 
 async def test_callbacks_that_fail_are_logged_a_few_times(caplog: pytest.LogCaptureFixture) -> None:

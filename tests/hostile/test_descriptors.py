@@ -50,7 +50,7 @@ async def house(child: Child, kind: str, soft: int, hard: int) -> AsyncIterator[
     assert process.stdout is not None
     assert process.stderr is not None
     told = asyncio.create_task(process.stderr.read())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         url = (await process.stdout.readline()).decode()
     found = re.search(r":(\d+)/", url)
     assert found is not None, url
@@ -59,7 +59,7 @@ async def house(child: Child, kind: str, soft: int, hard: int) -> AsyncIterator[
         yield running
     finally:
         process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await process.wait()
         running.log = (await told).decode()
 
@@ -70,7 +70,7 @@ async def test_more_connections_than_descriptors(child: Child, kind: str) -> Non
         crowd = [await asyncio.open_connection("127.0.0.1", running.port) for _ in range(200)]
         # As many as there is room for are accepted, and there it stays.
         before = -1
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while running.open_files != before or before < 30:
                 before = running.open_files
                 await asyncio.sleep(0.1)
@@ -81,7 +81,7 @@ async def test_more_connections_than_descriptors(child: Child, kind: str) -> Non
         if kind == "http":
             reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
             writer.write(modern("tools/call", {"name": "read", "arguments": {}}))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 head = await reader.readuntil(b"\r\n\r\n")
                 assert b" 200 " in head, head
                 length = re.search(rb"content-length: (\d+)", head)
@@ -102,7 +102,7 @@ async def test_calls_work_while_the_crowd_is_there(child: Child) -> None:
             crowd.append(await asyncio.open_connection("127.0.0.1", running.port))
             if number % 10 == 0:
                 writer.write(modern("tools/call", {"name": "read", "arguments": {}}))
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(60):
                     head = await reader.readuntil(b"\r\n\r\n")
                     length = re.search(rb"content-length: (\d+)", head)
                     assert length is not None, head

@@ -20,7 +20,7 @@ async def test_a_program_hears_of_its_signals_while_it_serves_and_afterwards(num
     try:
         told: asyncio.Future[str] = loop.create_future()
         serving = asyncio.create_task(serve(Server("beside"), Settings(http=":0", announce=told.set_result)))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await told
             os.kill(os.getpid(), number)
             await heard.acquire()
@@ -40,7 +40,7 @@ async def test_what_it_does_not_handle_ends_serving_and_is_as_before(number: sig
     before = signal.getsignal(number)
     told: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     serving = asyncio.create_task(serve(Server("alone"), Settings(http=":0", announce=told.set_result)))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await told
         os.kill(os.getpid(), number)
         await serving

@@ -73,7 +73,7 @@ async def messages(ctx: Context, times: int) -> str:
 
 needs_sysv_signal = pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "sysv_signal"), reason="needs sysv_signal")
 
-GONE = 20.0
+GONE = 60.0
 """Far more than any of these ends may take, on a machine that is busy."""
 
 

@@ -96,7 +96,7 @@ class Running:
     def end(self) -> None:
         assert self.process.stdin is not None
         self.process.stdin.close()
-        assert self.process.wait(timeout=20) == 0
+        assert self.process.wait(timeout=100) == 0
 
 
 @pytest.fixture
@@ -137,7 +137,7 @@ def test_the_end_waits_for_no_reader_of_stderr(running: Running) -> None:
     running.say(line({"jsonrpc": "2.0", "id": 3, "method": "ping"}))
     running.hear()
     running.process.terminate()
-    assert running.process.wait(timeout=20) == 0
+    assert running.process.wait(timeout=100) == 0
 
 
 def test_a_socket_as_stderr_is_never_waited_for_either(child: Child, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def runs(pid: int) -> bool:
 
 
 async def ended(pid: int) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while runs(pid):
             await asyncio.sleep(0.01)
 

@@ -28,7 +28,7 @@ async def opened(port: Port, name: str) -> Session:
 async def hang(stage: Stage, session: Session, message: Any = WAIT) -> Peer:
     """A call that does not end, and its connection."""
     peer = await session.start(message)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await stage.entered.get()
     return peer
 
@@ -38,7 +38,7 @@ async def is_there(session: Session) -> bool:
 
 
 async def left(stage: Stage) -> str:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         return await stage.left.get()
 
 
@@ -59,7 +59,7 @@ async def test_a_session_with_a_hung_call_ends_after_its_client(is_batch: bool) 
         after_eleven_minutes()
         assert len(sessions) == 1
         peer.abort()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while there.busy:
                 await asyncio.sleep(0.005)
         after_eleven_minutes()
@@ -76,7 +76,7 @@ async def test_at_the_limit_a_session_whose_client_has_gone_makes_room() -> None
         waits = await hang(stage, there)
         peer.abort()
         (session, _) = port.app._legacy.sessions
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while session.busy:
                 await asyncio.sleep(0.005)
         new = await port.open()

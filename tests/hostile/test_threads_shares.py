@@ -74,7 +74,7 @@ class Stage:
 
     async def settles(self, least: int) -> None:
         """As many functions run as will."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while self.inside < least:
                 await asyncio.sleep(0.005)
 

@@ -26,7 +26,7 @@ async def busy(port: Port, session: Session, number: int) -> None:
     """Wait until so many requests of a session have a client that waits."""
     found = port.app._legacy.sessions.find(session.id, "")
     assert found is not None
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while found.busy != number:
             await asyncio.sleep(0.001)
 

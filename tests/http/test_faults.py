@@ -25,7 +25,7 @@ PONG = b'{"jsonrpc":"2.0","id":1,"result":{}}'
 
 async def idle(port: Port, sessions: int = 0) -> None:
     """Wait until no connection, task or call is left but the sessions."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         state = port.listener._state
         while state.connections or state.tasks or len(port.app.connections) > sessions:
             await asyncio.sleep(0.001)
@@ -449,7 +449,7 @@ async def test_sigterm_under_load(child: Child, second: bool) -> None:
         if second:
             await asyncio.sleep(0.3)
             process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             assert (await listener.message())["result"]["resultType"] == "complete"
             assert await process.wait() == 0
             await asyncio.gather(*clients)

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+from clock import Clock, until
 from http_peer import BOTH, MODERN, Session, call, initialize, post, request, serving
 from http_stage import Stage
 
@@ -172,20 +173,21 @@ async def test_identify_decides_whose_a_session_is() -> None:
 
 async def test_idle_sessions_end_by_themselves() -> None:
     """Those with nothing open; a stream that is open keeps its session."""
-    stage = Stage()
-    async with serving(stage.server, HttpSettings(session_idle_timeout=0.2)) as port:
+    stage, clock = Stage(), Clock()
+    async with serving(stage.server, HttpSettings(session_idle_timeout=600)) as port:
         idle, listening = await port.open(), await port.open()
         stream = await listening.listen()
         await stream.event()
-        while len(port.app.connections) > 1:
-            await asyncio.sleep(0.01)
+        assert len(port.app.connections) == 2
+        await clock.advance(601)
+        assert len(port.app.connections) == 1
         assert (await port.ask(idle.bytes(call("ping")))).status == 404
         assert (await listening.ask("ping")).status == 200
         stream.abort()
-        while port.app.connections:
-            await asyncio.sleep(0.01)
-        while stage.server._connections:
-            await asyncio.sleep(0.01)
+        await until(lambda: not any(session.busy for session in port.app._legacy.sessions))
+        await clock.advance(601)
+        assert not port.app.connections
+        await until(lambda: not stage.server._connections)
 
 
 async def test_at_the_limit_the_session_that_was_idle_longest_ends() -> None:

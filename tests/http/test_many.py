@@ -7,7 +7,6 @@ import json
 import os
 import resource
 import sys
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -147,14 +146,9 @@ async def _wait_together(child: Child) -> None:
         assert of_a_session < 10
         assert of_a_listener - of_a_connection < 10
         changing = await crowd.connect()
-        began = time.monotonic()
         await changing.ask(modern("tools/call", {"name": "change"}))
         heard = await asyncio.gather(*(peer.message() for peer in listeners + streams))
-        took = time.monotonic() - began
-        print(f"all {len(heard)} heard of the change after {took:.2f} s")
         assert all(message["method"] == "notifications/tools/list_changed" for message in heard)
-        # A second on a quiet machine; the tests share theirs, and that it ends at all is what they can say.
-        assert took < 30
         full = crowd.kilobytes()
         await crowd.leave()
         async with asyncio.timeout(120):
@@ -168,7 +162,7 @@ async def _wait_together(child: Child) -> None:
         assert left["blocks"] - before["blocks"] < 2 * MANY
         assert crowd.kilobytes() <= full
         process.terminate()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert await process.wait() == 0
     finally:
         await crowd.leave()

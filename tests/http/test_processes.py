@@ -43,7 +43,7 @@ async def running(child: Child, command: list[str], says: bytes) -> AsyncIterato
     assert process.stderr is not None
     try:
         heard = b""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while says not in heard:
                 chunk = await process.stderr.read(1000)
                 assert chunk, heard.decode()
@@ -52,7 +52,7 @@ async def running(child: Child, command: list[str], says: bytes) -> AsyncIterato
                 heard += await process.stderr.readline()
         yield heard
         process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             assert await process.wait() in (0, -signal.SIGTERM)  # uvicorn's own server ends by the signal itself
             assert b"Traceback" not in await process.stderr.read()
     finally:

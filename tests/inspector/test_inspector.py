@@ -48,14 +48,14 @@ def inspect(child: Child, tmp_path: Path, request: pytest.FixtureRequest) -> Ite
         def run(*arguments: str) -> Any:
             done = subprocess.run(
                 [NODE, CLI, "--cli", url, "--transport", "http", *arguments],
-                env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=50, check=False,
+                env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100, check=False,
             )  # fmt: skip
             assert done.returncode == 0, done.stderr + done.stdout
             return json.loads(done.stdout)
 
         yield run
         server.terminate()
-        assert server.wait(timeout=10) == 0
+        assert server.wait(timeout=100) == 0
         assert b"Traceback" not in server.stderr.read()
     finally:
         server.kill()

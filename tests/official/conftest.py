@@ -138,7 +138,7 @@ def _listening(child: Child, option: str, *more: str) -> Iterator[dict[str, Any]
             heard += chunk
         yield {"url": found[0].decode()}
         server.terminate()
-        assert server.wait(timeout=10) == 0
+        assert server.wait(timeout=100) == 0
         assert b"Traceback" not in server.stderr.read()
     finally:
         server.kill()

@@ -13,7 +13,10 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from typing import IO, Any
+
+from mcpd.transports.apart import unread
 
 
 def main(folder: str, command: list[str]) -> int:
@@ -27,6 +30,9 @@ def main(folder: str, command: list[str]) -> int:
             for line in source:
                 with lock:
                     record.write(mark + line)
+                # What the server sends in two pieces, because the clients need it so, does not become one here.
+                while unread(target.fileno()):
+                    time.sleep(0.001)
                 try:
                     target.write(line)
                     target.flush()

@@ -414,7 +414,7 @@ def test_pydantic_is_imported_only_for_what_needs_it() -> None:
         "bind(union)\n"
         "assert 'pydantic' in sys.modules\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=100)
 
 
 # -- defaults by Field -------------------------------------------------------------------------

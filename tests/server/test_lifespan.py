@@ -323,7 +323,7 @@ async def test_an_asgi_server_hears_that_it_cannot_start() -> None:
 
 
 async def serving(house: House, settings: Settings) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await serve(house.server, settings)
 
 
@@ -393,7 +393,7 @@ async def test_a_process_whose_lifespan_fails(child: Child, make_file: Callable[
         *child.mcpd("serve", how, path), env=child.env,
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         _, said = await process.communicate()
     assert process.returncode == 1
     lines = said.decode().splitlines()

@@ -101,7 +101,7 @@ async def test_calls_and_connections(open_wire: OpenWire, version: str) -> None:
     assert not notes.running
     await asyncio.sleep(0)
     await server.aclose()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while notes.open:
             await asyncio.sleep(0)
 

@@ -43,7 +43,7 @@ class Ear:
 
     async def wait(self, number: int) -> list[Any]:
         """The first so many things that were heard."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(self.heard) < number:
                 self._news.clear()
                 await self._news.wait()
@@ -84,7 +84,7 @@ async def read(descriptor: int, number: int) -> bytes:
             data += chunk
         return data
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         return await asyncio.to_thread(collect)
 
 
@@ -152,7 +152,7 @@ async def test_a_reader_that_is_slow_stops_the_reading(ends: Ends) -> None:
     channel.send(b"more")
     data = await read(ends.reads, 20 * 100_001 + 5)
     assert data == (frame + b"\n") * 20 + b"more\n"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await drained
     assert not channel.is_congested
     assert await ear.wait(1) == [b"not yet"]
@@ -239,7 +239,7 @@ async def test_a_reader_that_goes_while_much_waits(ends: Ends) -> None:
     ends.close(ends.reads)
     ((_, error),) = await ear.wait(1)
     assert isinstance(error, ConnectionLost)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await drained
     assert not channel.is_congested
     await channel.aclose()
@@ -253,7 +253,7 @@ async def test_closing_writes_what_is_queued_but_does_not_wait_for_ever(
     channel.start(ear)
     channel.send(b"queued")
     channel.send(b"x" * 3_000_000)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await channel.aclose()
     assert ear.heard == [("closed", None)]
     assert os.read(ends.reads, 7) == b"queued\n"

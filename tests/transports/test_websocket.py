@@ -563,7 +563,7 @@ async def test_closing_without_half_closing() -> None:
 
 
 async def test_a_silent_client_is_pinged_and_stays_if_it_answers() -> None:
-    async with serving(ping_interval=0.03, ping_timeout=5) as house, raw(house) as peer:
+    async with serving(ping_interval=0.03, ping_timeout=60) as house, raw(house) as peer:
         for _ in range(3):
             opcode, payload = await peer.frame()
             assert opcode == PING

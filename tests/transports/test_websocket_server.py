@@ -505,7 +505,7 @@ async def test_closing_waits_for_no_client_for_ever() -> None:
         await house.guests[1].until(lambda: house.guests[1].channel.is_congested)
         while len(house.listener.endpoint.connections) < 3:
             await asyncio.sleep(0)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await house.listener.aclose()
         assert not house.listener.endpoint.connections
         assert (await silent.frame())[1][:2] == struct.pack("!H", 1001)
@@ -515,7 +515,7 @@ async def test_closing_waits_for_no_client_for_ever() -> None:
 
 
 async def test_a_client_that_was_slow_still_gets_its_answers_when_the_server_stops() -> None:
-    async with serving(lambda frame: frame * 1_000_000, close_timeout=5) as house, raw(house) as peer:
+    async with serving(lambda frame: frame * 1_000_000, close_timeout=60) as house, raw(house) as peer:
         for _ in range(20):
             peer.send(frame(TEXT, b"1"))
         guest = house.guests[0]

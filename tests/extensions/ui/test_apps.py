@@ -475,6 +475,6 @@ def test_servers_without_apps_never_load_them(child: Any) -> None:
     done = subprocess.run(
         [child.python, "-c", code],
         env={name: value for name, value in child.env.items() if not name.startswith("COVERAGE_")},
-        capture_output=True, text=True, timeout=60, check=True,
+        capture_output=True, text=True, timeout=100, check=True,
     )  # fmt: skip
     assert done.stdout.strip() == "[]"

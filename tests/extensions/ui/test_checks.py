@@ -185,7 +185,7 @@ def check(child: Child, tmp_path: Path) -> Callable[[str], subprocess.CompletedP
     def run(source: str) -> subprocess.CompletedProcess[str]:
         (tmp_path / "target.py").write_text(source)
         return subprocess.run(
-            child.mcpd("check", "target.py"), env=child.env, cwd=tmp_path, capture_output=True, text=True, timeout=60,
+            child.mcpd("check", "target.py"), env=child.env, cwd=tmp_path, capture_output=True, text=True, timeout=100,
             check=False,
         )  # fmt: skip
 
