@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import json
 import re
 from typing import Annotated, Any, Literal, TypedDict
 
 import pydantic
 import pytest
-from msgspec import Meta
+from msgspec import Meta, Struct
 from pydantic import Field
 from wires import MODERN, each_version, memory_wire
 
@@ -148,6 +149,92 @@ async def test_annotations_of_other_frameworks(version: str) -> None:
             result = await wire.call(name, **arguments)
             assert result["isError"]
             assert re.fullmatch(said, result["content"][0]["text"])
+
+
+@dataclasses.dataclass
+class Order:
+    dish: str
+    number: int = 1
+    notes: list[str] = dataclasses.field(default_factory=list)
+    table: Table | None = None
+    tip: int | None = 5
+
+
+class Guest(Struct, tag=True):
+    name: str
+    seats: int = 2
+
+
+class Group(Struct, tag=True):
+    name: str
+    seats: int = 8
+    leader: str = "nobody"
+
+
+class Extras(pydantic.BaseModel):
+    bread: int = Field(3, ge=0)
+    drinks: list[str] = []
+
+
+class Maybe(TypedDict, total=False):
+    at: int
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"order": {"dish": "soup", "number": None, "notes": None}}, ["soup", 1, [], None, 5]),
+        ({"order": {"dish": "soup", "tip": None}}, ["soup", 1, [], None, None]),
+        ({"order": {"dish": "soup", "table": {"number": 3, "seats": None}}}, ["soup", 1, [], [3, 4], 5]),
+        ({"orders": [{"dish": "a"}, {"dish": "b", "number": None}]}, [["a", 1], ["b", 1]]),
+        ({"by_name": {"x": {"dish": "c", "number": None}}}, {"x": 1}),
+        ({"who": {"type": "Group", "name": "n", "seats": None}}, ["Group", 8]),
+        ({"where": {"stools": 3}}, "Bar(stools=3)"),
+        ({"where": {"number": 3, "seats": None}}, "Table(number=3, seats=4)"),
+        ({"extras": {"bread": None, "drinks": None}}, [3, []]),
+        ({"maybe": {"at": None}}, []),
+        ({"order": None, "orders": None, "extras": None}, "nothing"),
+    ],
+)
+async def test_null_for_a_member_that_has_a_default_means_the_default(arguments: Any, said: Any) -> None:
+    """As for parameters, however deep: models write null for what they leave open. S26-108: the rest is validated."""
+    server = Server("t")
+
+    @server.tool
+    def take(
+        order: Order = Order("none"),  # noqa: B008
+        orders: list[Order] = [],  # noqa: B006
+        by_name: dict[str, Order] = {},  # noqa: B006
+        who: Guest | Group | None = None,
+        where: Table | Bar | None = None,
+        extras: Extras = Extras(),  # noqa: B008
+        maybe: Maybe = {},  # noqa: B006
+    ) -> Any:
+        if orders:
+            return [[each.dish, each.number] for each in orders]
+        if by_name:
+            return {name: each.number for name, each in by_name.items()}
+        if who is not None:
+            return [type(who).__name__, who.seats]
+        if where is not None:
+            return repr(where)
+        if "maybe" in arguments:
+            return list(maybe)
+        if "extras" in arguments and arguments["extras"] is not None:
+            return [extras.bread, extras.drinks]
+        if order.dish == "none":
+            return "nothing"
+        table = order.table and [order.table.number, order.table.seats]
+        return [order.dish, order.number, order.notes, table, order.tip]
+
+    async with memory_wire(server, MODERN) as wire:
+        result = await wire.call("take", **arguments)
+        assert not result.get("isError"), result
+        assert result["content"][0]["text"] == (
+            said if isinstance(said, str) else json.dumps(said, separators=(",", ":"))
+        )
+        for wrong in ({"order": {"dish": None}}, {"orders": [None]}, {"order": {"dish": "a", "notes": [None]}}):
+            assert (await wire.call("take", **wrong))["isError"]
 
 
 @pytest.mark.parametrize("version", STRUCTURED)

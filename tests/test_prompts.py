@@ -112,6 +112,15 @@ async def test_arguments_are_strings_and_become_what_the_function_takes(version:
 
 
 @each_version
+async def test_null_for_an_optional_argument_leaves_it_out(version: str) -> None:
+    """S25-070, S26-127: values are strings. Clients with a form write null for what was left empty."""
+    async with memory_wire(make_server(), version) as wire:
+        nothing = dict.fromkeys(("lines", "style", "is_draft", "tags"))
+        result = await wire.result("prompts/get", {"name": "review", "arguments": {"code": "x", **nothing}})
+        assert texts(result) == [repr(("x", 10, "kind", False, None))]
+
+
+@each_version
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
@@ -120,7 +129,8 @@ async def test_arguments_are_strings_and_become_what_the_function_takes(version:
         ({"code": "x", "style": "rude"}, "style"),
         ({"code": "x", "colour": "red"}, "colour"),
         ({"code": 5}, "arguments"),
-        ({"code": None}, "arguments"),
+        ({"code": None}, "code: Expected `str`, got `null`"),
+        ({"code": "x", "colour": None}, "colour"),
         ("code", "arguments"),
     ],
 )

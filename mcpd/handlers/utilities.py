@@ -44,7 +44,8 @@ async def complete(catalog: Catalog, exchange: Exchange, params: CompleteParams)
     completer = catalog.completers.get((entry.key, name))
     if completer is None:
         return CompleteResult(completion=rank(choices(entry.callee.input_schema, name), params.argument.value))
-    others = (params.context.arguments if params.context else None) or {}
+    known = (params.context.arguments if params.context else None) or {}
+    others = {name: value for name, value in known.items() if value is not None}
     return CompleteResult(completion=await completer.complete(params.argument.value, others, exchange))
 
 

@@ -58,15 +58,15 @@ class Intake:
         """
         return self._made(_decoded(raw), ArgumentsError)
 
-    def from_strings(self, values: Mapping[str, str]) -> tuple[Struct, dict[str, Any]]:
-        """Arguments that came as strings, coerced by the schema. Raises InvalidParams if they do not fit."""
+    def from_strings(self, values: Mapping[str, str | None]) -> tuple[Struct, dict[str, Any]]:
+        """Arguments that came as strings or null, coerced by the schema. Raises InvalidParams if they do not fit."""
         return self._made(dict(values), InvalidParams)
 
     def _made(
         self, values: dict[str, Any], error: type[ArgumentsError | InvalidParams]
     ) -> tuple[Struct, dict[str, Any]]:
         schema = self._schema()
-        values = self._without_nulls(coerce(values, schema))
+        values = coerce(values, schema)
         extra: dict[str, Any] = {}
         try:
             made = _converted(values, self._struct)
@@ -80,19 +80,6 @@ class Intake:
             complete(made)
             complete(extra)
         return made, extra
-
-    def _without_nulls(self, values: dict[str, Any]) -> dict[str, Any]:
-        """The values, but null only where a parameter takes it: models write it for what they leave to its default."""
-        if None not in values.values():
-            return values
-        has_default = {
-            field.encode_name: field.type for field in msgspec.structs.fields(self._struct) if not field.required
-        }
-        return {
-            name: value
-            for name, value in values.items()
-            if value is not None or name not in has_default or _fits(None, has_default[name])
-        }
 
     def _problems(self, values: dict[str, Any], schema: dict[str, Any]) -> Iterator[str]:
         """A line for each argument that is wrong, missing or not known."""
@@ -117,14 +104,6 @@ class Intake:
 def _converted(value: Any, kind: Any) -> Any:
     # By way of JSON: msgspec.convert has other rules for some types, and none for Raw.
     return msgspec.json.decode(msgspec.json.encode(value), type=kind, dec_hook=dec_hook)
-
-
-def _fits(value: Any, kind: Any) -> bool:
-    try:
-        _converted(value, kind)
-    except msgspec.ValidationError:
-        return False
-    return True
 
 
 def _decoded(raw: bytes | msgspec.Raw) -> dict[str, Any]:

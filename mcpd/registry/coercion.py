@@ -4,7 +4,8 @@ Models write `"3"` for 3 and `"[1, 2]"` for a list. `coerce` repairs exactly tha
 
 - a string for an integer, number, boolean, array, object or null, if the schema admits no string;
 - an integral float (3.0) for an integer;
-- `2026-11-22 10:00` and the like for a datetime, where the schema tells it by Python's type (`moments`).
+- `2026-11-22 10:00` and the like for a datetime, where the schema tells it by Python's type (`moments`);
+- null for a member that may be left out and does not admit it: then it is left out.
 
 Nothing else: 3 for a string stays an error, and so do "3.0" for an integer, "yes" for a boolean, " 3",
 "+3" and "007". Arguments that already fit their schema come back unchanged: what a schema admits is
@@ -79,7 +80,7 @@ class _Coercion:
 
     def members(self, value: dict[str, Any], schema: Any, depth: int) -> dict[str, Any]:
         """An object with its members repaired."""
-        schema = self._branch(schema, "object", "properties", "additionalProperties")
+        schema = self._branch(schema, value, "object", "properties", "additionalProperties")
         if schema is None:
             return value
         properties = schema.get("properties")
@@ -94,11 +95,26 @@ class _Coercion:
             repaired = self.value(member, properties.get(name, rest), depth)
             if repaired is not member:
                 changed[name] = repaired
+        if None in value.values() and (unset := self._unset(value, schema, properties)):
+            return {name: changed.get(name, value[name]) for name in value if name not in unset}
         return {**value, **changed} if changed else value
+
+    def _unset(self, value: dict[str, Any], schema: dict[str, Any], properties: dict[str, Any]) -> set[str]:
+        """The members that are null where only leaving them out can be meant: so models write "the default"."""
+        required = schema.get("required")
+        needed = required if isinstance(required, list) else ()
+        return {
+            name
+            for name, member in value.items()
+            if member is None
+            and name in properties
+            and name not in needed
+            and "null" not in self._admits(properties[name])
+        }
 
     def items(self, value: list[Any], schema: Any, depth: int) -> list[Any]:
         """An array with its items repaired."""
-        schema = self._branch(schema, "array", "items", "prefixItems")
+        schema = self._branch(schema, value, "array", "items", "prefixItems")
         if schema is None:
             return value
         prefix = schema.get("prefixItems")
@@ -187,7 +203,7 @@ class _Coercion:
             self._admitted[reference] = _ALL if target is None else self._admits(target)
         return self._admitted[reference]
 
-    def _branch(self, schema: Any, kind: str, *keywords: str) -> dict[str, Any] | None:
+    def _branch(self, schema: Any, value: Any, kind: str, *keywords: str) -> dict[str, Any] | None:
         """The one schema that says what is inside an array or object: `schema`, or its only branch that can."""
         for _ in range(8):
             schema = follow(schema, self._root)
@@ -198,11 +214,30 @@ class _Coercion:
             branches = schema.get("anyOf", schema.get("oneOf", schema.get("allOf")))
             if not isinstance(branches, list):
                 return None
-            fitting = [branch for branch in branches if kind in self._admits(branch)]
+            fitting = [
+                branch for branch in branches if kind in self._admits(branch) and not self._is_other(branch, value)
+            ]
             if len(fitting) != 1:
                 return None
             schema = fitting[0]
         return None
+
+    def _is_other(self, branch: Any, value: Any) -> bool:
+        """Whether an object cannot be meant by a branch: what it needs is missing, or its kind is another one."""
+        branch = follow(branch, self._root)
+        if not isinstance(branch, dict) or not isinstance(value, dict):
+            return False
+        required = branch.get("required")
+        if isinstance(required, list) and any(isinstance(name, str) and name not in value for name in required):
+            return True
+        properties = branch.get("properties")
+        return isinstance(properties, dict) and any(
+            isinstance(schema, dict)
+            and name in value
+            and isinstance(allowed := schema.get("enum"), list)
+            and value[name] not in allowed
+            for name, schema in properties.items()
+        )
 
 
 def _is(left: Any, right: Any) -> bool:

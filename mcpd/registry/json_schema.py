@@ -137,7 +137,7 @@ class SchemaCallee:
         extra = {} if self._context_name is None else {self._context_name: self._make_context(context)}
         return self.function(**{self._parameter: arguments}, **extra)
 
-    def call_strings(self, values: Mapping[str, str], context: Any = None) -> Any:
+    def call_strings(self, values: Mapping[str, str | None], context: Any = None) -> Any:
         """As `call`, with values that came as strings."""
         return self.call(encode(dict(values)), context)
 

@@ -46,7 +46,7 @@ class PromptEntry:
             self.prompt = structs.replace(self.prompt, arguments=arguments)
         return self.prompt
 
-    async def get(self, arguments: dict[str, str], exchange: Exchange) -> GetPromptResult:
+    async def get(self, arguments: dict[str, str | None], exchange: Exchange) -> GetPromptResult:
         """The messages. Raises InvalidParams for a missing or unknown argument."""
         try:
             if self.callee.is_async:

@@ -114,7 +114,7 @@ class Callee:
             return astuple(values), {}
         return (), asdict(values)
 
-    def call_strings(self, values: Mapping[str, str], context: Any = None) -> Any:
+    def call_strings(self, values: Mapping[str, str | None], context: Any = None) -> Any:
         """Call the function with strings, as URI variables and prompt arguments are, made into what it takes.
 
         Raises InvalidParams if they do not fit.

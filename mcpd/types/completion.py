@@ -38,9 +38,9 @@ class CompletionArgument(Wire, kw_only=True):
 
 
 class CompletionContext(Wire, kw_only=True):
-    """The other arguments, as far as they are known."""
+    """The other arguments, as far as they are known; clients write null for those that are not."""
 
-    arguments: dict[str, str] | None = None
+    arguments: dict[str, str | None] | None = None
 
 
 class CompleteParams(Params, kw_only=True):

@@ -46,10 +46,13 @@ class ListPromptsResult(CacheableResult, kw_only=True, weakref=True, eq=False):
 
 
 class GetPromptParams(Params, kw_only=True):
-    """Which prompt, with which arguments; the last two answer an earlier `input_required`."""
+    """Which prompt, with which arguments; the last two answer an earlier `input_required`.
+
+    The specification has strings; clients write null for an argument that is optional and was not given.
+    """
 
     name: str
-    arguments: dict[str, str] | None = None
+    arguments: dict[str, str | None] | None = None
     input_responses: Raw = NO_JSON
     request_state: str | None = None
 

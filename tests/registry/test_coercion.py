@@ -78,6 +78,25 @@ def test_what_can_only_be_meant_one_way_is_repaired(value: Any, schema: Any, exp
     assert same(found, expected)
 
 
+PERSON = {"type": "object", "properties": {"kind": {"enum": ["p"]}, "age": INTEGER}, "required": ["kind"]}
+THING = {"type": "object", "properties": {"kind": {"enum": ["t"]}, "age": NUMBER}, "required": ["kind"]}
+
+
+@pytest.mark.parametrize(
+    ("value", "schema", "expected"),
+    [
+        ({"n": None, "m": 1}, OBJECT, {"m": 1}),
+        ({"n": None, "b": "true"}, {"properties": {"n": INTEGER, "b": BOOLEAN}}, {"b": True}),
+        ({"n": None}, {"properties": {"n": {"anyOf": [INTEGER, NUMBER]}}, "required": "n"}, {}),
+        ({"kind": "p", "age": None}, {"anyOf": [PERSON, THING]}, {"kind": "p"}),
+        ({"kind": "t", "age": "1.5"}, {"anyOf": [PERSON, THING]}, {"kind": "t", "age": 1.5}),
+    ],
+)
+def test_null_that_can_only_mean_the_default_is_left_out(value: Any, schema: Any, expected: Any) -> None:
+    assert same(coerce({"x": value}, {"properties": {"x": schema}}), {"x": expected})
+    assert coerce({"x": None}, {"properties": {"x": INTEGER}}) == {}
+
+
 @pytest.mark.parametrize(
     ("value", "schema"),
     [
@@ -132,7 +151,13 @@ def test_what_can_only_be_meant_one_way_is_repaired(value: Any, schema: Any, exp
         ({"n": "1"}, {"anyOf": [OBJECT, {"type": "object"}]}),
         ({"ab": "1"}, {"type": "object", "patternProperties": {"a": {}}, "additionalProperties": INTEGER}),
         ([["1"]], {"type": "array", "items": "nonsense"}),
-        (None, INTEGER),
+        (None, {"type": ["integer", "null"]}),
+        (None, {"enum": [1, None]}),
+        (None, {}),
+        ({"n": None}, {"type": "object", "properties": {"n": INTEGER}, "required": ["n"]}),
+        ({"n": None}, {"type": "object", "additionalProperties": INTEGER}),
+        ({"n": None}, {"anyOf": [OBJECT, {"type": "object"}]}),
+        ([None], {"type": "array", "items": INTEGER}),
         ("3", {"type": 7}),
         ("3", {"anyOf": [INTEGER, True]}),
         ("3", {"anyOf": [False, {"type": "string"}]}),
