@@ -12,8 +12,8 @@ from typing import Any
 from msgspec.json import encode, format
 
 from ..errors import ConfigurationError
+from ..serve_options import Options
 from ..transports.address import parse
-from .serve_options import Options
 from .target import split
 
 __all__ = ["addresses", "claude_desktop", "pointers"]

@@ -10,8 +10,8 @@ import click
 from msgspec.json import encode, format
 
 from ..errors import NAMESAKE
-from .options import choice, flag
-from .serve_options import LOG_HELP, LOG_LEVELS
+from ..serve_options import Option, command_options
+from .options import parameter, target
 
 if TYPE_CHECKING:
     from ..registry.tools import ToolEntry
@@ -27,11 +27,20 @@ stdout, problems to stderr; a warning is about what works, but not everywhere or
 """
 
 
-@click.command("check", help=_HELP)
-@click.argument("target", required=False)
-@flag("--verbose", "Show the schemas of each tool, and the arguments of prompts.")
-@flag("--strict", "Count warnings as problems.")
-@choice("--log-level", "LEVEL", LOG_LEVELS, LOG_HELP, default="error")
+_PARAMETERS: list[click.Parameter] = [
+    target(),
+    parameter(
+        "verbose",
+        Option("--verbose", "Other", "Show the schemas of each tool, and the arguments of prompts."),
+        bool,
+        False,
+    ),
+    parameter("strict", Option("--strict", "Other", "Count warnings as problems."), bool, False),
+    parameter("log_level", *command_options()["log_level"], "error"),
+]
+
+
+@click.command("check", params=_PARAMETERS, help=_HELP)
 def command(target: str | None, verbose: bool, strict: bool, log_level: str) -> int:
     from .target import load
 

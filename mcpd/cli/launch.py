@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..errors import ConfigurationError
+from ..serve_options import Options, command_options
 from .log import configure
-from .serve_options import Options
 
 if TYPE_CHECKING:
     from ..http import HttpSettings
+    from ..server import Server
 
 __all__ = ["launch"]
 
@@ -32,60 +33,58 @@ def launch(options: Options) -> None:
         _choose_transport(options)
     for name, why in _without_effect(options):
         _tell(f"mcpd: {name} has no effect: {why}")
-    descriptors = None
+
     if options.stdio:
         if sys.stdin is not None and sys.stdin.isatty():
             _tell("mcpd: serving on stdio: an MCP client is expected to talk here, line by line. Ctrl-C ends it.")
         # Before any code of the user is loaded: what it prints must not reach the protocol.
         from ..transports.stdio import claim
 
-        descriptors = claim()
+        options.descriptors = claim()
     configure(options.log_level, options.target)
-    from ..server.serving import Settings, run
+    from ..server.serving import run
     from .target import load
 
     server = load(options.target, options.apps, strict_model_list=options.strict_model_list)
 
-    urls: list[str] = []
+    if options.http is not None:
+        options.http_settings = _http_settings(options)
+    options.token = _token(options.token_file)
+    teller = _Teller(server, options)
+    options.announce, options.look_over = teller.announce, teller.look_over
+    _resume_collector()
+    run(server, options)
 
-    def announce(url: str) -> None:
+
+class _Teller:
+    """What people are told once a server listens: where, how to point hosts at it, and what is wrong with it."""
+
+    def __init__(self, server: Server, options: Options) -> None:
+        self._server = server
+        self._options = options
+        self._awaited = (options.ws is not None) + (options.http is not None)
+
+    def announce(self, url: str) -> None:
+        """One listener listens."""
         from .announcement import addresses, pointers
 
-        urls.append(url)
-        for line in addresses(url, options):
+        for line in addresses(url, self._options):
             _tell(line)
-        if len(urls) == (options.ws is not None) + (options.http is not None):
-            for line in pointers(urls[-1], server.name, options):
+        self._awaited -= 1
+        if not self._awaited:
+            for line in pointers(url, self._server.name, self._options):
                 _tell(line)
-            if not options.stdio:
-                look_over()
+            if not self._options.stdio:
+                self.look_over()
 
-    def look_over() -> None:
+    def look_over(self) -> None:
+        """Name what clients would run into, in a line."""
         from ..server.advice import summary
 
-        said = summary(server.problems())
+        target = self._options.target
+        said = summary(self._server.problems())
         if said:
-            _tell(f"mcpd: {said}: mcpd check{' ' + options.target if options.target else ''} names them")
-
-    settings = Settings(
-        stdio=options.stdio,
-        ws=options.ws,
-        http=options.http,
-        http_settings=None if options.http is None else _http_settings(options),
-        descriptors=descriptors,
-        grace=options.grace,
-        max_frame_bytes=options.max_message_bytes,
-        max_memory=options.max_memory,
-        max_threads=options.max_threads,
-        token=_token(options.token_file),
-        insecure=options.insecure,
-        allowed_hosts=options.allow_host,
-        allowed_origins=options.allow_origin,
-        announce=announce,
-        look_over=look_over,
-    )
-    _resume_collector()
-    run(server, settings)
+            _tell(f"mcpd: {said}: mcpd check{' ' + target if target else ''} names them")
 
 
 def _choose_transport(options: Options) -> None:
@@ -111,19 +110,15 @@ def _has_http() -> bool:
 
 def _without_effect(options: Options) -> Iterator[tuple[str, str]]:
     """Each option that was given and changes nothing, with the reason."""
-    defaults = Options()
+    why: dict[str, str] = {}
     if options.http is None:
-        for field in ("stateless", "session_timeout"):
-            if getattr(options, field) != getattr(defaults, field):
-                yield _spelled(field), "it is about HTTP, which is not served; add --http :8080"
-    if options.http is None and options.ws is None:
-        for field in ("token_file", "insecure", "allow_host", "allow_origin"):
-            if getattr(options, field) != getattr(defaults, field):
-                yield _spelled(field), "on stdio nobody connects; it is about --http and --ws"
-
-
-def _spelled(field: str) -> str:
-    return f"--{field.replace('_', '-')}"
+        why["HTTP"] = "it is about HTTP, which is not served; add --http :8080"
+        if options.ws is None:
+            why["Access"] = "on stdio nobody connects; it is about --http and --ws"
+    defaults = Options()
+    for name, (option, _) in command_options().items():
+        if option.section in why and getattr(options, name) != getattr(defaults, name):
+            yield option.flag, why[option.section]
 
 
 def _http_settings(options: Options) -> HttpSettings:

@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-__all__ = ["choice", "flag", "number", "option", "seconds", "size"]
+from ..serve_options import SECTIONS, Option, command_options
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def option(name: str, metavar: str, help: str, **how: Any) -> Callable[[F], F]:
-    """`--name METAVAR`. `how` is click's, such as `default`, which is shown, and `multiple`."""
-    shown = "default" in how
-    return click.option(name, metavar=metavar, help=help, show_default=shown, **_in_environment(name), **how)
+__all__ = ["ServeCommand", "parameter", "target"]
 
 
-def flag(name: str, help: str) -> Callable[[F], F]:
-    """`--name`, which is either there or not."""
-    return click.option(name, is_flag=True, help=help, **_in_environment(name))
+def target() -> click.Argument:
+    """The argument that names a server; without one it is the built-in starter."""
+    return click.Argument(["target"], required=False)
 
 
-def choice(name: str, metavar: str, choices: Sequence[str], help: str, **how: Any) -> Callable[[F], F]:
-    """`--name METAVAR` with one of some words, in any case."""
-    return option(name, metavar, help, type=click.Choice(choices, case_sensitive=False), **how)
-
-
-def seconds(name: str, default: float, help: str) -> Callable[[F], F]:
-    """`--name SECONDS`, 0 or more."""
-    return option(name, "SECONDS", help, type=_Seconds(min=0), default=default)
+def parameter(name: str, option: Option, kind: Any, default: Any) -> click.Option:
+    """An option as click's. `kind` is the type of its value, which goes to the command as `name`."""
+    kinds = (kind, *get_args(kind))
+    how: dict[str, Any] = {"metavar": option.metavar or None}
+    if kind is bool:
+        how = {"is_flag": True}
+    elif option.choices:
+        how["type"] = click.Choice(option.choices, case_sensitive=False)
+    elif option.is_size:
+        how["type"] = _Size()
+    elif float in kinds:
+        how["type"] = _Seconds(min=0)
+    elif int in kinds:
+        how["type"] = click.IntRange(min=1)
+    elif default == ():
+        how["multiple"] = True
+    if default:
+        how |= {"default": default, "show_default": True}
+    return click.Option([option.flag, name], help=option.help, envvar=option.environment, show_envvar=True, **how)
 
 
 class _Seconds(click.FloatRange):
@@ -41,16 +45,6 @@ class _Seconds(click.FloatRange):
         return seconds
 
 
-def number(name: str, metavar: str, default: int, help: str) -> Callable[[F], F]:
-    """`--name METAVAR`, a whole number, 1 or more."""
-    return option(name, metavar, help, type=click.IntRange(min=1), default=default)
-
-
-def size(name: str, help: str) -> Callable[[F], F]:
-    """`--name SIZE`, bytes, or with K, M or G behind it so many times 1024; without a default."""
-    return option(name, "SIZE", help, type=_Size())
-
-
 if TYPE_CHECKING:
     _IntType = click.ParamType[int]
 else:
@@ -58,6 +52,8 @@ else:
 
 
 class _Size(_IntType):
+    """Bytes, or with K, M or G behind it so many times 1024."""
+
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -68,5 +64,16 @@ class _Size(_IntType):
         return int(digits) * 1024 ** ("", "K", "M", "G").index(unit)
 
 
-def _in_environment(name: str) -> dict[str, Any]:
-    return {"envvar": f"MCPD_{name.lstrip('-').replace('-', '_').upper()}", "show_envvar": True}
+class ServeCommand(click.Command):
+    """A command whose options are shown in the sections of the table."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        sections = {option.flag: option.section for option, _ in command_options().values()}
+        shown: dict[str, list[tuple[str, str]]] = {section: [] for section in SECTIONS}
+        for each in self.get_params(ctx):
+            record = each.get_help_record(ctx) if isinstance(each, click.Option) else None
+            if record is not None:
+                shown[sections.get(each.opts[0], SECTIONS[-1])].append(record)
+        for section, records in shown.items():
+            with formatter.section(section):
+                formatter.write_dl(records)

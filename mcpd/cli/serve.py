@@ -6,13 +6,11 @@ from typing import Any
 
 import click
 
+from ..serve_options import Options, command_options
 from .launch import launch
-from .options import choice, flag, number, option, seconds, size
-from .serve_options import APPS, LOG_HELP, LOG_LEVELS, Options
+from .options import ServeCommand, parameter, target
 
 __all__ = ["command"]
-
-_DEFAULTS = Options()
 
 _HELP = """Serve TARGET to MCP clients until it is stopped.
 
@@ -42,25 +40,13 @@ Log messages and everything for people go to stderr. The first Ctrl-C or SIGTERM
 """
 
 
-@click.command("serve", help=_HELP, epilog=_EPILOG)
-@click.argument("target", required=False)
-@flag("--stdio", "Serve on stdin and stdout.")
-@option("--ws", "ADDR", "Serve WebSocket on :PORT (this machine only), HOST:PORT or [IPV6]:PORT; 0 is any free port.")
-@option("--http", "ADDR", "Serve Streamable HTTP, and WebSocket on the same port; ADDR as for --ws, or unix:/PATH.")
-@flag("--stateless", "HTTP: keep no sessions for clients older than 2026-07-28.")
-@seconds("--session-timeout", _DEFAULTS.session_timeout, "HTTP: when an idle session ends; 0 for never.")
-@choice("--apps", "WHO", APPS, "Who gets MCP Apps: auto (clients that offer them), always or never.")
-@flag("--strict-model-list", "List no tool that only apps may call, though they can; some hosts then never find it.")
-@option("--token-file", "FILE", "Ask for the bearer token in this file; needed beyond this machine.")
-@flag("--insecure", "Serve beyond this machine without a token.")
-@option("--allow-host", "NAME", "Another name that clients may reach this server by; can be repeated.", multiple=True)
-@option(
-    "--allow-origin", "ORIGIN", "A web page that may call, as https://app.example.com; can be repeated.", multiple=True
-)
-@seconds("--grace", _DEFAULTS.grace, "What running calls get when the server is stopped.")
-@number("--max-message-bytes", "BYTES", _DEFAULTS.max_message_bytes, "Refuse messages that are larger.")
-@size("--max-memory", "What may wait in all connections together, as 512M; by default half of the machine's memory.")
-@number("--max-threads", "NUMBER", _DEFAULTS.max_threads, "How many plain functions run at once.")
-@choice("--log-level", "LEVEL", LOG_LEVELS, LOG_HELP, default=_DEFAULTS.log_level)
+_DEFAULTS = Options()
+_PARAMETERS: list[click.Parameter] = [
+    target(),
+    *(parameter(name, option, kind, getattr(_DEFAULTS, name)) for name, (option, kind) in command_options().items()),
+]
+
+
+@click.command("serve", cls=ServeCommand, params=_PARAMETERS, help=_HELP, epilog=_EPILOG)
 def command(**options: Any) -> None:
     launch(Options(**options))

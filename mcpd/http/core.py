@@ -19,6 +19,7 @@ from ..channel import Channel, Receiver
 from ..errors import ProtocolError
 from ..jsonrpc import Message
 from ..principal import Principal
+from ..serve_options import SESSION_TIMEOUT
 from ..session import Call, Session
 from ..transports.stdio import MAX_FRAME_BYTES
 from .headers import Mirrors
@@ -43,7 +44,7 @@ class HttpSettings(Struct, frozen=True, kw_only=True):
 
     path: str = "/mcp"
     stateless: bool = False
-    session_idle_timeout: float = 1800.0
+    session_idle_timeout: float = SESSION_TIMEOUT
     max_sessions: int = 10_000
     keep_alive_interval: float = 15.0
     retry_ms: int = 1000

@@ -16,15 +16,10 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from ..context.exchange import Exchange, this_thread
+from ..serve_options import MAX_THREADS, THREAD_TIMEOUT
 from .thread_places import NOBODY, Places, Taker
 
-__all__ = ["MAX_THREADS", "THREAD_WAIT", "limit_threads", "run_in_thread"]
-
-MAX_THREADS = 96
-"""The default of how many plain functions run at once; of one connection two thirds of these."""
-
-THREAD_WAIT = 30.0
-"""The default of how long a call waits for its turn, in seconds."""
+__all__ = ["limit_threads", "run_in_thread"]
 
 _no_limit: Any = None
 
@@ -44,7 +39,7 @@ async def run_in_thread(function: Callable[..., Any], *args: Any, exchange: Exch
     loop = asyncio.get_running_loop()
     places = _places_of.get(loop)
     if places is None:
-        places = _places_of[loop] = Places(MAX_THREADS, THREAD_WAIT)
+        places = _places_of[loop] = Places(MAX_THREADS, THREAD_TIMEOUT)
     taker = NOBODY if exchange is None else Taker(*exchange.owner, exchange.subject)
     await places.take(taker)
     place = _Place(places, taker, loop)

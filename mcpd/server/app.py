@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from ..transports.authentication import Authenticator
     from ..transports.guards import Access
     from .lifespan import Lifespan
-    from .options import ResourceOptions, ToolOptions
+    from .options import ResourceOptions, RunOptions, ToolOptions
     from .roots import RootsWatchers
 else:
     # For whoever evaluates annotations (`inspect.signature`): the real ones would cost every start-up.
@@ -56,8 +56,8 @@ else:
         NewType(name, object)
         for name in ("Access", "Authenticator", "HttpApp", "HttpSettings", "Identify", "Observer", "Problem")
     )
-    Described, ResourceOptions, ToolOptions = (
-        NewType(name, dict) for name in ("Described", "ResourceOptions", "ToolOptions")
+    Described, ResourceOptions, RunOptions, ToolOptions = (
+        NewType(name, dict) for name in ("Described", "ResourceOptions", "RunOptions", "ToolOptions")
     )
 
 __all__ = ["Server"]
@@ -478,10 +478,13 @@ class Server(AppsMethods):
             near.after_close = self.lifespan.follow(connection)
         return near
 
-    def run(self, *, stdio: bool = False, ws: str | None = None, http: str | None = None, **settings: Any) -> None:
+    def run(
+        self, *, stdio: bool = False, ws: str | None = None, http: str | None = None, **settings: Unpack[RunOptions]
+    ) -> None:
         """Serve until stopped, over stdio, WebSocket or HTTP at an address like `:8080`, or several; blocks.
 
-        `settings` are those of `serving.Settings`. Where an event loop runs already, await `serving.serve` instead.
+        `settings` are those of `serving.Settings`, as `grace=10`. Where an event loop runs already, await
+        `serving.serve` instead.
         Raises ConfigurationError for an address that cannot be used.
         """
         from .serving import run, settings_for

@@ -14,13 +14,14 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from ..budget import BUDGET
 from ..channel import Channel, Receiver
 from ..dispatcher import Connection
 from ..errors import ConfigurationError, McpdError
-from ..registry.threads import MAX_THREADS, THREAD_WAIT, limit_threads
+from ..registry.threads import limit_threads
+from ..serve_options import Settings
 from .shutdown import ExitDeadline, StdinWatchdog, end_if_hung, take_once
 
 if TYPE_CHECKING:
@@ -31,43 +32,6 @@ if TYPE_CHECKING:
     from .lifespan import Lifespan
 
 __all__ = ["Settings", "run", "serve", "settings_for"]
-
-
-class Settings(Struct, kw_only=True):
-    """How to serve. `descriptors` are (in, out) if stdio was claimed already; `grace` is in seconds.
-
-    A message of more than `max_frame_bytes` is refused, over whichever transport; None for the transport's own
-    limit, 64 MiB if nothing else was set.
-    """
-
-    stdio: bool = False
-    ws: str | None = None
-    http: str | None = None
-    http_settings: Any = None
-    """The details of HTTP, an `HttpSettings`; None for the defaults."""
-    ws_limits: Any = None
-    """What one WebSocket client may use, a `transports.websocket_server.Limits`; None for the defaults."""
-    descriptors: tuple[int, int] | None = None
-    grace: float = 5.0
-    max_frame_bytes: int | None = None
-    max_memory: int | None = None
-    """How many bytes may wait in all connections together; None for half of what the machine or its control group has.
-
-    Counted are messages that are being received, the arguments of calls that run, subscriptions, events that are kept
-    and what waits to be written. It is one for the process, whichever server serves.
-    """
-    max_threads: int = MAX_THREADS
-    """How many plain functions run at once for all clients; one connection gets two thirds of these at most."""
-    thread_timeout: float = THREAD_WAIT
-    """How many seconds a call of a plain function waits for a thread before it fails with "try again"."""
-    token: str | None = None
-    insecure: bool = False
-    allowed_hosts: tuple[str, ...] = ()
-    allowed_origins: tuple[str, ...] = ()
-    announce: Callable[[str], None] | None = None
-    """Told the address of each listening transport, once it listens. Without it `run` writes that on a terminal."""
-    look_over: Callable[[], None] | None = None
-    """Called once on stdio, some time after the start: what a host waits for comes first."""
 
 
 # Beyond the grace time: for what was cancelled to come to its end, and for the last answers to be written.

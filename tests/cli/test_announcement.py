@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mcpd.cli.announcement import addresses, claude_desktop, pointers
-from mcpd.cli.serve_options import Options
+from mcpd.serve_options import Options
 
 
 def test_the_addresses_and_what_to_copy() -> None:

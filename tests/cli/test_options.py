@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any, get_type_hints
+
 import click
 import pytest
 
 from mcpd.cli.check import command as check
 from mcpd.cli.serve import command as serve
-from mcpd.cli.serve_options import Options
+from mcpd.http import HttpSettings
+from mcpd.registry import threads
+from mcpd.serve_options import SECTIONS, Options, Settings, command_options
+from mcpd.server.options import RunOptions
+from mcpd.session import MAX_FRAME_BYTES
 
 COMMANDS = {"check": check, "serve": serve}
 
@@ -26,8 +32,42 @@ def test_every_option_has_a_variable_and_a_help_text(name: str) -> None:
         assert option.help
 
 
-def test_options_are_those_that_launch_takes() -> None:
-    assert {parameter.name for parameter in serve.params} == set(Options.__struct_fields__)
+def test_the_command_takes_what_the_table_says() -> None:
+    """Each option by its own flag, and the argument; what else `Settings` has is for programs."""
+    table = {name: option.flag for name, (option, _) in command_options().items()}
+    assert {option.name: option.opts[0] for option in options_of(serve)} == table
+    assert {parameter.name for parameter in serve.params} == {*table, "target"}
+    assert set(table) < set(Options.__struct_fields__)
+    only_in_programs = set(Settings.__struct_fields__) - set(table)
+    assert only_in_programs == {
+        "announce", "descriptors", "http_settings", "look_over", "thread_timeout", "token", "ws_limits"
+    }  # fmt: skip
+
+
+def test_the_help_shows_every_option_in_its_section() -> None:
+    with serve.make_context("serve", ["server.py"]) as context:
+        text = context.get_help()
+    for option, _ in command_options().values():
+        before = text[: text.index(f"  {option.flag}")]
+        shown = max((section for section in SECTIONS if f"\n{section}:\n" in before), key=SECTIONS.index)
+        assert shown == option.section
+    assert "\nOptions:" not in text
+
+
+def test_what_run_takes_is_the_same_for_people_and_for_type_checkers() -> None:
+    """`Server.run` names three of the settings itself; the TypedDict has all others, with their types."""
+    told = get_type_hints(RunOptions)
+    hints = get_type_hints(Settings)
+    assert set(told) == set(hints) - {"stdio", "ws", "http"}
+    for name, hint in told.items():
+        assert hints[name] in (hint, Any), name
+    assert [name for name in told if hints[name] is Any] == ["http_settings", "ws_limits"]
+
+
+def test_defaults_are_told_once() -> None:
+    assert Options().max_frame_bytes == MAX_FRAME_BYTES
+    assert Options().session_timeout == HttpSettings().session_idle_timeout
+    assert Options().max_threads == threads.MAX_THREADS
 
 
 def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,7 +78,7 @@ def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     with serve.make_context("serve", ["server.py"]) as context:
         read = Options(**context.params)
     assert read == Options(
-        target="server.py", ws=":1234", allow_host=("a.example", "b.example"), grace=0.5, insecure=True
+        target="server.py", ws=":1234", allowed_hosts=("a.example", "b.example"), grace=0.5, insecure=True
     )
 
 

@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from mcpd.cli import quick
 from mcpd.cli.serve import command
-from mcpd.cli.serve_options import LOG_LEVELS, Options
+from mcpd.serve_options import Options, command_options
 
 WORDS = [
     "serve", "--stdio", "--log-level", "--log-level=debug", "--ws", ":8080", "server.py", "a.py:server", "package:make",
-    "-h", "--help", "--", "-", "", "--stdi", "--apps", "never", "check", "--insecure", *LOG_LEVELS, "WARNING",
+    "-h", "--help", "--", "-", "", "--stdi", "never", "check", "WARNING", "5",
+    *(word for option, _ in command_options().values() for word in (option.flag, *option.choices)),
 ]  # fmt: skip
 
 
@@ -35,6 +36,7 @@ def test_it_reads_what_click_reads_or_nothing(words: list[str]) -> None:
         ["--stdio", "server.py"],
         ["server.py", "--stdio"],
         ["--log-level", "warning", "--stdio", "server.py:make"],
+        ["--stdio", "--apps", "never", "--strict-model-list", "server.py"],
     ],
 )
 def test_what_hosts_start_is_read_without_click(words: list[str]) -> None:
@@ -54,6 +56,8 @@ def test_what_hosts_start_is_read_without_click(words: list[str]) -> None:
         ["serve", "--stdio", "a.py", "b.py"],
         ["serve", "--stdio", "--log-level"],
         ["serve", "--stdio", "--log-level", "loud"],
+        ["serve", "--stdio", "--log-level=debug"],
+        ["serve", "--stdio", "--grace", "5"],
         ["serve", "--stdio", ""],
         ["--stdio", "serve"],
     ],

@@ -38,5 +38,10 @@ server.tool(water, name="sprinkle")
 server.prompt(plan, title="A plan")
 named: str = water("south")
 
+
+def main() -> None:
+    server.run(http=":8080", grace=10, allowed_hosts=("garden.example",), max_threads=8)
+
+
 if __name__ == "__main__":
     server.run(ws=":8080")

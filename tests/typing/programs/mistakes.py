@@ -27,6 +27,11 @@ def dig(bed: str) -> str:
 dig(5)  # error
 
 
+server.run(gracee=1)  # error
+server.run(grace="1")  # error
+server.run(http=8080)  # error
+
+
 class Form:
     size: int
 

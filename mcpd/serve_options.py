@@ -1,0 +1,192 @@
+"""How a server is served: each option once, with its type, its default, and how it is written on the command line.
+
+From here come the options of `mcpd serve` (`cli/options.py` makes them click's, `cli/quick.py` reads some without it),
+their environment variables, and the keywords of `Server.run` (`server/options.py` repeats the names for type checkers).
+A leaf. A host waits while this is loaded, so the annotations are evaluated only by who asks for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, get_type_hints
+
+from msgspec import Struct
+
+__all__ = [
+    "MAX_THREADS",
+    "SECTIONS",
+    "SESSION_TIMEOUT",
+    "THREAD_TIMEOUT",
+    "Option",
+    "Options",
+    "Settings",
+    "command_options",
+]
+
+MAX_THREADS = 96
+THREAD_TIMEOUT = 30.0
+SESSION_TIMEOUT = 1800.0
+
+SECTIONS = ("Transports", "HTTP", "Access", "MCP Apps", "Limits", "Other")
+"""How the help is divided, in its order."""
+
+
+class Option(Struct, frozen=True):
+    """How a setting is written on the command line, as `flag METAVAR`, and what its help says.
+
+    What it takes follows from the type of the setting: a `bool` is there or not, a `float` is a number of seconds, an
+    `int` is 1 or more, a tuple may be given several times.
+    """
+
+    flag: str
+    section: str
+    """One of SECTIONS."""
+    help: str
+    metavar: str = ""
+    choices: tuple[str, ...] = ()
+    """The words that are taken, in any case; empty if there is no such list."""
+    is_size: bool = False
+    """Whether K, M or G may stand behind the number."""
+
+    @property
+    def environment(self) -> str:
+        """The variable that says it too."""
+        return f"MCPD_{self.flag.removeprefix('--').replace('-', '_').upper()}"
+
+
+class Settings(Struct, kw_only=True):
+    """How to serve: what `Server.run` and `serving.serve` take. Times are in seconds.
+
+    A message of more than `max_frame_bytes` is refused, over whichever transport; None for the transport's own
+    limit, 64 MiB if nothing else was set.
+    """
+
+    stdio: Annotated[bool, Option("--stdio", "Transports", "Serve on stdin and stdout.")] = False
+    ws: Annotated[
+        str | None,
+        Option(
+            "--ws",
+            "Transports",
+            "Serve WebSocket on :PORT (this machine only), HOST:PORT or [IPV6]:PORT; 0 is any free port.",
+            "ADDR",
+        ),
+    ] = None
+    http: Annotated[
+        str | None,
+        Option(
+            "--http",
+            "Transports",
+            "Serve Streamable HTTP, and WebSocket on the same port; ADDR as for --ws, or unix:/PATH.",
+            "ADDR",
+        ),
+    ] = None
+    http_settings: Any = None
+    """The details of HTTP, an `HttpSettings`; None for the defaults."""
+    ws_limits: Any = None
+    """What one WebSocket client may use, a `transports.websocket_server.Limits`; None for the defaults."""
+    descriptors: tuple[int, int] | None = None
+    """(in, out), if stdio was claimed already."""
+    token: str | None = None
+    """The bearer token that clients have to send."""
+    insecure: Annotated[bool, Option("--insecure", "Access", "Serve beyond this machine without a token.")] = False
+    allowed_hosts: Annotated[
+        tuple[str, ...],
+        Option(
+            "--allow-host", "Access", "Another name that clients may reach this server by; can be repeated.", "NAME"
+        ),
+    ] = ()
+    allowed_origins: Annotated[
+        tuple[str, ...],
+        Option(
+            "--allow-origin",
+            "Access",
+            "A web page that may call, as https://app.example.com; can be repeated.",
+            "ORIGIN",
+        ),
+    ] = ()
+    grace: Annotated[
+        float, Option("--grace", "Limits", "What running calls get when the server is stopped.", "SECONDS")
+    ] = 5.0
+    max_frame_bytes: int | None = None
+    max_memory: Annotated[
+        int | None,
+        Option(
+            "--max-memory",
+            "Limits",
+            "What may wait in all connections together, as 512M; by default half of the machine's memory.",
+            "SIZE",
+            is_size=True,
+        ),
+    ] = None
+    """How many bytes may wait in all connections together; None for half of what the machine or its control group has.
+
+    Counted are messages that are being received, the arguments of calls that run, subscriptions, events that are kept
+    and what waits to be written. It is one for the process, whichever server serves.
+    """
+    max_threads: Annotated[
+        int, Option("--max-threads", "Limits", "How many plain functions run at once.", "NUMBER")
+    ] = MAX_THREADS
+    """How many plain functions run at once for all clients; one connection gets two thirds of these at most."""
+    thread_timeout: float = THREAD_TIMEOUT
+    """How many seconds a call of a plain function waits for a thread before it fails with "try again"."""
+    announce: Callable[[str], None] | None = None
+    """Told the address of each listening transport, once it listens. Without it `run` writes that on a terminal."""
+    look_over: Callable[[], None] | None = None
+    """Called once on stdio, some time after the start: what a host waits for comes first."""
+
+
+class Options(Settings, kw_only=True):
+    """What `mcpd serve` can be told: how to serve, and what only a command line has to say."""
+
+    target: str | None = None
+    """The argument: file.py, file.py:object or package.module:object; None for the built-in starter."""
+    stateless: Annotated[
+        bool, Option("--stateless", "HTTP", "HTTP: keep no sessions for clients older than 2026-07-28.")
+    ] = False
+    session_timeout: Annotated[
+        float, Option("--session-timeout", "HTTP", "HTTP: when an idle session ends; 0 for never.", "SECONDS")
+    ] = SESSION_TIMEOUT
+    token_file: Annotated[
+        str | None,
+        Option("--token-file", "Access", "Ask for the bearer token in this file; needed beyond this machine.", "FILE"),
+    ] = None
+    apps: Annotated[
+        str | None,
+        Option(
+            "--apps",
+            "MCP Apps",
+            "Who gets MCP Apps: auto (clients that offer them), always or never.",
+            "WHO",
+            ("auto", "always", "never"),
+        ),
+    ] = None
+    strict_model_list: Annotated[
+        bool,
+        Option(
+            "--strict-model-list",
+            "MCP Apps",
+            "List no tool that only apps may call, though they can; some hosts then never find it.",
+        ),
+    ] = False
+    max_frame_bytes: Annotated[
+        int, Option("--max-message-bytes", "Limits", "Refuse messages that are larger.", "BYTES")
+    ] = 64 * 1024 * 1024
+    log_level: Annotated[
+        str,
+        Option(
+            "--log-level",
+            "Other",
+            "What to log: error, warning, info or debug, which also shows where a target failed.",
+            "LEVEL",
+            ("debug", "info", "warning", "error"),
+        ),
+    ] = "info"
+
+
+def command_options() -> dict[str, tuple[Option, Any]]:
+    """Each member of `Options` that can be written on the command line: its `Option`, and its type."""
+    return {
+        name: (hint.__metadata__[0], hint.__origin__)
+        for name, hint in get_type_hints(Options, include_extras=True).items()
+        if hasattr(hint, "__metadata__")
+    }
