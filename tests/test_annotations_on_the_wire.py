@@ -13,7 +13,7 @@ import pydantic
 import pytest
 from msgspec import Meta, Struct
 from pydantic import Field
-from wires import MODERN, each_version, memory_wire
+from support.wires import MODERN, each_version, memory_wire
 
 from mcpd import Context, Server
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from wire_schema import VERSIONS
-from wires import META, MODERN, Wire, envelope, memory_wire
+from support.wire_schema import VERSIONS
+from support.wires import META, MODERN, Wire, envelope, memory_wire
 
 from mcpd import Context, Server
 from mcpd.types.content import TextContent

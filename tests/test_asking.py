@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypedDict
 
 import pytest
 from msgspec import Meta, Struct, field
-from wires import MODERN, Wire, each_legacy, memory_wire
+from support.wires import MODERN, Wire, each_legacy, memory_wire
 
 from mcpd import Context, Server, choices, elicit_form, elicit_url, list_roots, sample
 from mcpd.errors import ConnectionLost, LocalProtocolError, RemoteError, RequestTimeout

@@ -9,7 +9,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from wires import Wire, each_version, initialize, memory_wire
+from support.wires import Wire, each_version, initialize, memory_wire
 
 from mcpd import Context, Server
 

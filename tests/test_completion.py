@@ -7,7 +7,7 @@ import logging
 from typing import Any, Literal
 
 import pytest
-from wires import MODERN, Wire, each_version, memory_wire
+from support.wires import MODERN, Wire, each_version, memory_wire
 
 from mcpd import Server
 from mcpd.errors import RegistrationError

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from wires import MODERN, OpenWire, Wire, each_version, each_wire, envelope, initialize, memory_wire, stdio_wire
+from support.wires import MODERN, OpenWire, Wire, each_version, each_wire, envelope, initialize, memory_wire, stdio_wire
 
 from mcpd import Context, Server, ToolError, text
 from mcpd.errors import InvalidParams, ResourceNotFound

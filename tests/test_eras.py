@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from wire_schema import VERSIONS
-from wires import (
+from support.wire_schema import VERSIONS
+from support.wires import (
     CLIENT_INFO,
     LEGACY,
     META,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from wire_schema import VERSIONS
-from wires import LEGACY, META, MODERN, each_legacy, each_version, envelope, memory_wire
+from support.wire_schema import VERSIONS
+from support.wires import LEGACY, META, MODERN, each_legacy, each_version, envelope, memory_wire
 
 from mcpd import Server, ToolError, errors
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from source_code import parsed
+from support.source_code import parsed
 
 import mcpd
 from mcpd.types.completion import PromptReference, ResourceTemplateReference

@@ -18,8 +18,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, precondition, rule
 from msgspec import Struct
-from wire_schema import VERSIONS
-from wires import LEGACY, META, Wire, _Ear, envelope
+from support.wire_schema import VERSIONS
+from support.wires import LEGACY, META, Wire, _Ear, envelope
 
 from mcpd import Context, Server
 from mcpd.transports.memory import pair

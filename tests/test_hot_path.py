@@ -11,7 +11,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from wires import LEGACY, MODERN, stdio_wire
+from support.wires import LEGACY, MODERN, stdio_wire
 
 import mcpd
 from mcpd import Server

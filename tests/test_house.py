@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 import pytest
 from conftest import Child
-from import_graph import circles, import_graph
-from source_code import parsed
-from wires import initialize
+from support.import_graph import circles, import_graph
+from support.source_code import parsed
+from support.wires import initialize
 
 import mcpd
 
@@ -106,6 +106,17 @@ def test_what_developers_are_sent_to_is_there() -> None:
             folder = found[0]  # what follows in its row
     assert len(named) > 50
     assert not missing, missing
+
+
+def test_what_tests_share_is_in_support() -> None:
+    """At the top of `tests/` are tests alone, and who needs a module of `tests/support/` takes it from there."""
+    flat = [
+        path.name for path in (REPOSITORY / "tests").glob("*.py") if not path.name.startswith(("test_", "conftest"))
+    ]
+    assert not flat, flat
+    names = "|".join(path.stem for path in (REPOSITORY / "tests" / "support").glob("*.py"))
+    found = lines_with(re.compile(rf"^\s*(from|import) ({names})\b"), tracked("tests/*.py", "conformance/*.py"))
+    assert not found, "\n".join(found)
 
 
 def test_module_names_say_what_lives_there() -> None:

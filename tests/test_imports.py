@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Child
-from source_code import parsed
+from support.source_code import parsed
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PACKAGE = REPOSITORY / "mcpd"

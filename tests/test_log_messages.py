@@ -7,7 +7,7 @@ import pathlib
 from typing import Any
 
 import pytest
-from wires import META, MODERN, each_legacy, each_version, memory_wire
+from support.wires import META, MODERN, each_legacy, each_version, memory_wire
 
 from mcpd import Context, Server
 from mcpd.types.notifications import LOG_LEVELS

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 
 import pytest
 from msgspec import UNSET, Meta, Struct
-from wire_schema import VERSIONS
-from wires import CLIENT_INFO, META, MODERN, Wire, each_version, memory_wire
+from support.wire_schema import VERSIONS
+from support.wires import CLIENT_INFO, META, MODERN, Wire, each_version, memory_wire
 
 from mcpd import Context, Server, audio, embedded, image
 from mcpd.types.base import Icon

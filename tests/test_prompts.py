@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import pytest
 from msgspec import Meta
-from wires import MODERN, each_version, memory_wire
+from support.wires import MODERN, each_version, memory_wire
 
 from mcpd import Context, Server, ToolError, audio, embedded, image, link, text
 from mcpd.types.prompts import GetPromptResult, PromptMessage

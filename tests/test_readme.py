@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from apps_scene import OPAQUE, STRICT, initialize_result
-from browser import Chromium, chromium
 from conftest import Child
-from http_peer import Peer, call, post
-from pages import Pages
+from support.apps_scene import OPAQUE, STRICT, initialize_result
+from support.browser import Chromium, chromium
+from support.http_peer import Peer, call, post
+from support.pages import Pages
+from support.wires import MODERN, ProcessWire, Wire, each_version, initialize, process_wire
 from websockets.asyncio.client import connect
-from wires import MODERN, ProcessWire, Wire, each_version, initialize, process_wire
 
 __all__ = ["chromium"]
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
-from wires import META, MODERN, Wire, envelope, memory_wire
+from support.wires import META, MODERN, Wire, envelope, memory_wire
 
 from mcpd import Context, Server, elicit_form, elicit_url, list_roots, sample
 from mcpd.context import request_state

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from msgspec import Struct
-from wires import LEGACY, META, MODERN, Wire, each_legacy, each_version, memory_wire
+from support.wires import LEGACY, META, MODERN, Wire, each_legacy, each_version, memory_wire
 
 from mcpd import Context, Server
 
@@ -231,7 +231,7 @@ async def all_messages(wire: Wire) -> list[Any]:
 @pytest.mark.usefixtures("shared")
 async def test_every_message_is_json_rpc(version: str) -> None:
     """S25-002, S25-009, S25-012, S26-002, S26-008, S26-017: version, id and members, as the wire checks them of all."""
-    from wire_schema import Conversation, SchemaViolation
+    from support.wire_schema import Conversation, SchemaViolation
 
     async with memory_wire(make_server(), version) as wire:
         await all_messages(wire)

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import pytest
 from msgspec import Meta
-from wires import Wire, memory_wire, stdio_wire
+from support.wires import Wire, memory_wire, stdio_wire
 
 from mcpd import Context, Server
 from mcpd.registry.content import embedded, image

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from source_code import parsed
+from support.source_code import parsed
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CATALOGUE: dict[str, Any] = tomllib.loads(

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from msgspec import Raw
-from wire_schema import VERSIONS
-from wires import LEGACY, META, MODERN, each_version, envelope, initialize
+from support.wire_schema import VERSIONS
+from support.wires import LEGACY, META, MODERN, each_version, envelope, initialize
 
 from mcpd.errors import (
     InternalError,

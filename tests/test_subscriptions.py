@@ -10,7 +10,7 @@ import threading
 from typing import Any
 
 import pytest
-from wires import META, MODERN, Wire, each_legacy, each_version, initialize, memory_wire
+from support.wires import META, MODERN, Wire, each_legacy, each_version, initialize, memory_wire
 
 from mcpd import Server
 from mcpd.handlers import subscriptions

@@ -13,8 +13,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from http_wire import http_wire
-from wires import LEGACY, MODERN, memory_wire, stdio_wire, websocket_wire
+from support.http_wire import http_wire
+from support.wires import LEGACY, MODERN, memory_wire, stdio_wire, websocket_wire
 
 from mcpd import Client, Context, Server
 from mcpd.client import session as client_session

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 from conftest import REPOSITORY, Child
-from http_wire import http_wire
-from wire_schema import VERSIONS
-from wires import Wire, memory_wire, process_wire, stdio_wire
+from support.http_wire import http_wire
+from support.wire_schema import VERSIONS
+from support.wires import Wire, memory_wire, process_wire, stdio_wire
 
 from mcpd import Server
 

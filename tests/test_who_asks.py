@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from http_peer import Port, serving
-from http_wire import http_wire
-from websocket_peer import PING, PONG, TEXT, Peer, frame
-from wires import MODERN, each_version, each_wire, initialize
+from support.http_peer import Port, serving
+from support.http_wire import http_wire
+from support.websocket_peer import PING, PONG, TEXT, Peer, frame
+from support.wires import MODERN, each_version, each_wire, initialize
 
 from mcpd import Context, Server
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from wire_schema import LEGACY, NEWEST, VERSIONS, Conversation, SchemaViolation, UnknownMethod, validate
-from wire_schema import validate_definition as check
+from support.wire_schema import LEGACY, NEWEST, VERSIONS, Conversation, SchemaViolation, UnknownMethod, validate
+from support.wire_schema import validate_definition as check
 
 pytestmark = pytest.mark.usefixtures("shared")
 

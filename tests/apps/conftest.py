@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apps_scene import HASTY, OPAQUE, STRICT, Open, Scene, initialize_result
-from browser import Chromium, chromium
-from pages import Pages
+from support.apps_scene import HASTY, OPAQUE, STRICT, Open, Scene, initialize_result
+from support.browser import Chromium, chromium
+from support.pages import Pages
 
 __all__ = ["chromium"]
 

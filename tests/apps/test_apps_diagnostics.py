@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from apps_scene import OPAQUE, OWN_ORIGIN, STRICT, Open, initialize_result
-from browser import Chromium
-from pages import Pages
+from support.apps_scene import OPAQUE, OWN_ORIGIN, STRICT, Open, initialize_result
+from support.browser import Chromium
+from support.pages import Pages
 
 INPUT = "ui/notifications/tool-input"
 PARTIAL = "ui/notifications/tool-input-partial"

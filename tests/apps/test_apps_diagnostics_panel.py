@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 import pytest
-from apps_scene import Open, Scene, initialize_result
+from support.apps_scene import Open, Scene, initialize_result
 
 CONTEXT = "ui/notifications/host-context-changed"
 TABS = ("checks", "call", "host", "display", "requests", "log")

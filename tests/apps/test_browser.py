@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from browser import BrowserError, Chromium, Violation
-from pages import Pages
+from support.browser import BrowserError, Chromium, Violation
+from support.pages import Pages
 
 STRICT = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; frame-src *"
 

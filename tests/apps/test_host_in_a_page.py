@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apps_scene import Scene
-from browser import Chromium, Page
-from pages import Pages
+from support.apps_scene import Scene
+from support.browser import Chromium, Page
+from support.pages import Pages
 
 from mcpd import Hooks, Host, HostOptions, Server
 from mcpd.host.call import ToolCall

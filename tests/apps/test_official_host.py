@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apps_scene import OPAQUE, OWN_ORIGIN, STRICT, Open, Scene
-from browser import Chromium
-from pages import Pages
+from support.apps_scene import OPAQUE, OWN_ORIGIN, STRICT, Open, Scene
+from support.browser import Chromium
+from support.pages import Pages
 
 CAPABILITIES: dict[str, Any] = {
     "openLinks": {},

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from conftest import Child
-from wires import MODERN, each_version, initialize, process_wire
+from support.wires import MODERN, each_version, initialize, process_wire
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and descriptors as POSIX has them")
 

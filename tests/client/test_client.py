@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from clock import Clock, turns
 from conftest import Child
+from support.clock import Clock, turns
 
 from mcpd import Callbacks, Client, Context, Server
 from mcpd.errors import (

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 import pytest
-from wire_schema import Conversation
+from support.wire_schema import Conversation
 
 from mcpd import Callbacks, Client, Context, Server
 from mcpd.errors import LocalProtocolError, McpdError, ProtocolError

@@ -8,7 +8,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
-from wires import memory_wire
+from support.wires import memory_wire
 
 from mcpd import Server
 from mcpd.sources.starter import make_server

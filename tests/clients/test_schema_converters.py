@@ -19,7 +19,7 @@ from clients.schema_kinds import Kind, Node, Tree, argument_kinds, function_of, 
 from clients.schema_servers import SERVERS, listed, tools_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from wires import LEGACY, MODERN, memory_wire
+from support.wires import LEGACY, MODERN, memory_wire
 
 from mcpd import Server
 from mcpd.registry.content import encode_data

@@ -12,7 +12,7 @@ from clients.schema_kinds import Kind, argument_kinds, function_of, kinds
 from clients.schema_rules import Direction, broken
 from clients.schema_servers import SERVERS, listed
 from hypothesis import HealthCheck, given, settings
-from wires import LEGACY, MODERN
+from support.wires import LEGACY, MODERN
 
 from mcpd.registry.content import encode_data
 from mcpd.registry.signature import bind

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta, Struct, ValidationError
 from pydantic import BaseModel, ConfigDict, Field, field_validator
-from wire_schema import validate_definition
+from support.wire_schema import validate_definition
 
 from mcpd.context.forms import check_values, choices, form_schema, read_form
 from mcpd.errors import LocalProtocolError

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from wires import LEGACY, MODERN, memory_wire
+from support.wires import LEGACY, MODERN, memory_wire
 
 from mcpd import Context, Server, SyncContext
 from mcpd.context import sync

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from http_peer import post, serving
-from ui_stage import each_wire
-from wires import MODERN, OpenWire, each_version, envelope, memory_wire
+from support.http_peer import post, serving
+from support.ui_stage import each_wire
+from support.wires import MODERN, OpenWire, each_version, envelope, memory_wire
 
 from mcpd import Context, Params, Server
 from mcpd.errors import InvalidParams, LocalProtocolError, RegistrationError

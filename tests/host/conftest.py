@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from apps_schema import AppsSchema
+from support.apps_schema import AppsSchema
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from host_stage import Stage, tool
+from support.host_stage import Stage, tool
 
 from mcpd.errors import InvalidParams, LocalProtocolError, RemoteError, RequestCancelled, RequestTimeout, TransportError
 from mcpd.host.app_tools import model_names, needs_confirmation

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from host_program import make_server
+from support.host_program import make_server
 
 from mcpd import Host
 from mcpd.errors import RequestCancelled

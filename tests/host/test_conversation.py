@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from host_program import make_server
+from support.host_program import make_server
 
 from mcpd import Host
 from mcpd.host.conversation import Conversation

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from host_server import HTML, HandServer
+from support.host_server import HTML, HandServer
 
 from mcpd import Callbacks, Hooks, Host
 from mcpd.errors import ConfigurationError

@@ -7,11 +7,11 @@ import json
 from typing import Any
 
 import pytest
-from apps_schema import AppsSchema
-from host_program import HTML, Guest, each_channel, make_server, on_channel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
+from support.apps_schema import AppsSchema
+from support.host_program import HTML, Guest, each_channel, make_server, on_channel
 
 from mcpd import Callbacks, Context, Hooks, Host, HostOptions, Server
 from mcpd.errors import ConfigurationError, LocalProtocolError, RemoteError

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from apps_schema import AppsSchema
-from host_program import HTML, Guest, Program, each_channel, on_channel
+from support.apps_schema import AppsSchema
+from support.host_program import HTML, Guest, Program, each_channel, on_channel
 
 from mcpd import HostOptions
 from mcpd.errors import RequestCancelled

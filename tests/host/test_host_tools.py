@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from host_server import TOOL, HandServer
+from support.host_server import TOOL, HandServer
 
 from mcpd import Callbacks, Host
 from mcpd.errors import RemoteError

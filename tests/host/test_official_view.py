@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from host_stage import SETTINGS, Stage
 from msgspec import structs
+from support.host_stage import SETTINGS, Stage
 
 from mcpd.host.context import HostContext
 from mcpd.host.events import (

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apps_schema import METHODS, AppsSchema
-from host_stage import CONTEXT, SETTINGS, Stage, tool
 from msgspec import structs
+from support.apps_schema import METHODS, AppsSchema
+from support.host_stage import CONTEXT, SETTINGS, Stage, tool
 
 from mcpd.host.capabilities import Empty, SamplingOffer
 from mcpd.host.context import (

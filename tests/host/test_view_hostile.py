@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from host_stage import SETTINGS, Stage
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
+from support.host_stage import SETTINGS, Stage
 
 from mcpd.host.events import Abort, AppToolAnswered, Ask, Closed, Failed, Finding, Forward, Live
 from mcpd.host.policy import Limits

@@ -7,8 +7,8 @@ import logging
 from typing import Any
 
 import pytest
-from host_stage import APP, CONTEXT, DOCUMENT, HTML, INITIALIZE, INITIALIZED, SETTINGS, Stage, tool
 from msgspec import structs
+from support.host_stage import APP, CONTEXT, DOCUMENT, HTML, INITIALIZE, INITIALIZED, SETTINGS, Stage, tool
 
 from mcpd.errors import LocalProtocolError
 from mcpd.extensions.ui.csp_sources import UiCsp

@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from host_stage import Stage
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from support.host_stage import Stage
 
 from mcpd.errors import LocalProtocolError, McpdError
 from mcpd.host.context import HostContext

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from host_stage import SETTINGS, Stage, tool
 from msgspec import Raw, json, structs
+from support.host_stage import SETTINGS, Stage, tool
 
 from mcpd.errors import LocalProtocolError, McpdError, RemoteError, RequestTimeout
 from mcpd.host.capabilities import Empty, Modalities, SamplingOffer

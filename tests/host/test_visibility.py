@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from host_stage import tool
+from support.host_stage import tool
 
 from mcpd.host.visibility import is_for_app, is_for_model, model_tools, resource_uri
 from mcpd.types.tools import Tool

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clock import Clock
+from support.clock import Clock
 
 from mcpd import Callbacks, Client
 from mcpd.client import ClientLimits

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from host_program import make_server
-from host_stage import Stage
+from support.host_program import make_server
+from support.host_stage import Stage
 
 from mcpd import Host, Server
 from mcpd.extensions.ui import suffixes

@@ -13,12 +13,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from clock import until
 from conftest import Child
-from http_peer import call, modern, serving
-from http_stage import Stage
-from websocket_peer import CLOSE, frame
-from wires import MODERN, OpenWire, Pipes, memory_wire, stdio_wire, websocket_wire
+from support.clock import until
+from support.http_peer import call, modern, serving
+from support.http_stage import Stage
+from support.websocket_peer import CLOSE, frame
+from support.wires import MODERN, OpenWire, Pipes, memory_wire, stdio_wire, websocket_wire
 
 from mcpd import Server, budget
 from mcpd.budget import BUDGET, OVER, Budget, Charge, machine_memory

@@ -16,9 +16,9 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
-from http_peer import BOTH, request, serving
-from http_wire import http_wire
-from wires import MODERN, OpenWire, Wire, memory_wire, stdio_wire, websocket_wire
+from support.http_peer import BOTH, request, serving
+from support.http_wire import http_wire
+from support.wires import MODERN, OpenWire, Wire, memory_wire, stdio_wire, websocket_wire
 
 from mcpd import Context, Server, ToolError
 from mcpd.context import Exchange

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from conftest import Child
-from http_peer import modern
+from support.http_peer import modern
 
 _PROGRAM = """
 import resource, sys

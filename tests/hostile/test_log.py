@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from conftest import Child
-from wires import initialize
+from support.wires import initialize
 
 from mcpd.cli import log as log_module
 from mcpd.cli.log import MOST_ALIKE, MOST_TRACEBACK_CHARACTERS, _Handler

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from wires import MODERN, Wire, envelope, memory_wire
+from support.wires import MODERN, Wire, envelope, memory_wire
 
 from mcpd import Context, Server
 

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from http_peer import Peer, Port, Session, call, initialize, post, serving
-from http_stage import Stage
+from support.http_peer import Peer, Port, Session, call, initialize, post, serving
+from support.http_stage import Stage
 
 from mcpd.http import HttpSettings
 

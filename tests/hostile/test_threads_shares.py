@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 import uvicorn
-from http_peer import MODERN, Peer, Port, envelope, modern, serving
-from http_wire import http_wire
-from wires import OpenWire, memory_wire, stdio_wire, websocket_wire
+from support.http_peer import MODERN, Peer, Port, envelope, modern, serving
+from support.http_wire import http_wire
+from support.wires import OpenWire, memory_wire, stdio_wire, websocket_wire
 
 from mcpd import Context, Server
 from mcpd.http import HttpSettings

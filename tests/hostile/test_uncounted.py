@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from http_peer import MODERN, call, envelope, initialize, post, serving
-from http_stage import Stage
-from wires import OpenWire, memory_wire, stdio_wire, websocket_wire
+from support.http_peer import MODERN, call, envelope, initialize, post, serving
+from support.http_stage import Stage
+from support.wires import OpenWire, memory_wire, stdio_wire, websocket_wire
 
 from mcpd import Context, Params, Server
 from mcpd.budget import BUDGET, OVER, Budget, client_of, weigh

@@ -6,8 +6,8 @@ import logging
 from typing import Any
 
 import pytest
-from http_peer import BOTH, MODERN, Answer, Port, call, initialize, modern, post, request, serving
-from http_stage import Stage
+from support.http_peer import BOTH, MODERN, Answer, Port, call, initialize, modern, post, request, serving
+from support.http_stage import Stage
 
 from mcpd.errors import ConfigurationError
 from mcpd.http import HttpSettings

@@ -7,10 +7,10 @@ import json
 from typing import Any
 
 import pytest
-from http_peer import Peer, Port, Session, call, serving
-from http_stage import Stage
 from hypothesis import given
 from hypothesis import strategies as st
+from support.http_peer import Peer, Port, Session, call, serving
+from support.http_stage import Stage
 
 from mcpd import Context
 from mcpd.http import HttpSettings

@@ -13,8 +13,8 @@ from contextlib import suppress
 
 import pytest
 from conftest import Child
-from http_peer import BOTH, Peer, Port, Session, call, envelope, initialize, modern, post, request, serving
-from http_stage import Stage
+from support.http_peer import BOTH, Peer, Port, Session, call, envelope, initialize, modern, post, request, serving
+from support.http_stage import Stage
 
 from mcpd.dispatcher import Connection
 from mcpd.http import HttpSettings

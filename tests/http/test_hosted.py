@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 import uvicorn
 from conftest import Child
+from support.wires import MODERN, envelope, initialize
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
-from wires import MODERN, envelope, initialize
 
 from mcpd import Server
 

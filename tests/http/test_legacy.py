@@ -7,9 +7,9 @@ import json
 from typing import Any
 
 import pytest
-from clock import Clock, until
-from http_peer import BOTH, MODERN, Session, call, initialize, post, request, serving
-from http_stage import Stage
+from support.clock import Clock, until
+from support.http_peer import BOTH, MODERN, Session, call, initialize, post, request, serving
+from support.http_stage import Stage
 
 from mcpd.http import HttpSettings
 
@@ -253,7 +253,7 @@ async def test_the_modern_header_on_a_session_is_a_malformed_modern_request() ->
 
 async def test_an_envelope_makes_it_modern_whatever_the_session() -> None:
     """The body decides: with an envelope, a session's header cannot make it legacy."""
-    from http_peer import envelope
+    from support.http_peer import envelope
 
     stage = Stage()
     async with serving(stage.server) as port:

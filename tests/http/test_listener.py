@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 from conftest import Child
-from http_peer import BOTH, Peer, Port, call, envelope, events, initialize, modern, post, request, serving
-from http_stage import Stage
-from websocket_peer import TEXT, frame, upgrade
-from websocket_peer import Peer as WebSocketPeer
+from support.http_peer import BOTH, Peer, Port, call, envelope, events, initialize, modern, post, request, serving
+from support.http_stage import Stage
+from support.websocket_peer import TEXT, frame, upgrade
+from support.websocket_peer import Peer as WebSocketPeer
 
 from mcpd.errors import ConfigurationError
 from mcpd.http import HttpSettings

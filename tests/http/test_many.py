@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from conftest import Child
-from http_peer import Peer, initialize, modern, post, request
+from support.http_peer import Peer, initialize, modern, post, request
 
 MANY = 2000
 TESTS = Path(__file__).resolve().parent.parent
@@ -22,7 +22,7 @@ SERVER = """
 import gc, resource, sys
 soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-from http_stage import Stage
+from support.http_stage import Stage
 from mcpd.http import HttpSettings
 
 stage = Stage()

@@ -7,9 +7,9 @@ import json
 from typing import Any
 
 import pytest
-from http_peer import BOTH, META, MODERN, call, envelope, modern, post, request, serving
-from http_stage import Stage
-from wire_schema import Conversation
+from support.http_peer import BOTH, META, MODERN, call, envelope, modern, post, request, serving
+from support.http_stage import Stage
+from support.wire_schema import Conversation
 
 VERSION = {"MCP-Protocol-Version": MODERN}
 ECHO = {"name": "echo", "arguments": {"text": "héllo ✓ \u2028"}}

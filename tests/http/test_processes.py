@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from conftest import Child
-from http_peer import Peer, call, envelope, initialize, modern, post, request
-from websocket_peer import TEXT, frame
-from websocket_peer import Peer as WebSocketPeer
+from support.http_peer import Peer, call, envelope, initialize, modern, post, request
+from support.websocket_peer import TEXT, frame
+from support.websocket_peer import Peer as WebSocketPeer
 
 pytestmark = pytest.mark.slow
 

@@ -9,8 +9,8 @@ import json
 from typing import Any
 
 import pytest
-from http_peer import post, request, serving
-from http_stage import Stage
+from support.http_peer import post, request, serving
+from support.http_stage import Stage
 
 from mcpd.transports.guards import Access
 

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from http_peer import envelope, modern, serving
-from http_stage import Stage
+from support.http_peer import envelope, modern, serving
+from support.http_stage import Stage
 
 from mcpd import Context
 from mcpd.http import HttpSettings

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from http_stage import Stage
+from support.http_stage import Stage
 
 from mcpd.http import HttpApp, HttpSettings
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from conftest import Child
-from wire_schema import Conversation
+from support.wire_schema import Conversation
 
 HERE = Path(__file__).resolve().parent
 TOOLS = HERE.parent.parent / ".tools"

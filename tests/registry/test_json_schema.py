@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 import pytest
-from wires import LEGACY, MODERN, each_version, memory_wire
+from support.wires import LEGACY, MODERN, each_version, memory_wire
 
 from mcpd import Context, Server
 from mcpd.errors import RegistrationError

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from wires import Wire, each_version, each_wire, memory_wire
+from support.wires import Wire, each_version, each_wire, memory_wire
 
 from mcpd import Server
 from mcpd.errors import InvalidParams, RegistrationError

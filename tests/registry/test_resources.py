@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
-from wires import MODERN, Wire, each_version, memory_wire
+from support.wires import MODERN, Wire, each_version, memory_wire
 
 from mcpd import Context, Server
 from mcpd.errors import InvalidParams, RegistrationError, ResourceNotFound

@@ -6,7 +6,7 @@ import asyncio
 import threading
 
 import pytest
-from wires import memory_wire
+from support.wires import memory_wire
 
 from mcpd import Context, Server
 from mcpd.registry import threads

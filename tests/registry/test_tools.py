@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypedDict
 import msgspec
 import pytest
 from msgspec import Meta, Struct
-from wires import MODERN, Wire, each_version, memory_wire
+from support.wires import MODERN, Wire, each_version, memory_wire
 
 from mcpd import Context, Server, ToolError
 from mcpd.errors import RegistrationError

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from conftest import Child
-from wires import each_version, memory_wire, process_wire
+from support.wires import each_version, memory_wire, process_wire
 
 from mcpd import Context, Server
 from mcpd.context.questions import Answer

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 from conftest import Child
-from ui_stage import BOTH_ERAS, each_wire
-from wires import OpenWire, memory_wire, process_wire
+from support.ui_stage import BOTH_ERAS, each_wire
+from support.wires import OpenWire, memory_wire, process_wire
 
 from mcpd import Client, Context, RemoteError, Server
 from mcpd.errors import ConfigurationError, RegistrationError

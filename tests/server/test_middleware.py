@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from msgspec import Raw, structs
-from ui_stage import BOTH_ERAS, each_wire
-from wires import MODERN, OpenWire, memory_wire
+from support.ui_stage import BOTH_ERAS, each_wire
+from support.wires import MODERN, OpenWire, memory_wire
 
 from mcpd import CallNext, CallToolResult, MiddlewareRequest, Params, Result, Server, TextContent, ToolError
 from mcpd.errors import InvalidParams, RegistrationError

@@ -6,9 +6,9 @@ import asyncio
 from typing import Any
 
 import pytest
-from http_wire import http_wire
-from ui_stage import BOTH_ERAS
-from wires import MODERN, OpenWire, memory_wire, stdio_wire, websocket_wire
+from support.http_wire import http_wire
+from support.ui_stage import BOTH_ERAS
+from support.wires import MODERN, OpenWire, memory_wire, stdio_wire, websocket_wire
 
 from mcpd import ObservedCall, Observer, Outcome, Server, ToolError
 from mcpd.dispatcher.observed import ObservedSession

@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 from conftest import Child
+from support.wires import initialize
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
-from wires import initialize
 
 from mcpd import Server
 from mcpd.errors import ConfigurationError

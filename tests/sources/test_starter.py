@@ -8,7 +8,7 @@ import zlib
 from typing import Any
 
 import pytest
-from wires import MODERN, Wire, each_version, memory_wire
+from support.wires import MODERN, Wire, each_version, memory_wire
 
 import mcpd
 from mcpd import Server

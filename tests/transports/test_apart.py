@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from websocket_peer import PING, PONG, TEXT, Bare, frame
+from support.websocket_peer import PING, PONG, TEXT, Bare, frame
 
 from mcpd import Context, Server
 from mcpd.transports import apart

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from http_peer import Answer, Port, call, modern, post, serving
-from http_stage import Stage
-from websocket_peer import TEXT, Bare, House, Socket, frame, raw, upgrade
-from websocket_peer import Peer as WebSocketPeer
-from websocket_peer import serving as websockets
-from wires import initialize
+from support.http_peer import Answer, Port, call, modern, post, serving
+from support.http_stage import Stage
+from support.websocket_peer import TEXT, Bare, House, Socket, frame, raw, upgrade
+from support.websocket_peer import Peer as WebSocketPeer
+from support.websocket_peer import serving as websockets
+from support.wires import initialize
 
 from mcpd import ANONYMOUS, Context, Principal, Refusal, Server
 from mcpd.errors import ConfigurationError

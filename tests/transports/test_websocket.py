@@ -11,7 +11,7 @@ import weakref
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from websocket_peer import (
+from support.websocket_peer import (
     BINARY,
     CLOSE,
     CONT,

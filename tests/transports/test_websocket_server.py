@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from conftest import Child
-from websocket_peer import (
+from support.websocket_peer import (
     CLOSE,
     PING,
     PONG,
@@ -25,10 +25,10 @@ from websocket_peer import (
     serving,
     upgrade,
 )
+from support.wires import each_version, initialize, websocket_wire
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect as connect_sync
-from wires import each_version, initialize, websocket_wire
 
 from mcpd import Context, Server
 from mcpd.channel import Channel

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET, Raw, Struct, structs
-from wire_schema import VERSIONS, _schema, validate
-from wires import LEGACY, MODERN, each_version
+from support.wire_schema import VERSIONS, _schema, validate
+from support.wires import LEGACY, MODERN, each_version
 
 from mcpd.errors import (
     HeaderMismatch,

@@ -10,8 +10,8 @@ import json
 from typing import Any
 
 import pytest
+from support.wires import Wire, envelope
 from test_transcripts import EXCHANGES, NOT_OVER_HTTP, TRANSPORTS, player, websocket_url
-from wires import Wire, envelope
 
 from mcpd.versions import table
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ui_stage import BOTH_ERAS, CHART, HTML, NO_APPS, WITH_APPS, make_server, tool_of, uris
-from wires import MODERN, Wire, memory_wire
+from support.ui_stage import BOTH_ERAS, CHART, HTML, NO_APPS, WITH_APPS, make_server, tool_of, uris
+from support.wires import MODERN, Wire, memory_wire
 
 from mcpd import Context, Server
 from mcpd.errors import RegistrationError, ResourceNotFound

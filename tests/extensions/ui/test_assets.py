@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ui_stage import BOTH_ERAS, HTML, WITH_APPS, uris
-from wires import memory_wire
+from support.ui_stage import BOTH_ERAS, HTML, WITH_APPS, uris
+from support.wires import memory_wire
 
 from mcpd import Server
 from mcpd.extensions.ui.assets import bundled_folder

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Child
-from ui_stage import CHART, HTML, make_server
+from support.ui_stage import CHART, HTML, make_server
 
 from mcpd import Server
 from mcpd.extensions.ui.gate import MIME_TYPE

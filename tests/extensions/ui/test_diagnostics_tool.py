@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ui_stage import BOTH_ERAS, NO_APPS, WITH_APPS, tool_of
-from wires import LEGACY, memory_wire
+from support.ui_stage import BOTH_ERAS, NO_APPS, WITH_APPS, tool_of
+from support.wires import LEGACY, memory_wire
 
 from mcpd.sources.starter import make_server
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ui_stage import NO_APPS, WITH_APPS, each_wire, make_server
-from wires import MODERN, OpenWire, each_version
+from support.ui_stage import NO_APPS, WITH_APPS, each_wire, make_server
+from support.wires import MODERN, OpenWire, each_version
 
 from mcpd import Server
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from conftest import Child
-from ui_stage import BOTH_ERAS, CHART, HTML, NO_APPS, OFFERS, WITH_APPS, each_wire, make_server, tool_of, uris
-from wires import MODERN, OpenWire, each_version, envelope, memory_wire, process_wire
+from support.ui_stage import BOTH_ERAS, CHART, HTML, NO_APPS, OFFERS, WITH_APPS, each_wire, make_server, tool_of, uris
+from support.wires import MODERN, OpenWire, each_version, envelope, memory_wire, process_wire
 
 from mcpd import Server
 from mcpd.extensions.ui.gate import MIME_TYPE, UI

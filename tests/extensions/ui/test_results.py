@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from msgspec import Raw, Struct
-from ui_stage import BOTH_ERAS, HTML, NO_APPS, WITH_APPS
-from wires import LEGACY, MODERN, memory_wire
+from support.ui_stage import BOTH_ERAS, HTML, NO_APPS, WITH_APPS
+from support.wires import LEGACY, MODERN, memory_wire
 
 from mcpd import ContentBlock, Server, ToolError, ViewResult, embedded, image, link, text, view_result
 from mcpd.extensions.ui.results import VIEW_DATA

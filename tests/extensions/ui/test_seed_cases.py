@@ -12,8 +12,8 @@ import logging
 from typing import Any
 
 import pytest
-from ui_stage import BOTH_ERAS, CHART, HTML, NO_APPS, WITH_APPS, each_wire, make_server, tool_of, uris
-from wires import MODERN, OpenWire
+from support.ui_stage import BOTH_ERAS, CHART, HTML, NO_APPS, WITH_APPS, each_wire, make_server, tool_of, uris
+from support.wires import MODERN, OpenWire
 
 from mcpd import Server
 from mcpd.extensions.ui.gate import MIME_TYPE, UI

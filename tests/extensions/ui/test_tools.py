@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from ui_stage import HTML, NO_APPS, WITH_APPS, tool_of
-from wires import memory_wire
+from support.ui_stage import HTML, NO_APPS, WITH_APPS, tool_of
+from support.wires import memory_wire
 
 from mcpd import Server
 from mcpd.errors import RegistrationError

@@ -8,8 +8,8 @@ import threading
 from typing import Any
 
 import pytest
-from ui_stage import BOTH_ERAS, HTML, NO_APPS, WITH_APPS, each_wire, tool_of
-from wires import MODERN, OpenWire, envelope, memory_wire
+from support.ui_stage import BOTH_ERAS, HTML, NO_APPS, WITH_APPS, each_wire, tool_of
+from support.wires import MODERN, OpenWire, envelope, memory_wire
 
 from mcpd import Context, Server
 from mcpd.errors import RegistrationError

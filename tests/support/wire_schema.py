@@ -48,7 +48,7 @@ NEWEST_LEGACY = LEGACY[-1]
 FOREIGN = "com.example/"
 """How methods of our own extensions begin, of which the protocol's schemas know nothing."""
 
-SPEC = Path(__file__).resolve().parent.parent.parent / "shared" / "spec"
+SPEC = Path(__file__).resolve().parents[3] / "shared" / "spec"
 AVAILABLE = SPEC.is_dir()
 
 ENVELOPE_VERSION = "io.modelcontextprotocol/protocolVersion"

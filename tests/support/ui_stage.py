@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from http_peer import post, serving
-from wires import LEGACY, MODERN, Wire, memory_wire, stdio_wire, websocket_wire
+from support.http_peer import post, serving
+from support.wires import LEGACY, MODERN, Wire, memory_wire, stdio_wire, websocket_wire
 
 from mcpd import Server, ViewResult, view_result
 from mcpd.extensions.ui.gate import MIME_TYPE, UI

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from wire_schema import Conversation
+from support.wire_schema import Conversation
 
 from mcpd import Server
 from mcpd.http import HttpApp, HttpSettings

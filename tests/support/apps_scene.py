@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from browser import Frame, Page
+from support.browser import Frame, Page
 
 __all__ = ["HASTE", "HASTY", "OPAQUE", "OWN_ORIGIN", "STRICT", "Open", "Scene", "initialize_result"]
 

@@ -17,8 +17,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from http_peer import BOTH, MODERN, Peer, Port, request, serving
-from wires import META, PATIENCE, Wire
+from support.http_peer import BOTH, MODERN, Peer, Port, request, serving
+from support.wires import META, PATIENCE, Wire
 
 from mcpd import Server
 from mcpd.http.visit import Receive, Scope, Send

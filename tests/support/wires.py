@@ -24,8 +24,8 @@ from typing import Any, NoReturn
 
 import pytest
 from conftest import Child
-from websocket_peer import CLOSE, PING, PONG, TEXT, Peer, close_frame, frame
-from wire_schema import VERSIONS, Conversation, SchemaViolation
+from support.websocket_peer import CLOSE, PING, PONG, TEXT, Peer, close_frame, frame
+from support.wire_schema import VERSIONS, Conversation, SchemaViolation
 
 from mcpd import Server
 from mcpd.transports.memory import pair

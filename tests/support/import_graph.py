@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from source_code import parsed
+from support.source_code import parsed
 
 __all__ = ["circles", "import_graph"]
 

@@ -15,7 +15,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
-from apps_schema import AppsSchema
+from support.apps_schema import AppsSchema
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 

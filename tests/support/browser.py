@@ -2,8 +2,8 @@
 
 Lives here: starting and ending one headless browser, opening pages in private contexts, reading and steering their
 frames (same process or not), the console, policy violations, screenshots, keys. Never here: a page or a server of
-ours; `pages.py` serves what a test needs. Take the fixture into a room with `from browser import chromium` in its
-conftest. Protocol: chromedevtools.github.io/devtools-protocol.
+ours; `pages.py` serves what a test needs. A conftest takes the fixture: `from support.browser import chromium`.
+Protocol: chromedevtools.github.io/devtools-protocol.
 """
 
 from __future__ import annotations
