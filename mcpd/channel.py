@@ -7,13 +7,13 @@ No protocol rule lives behind these names but framing, headers and status codes.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from .errors import McpdError, ProtocolError
 from .jsonrpc import Id
 from .principal import Origin
 
-__all__ = ["Channel", "Receiver"]
+__all__ = ["Channel", "Receiver", "ResumableChannel"]
 
 
 class Channel(Protocol):
@@ -47,6 +47,17 @@ class Channel(Protocol):
 
     async def aclose(self, reason: str = "") -> None:
         """Send what is queued, within bounds, and end the connection. Safe to call twice."""
+
+
+@runtime_checkable
+class ResumableChannel(Protocol):
+    """A channel whose client can lose the connection on which it waits for an answer, and come back for it."""
+
+    def close_stream(self, related_request_id: Id) -> None:
+        """Let go of the connection on which that request's answer is waited for; nothing, if its version has no such.
+
+        Spec: 2025-11-25 basic/transports, sending messages 6.
+        """
 
 
 class Receiver(Protocol):

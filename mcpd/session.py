@@ -7,7 +7,6 @@ Spec: 2025-11-25 basic/lifecycle; 2026-07-28 basic/index, basic/versioning.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from msgspec import UNSET, Raw, Struct, ValidationError
@@ -46,7 +45,7 @@ from .versions import table
 from .versions.table import Version
 from .versions.vocabulary import NO_EXTENSIONS, Vocabulary
 
-__all__ = ["MAX_FRAME_BYTES", "WATCH_BYTES", "Call", "Client", "Session", "check_envelope", "has_envelope"]
+__all__ = ["MAX_FRAME_BYTES", "WATCH_BYTES", "Call", "Client", "Opening", "Session", "check_envelope", "has_envelope"]
 
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 """The default limit of one message."""
@@ -118,8 +117,8 @@ class Call:
     """One request of the peer, from receipt to answer."""
 
     __slots__ = (
-        "batch", "charge", "id", "last_progress", "meta", "method", "params", "raw", "release", "session", "task",
-        "told", "version",
+        "batch", "charge", "id", "last_progress", "meta", "method", "params", "raw", "session", "task", "told",
+        "version",
     )  # fmt: skip
 
     def __init__(
@@ -137,8 +136,6 @@ class Call:
         """How many bytes were sent about it since the event loop turned last, but never 0 again after the first."""
         self.task: Any = None
         self.batch: Any = None
-        self.release: Callable[[], None] | None = None
-        """Lets go of the HTTP connection that waits for the answer, where the client can come back for it."""
 
     def hold(self, size: int) -> None:
         """Take so many bytes more of the budget, till the end of this call. Raises InternalError if it has not them."""
@@ -169,6 +166,27 @@ class Call:
         return None if self.session.is_stateless else self.session.log_level
 
 
+class Opening(Struct, frozen=True, gc=False):
+    """How a connection begins: what its transport knows of it before the first message.
+
+    `version` fixes the era; None leaves that to the first request. A modern one stands for all modern ones, as each
+    request brings its own along; a legacy one was agreed on elsewhere. `principal` is who the peer is to the
+    transport, e.g. a digest of its token, "" for nobody in particular; what is sealed for one serves no other. `peer`
+    is the address that it connects from, without its port; "" if it is known by nothing but itself. With
+    `is_stateless` there is one request and no more: what an older client sets is not kept, and it is told of nothing
+    later. `subscribes` is false for a connection that ends with its one request: it need not be told of changes.
+    """
+
+    version: Version | None = None
+    principal: str = ""
+    peer: str = ""
+    is_stateless: bool = False
+    subscribes: bool = True
+
+
+_OPENING = Opening()
+
+
 class Session:
     """One connection's state. Single-threaded: calls come from the event loop's thread.
 
@@ -188,6 +206,7 @@ class Session:
         max_in_flight: int = 1024,
         max_frame_bytes: int = MAX_FRAME_BYTES,
         vocabulary: Vocabulary = NO_EXTENSIONS,
+        opening: Opening = _OPENING,
     ) -> None:
         self.identity = identity
         self.max_in_flight = max_in_flight
@@ -195,11 +214,9 @@ class Session:
         """What is larger is not sent: who takes so much would skip the rest of it."""
         self.vocabulary = vocabulary
         """The methods of extensions, beside those of the version."""
-        self.principal = ""
-        """Who the peer is to the transport, e.g. a digest of its token; what is sealed for one serves no other."""
-        self.peer = ""
-        """The address that the peer connects from, without its port; empty if it is known by nothing but itself."""
-        self.version: Version | None = None
+        self.principal = opening.principal
+        self.peer = opening.peer
+        version = self.version = opening.version
         self.client = _UNKNOWN
         self.log_level: str | None = "info"
         self.subscribed: set[str] | frozenset[str] = _NOTHING
@@ -208,22 +225,11 @@ class Session:
         """What these take of the budget."""
         self.said: Charge | None = None
         """The same of what the client said of itself, if that is large."""
-        self.is_initialized = False
-        self.is_stateless = False
-        """There is one request and no more: what an older client sets is not kept, and it is told of nothing later."""
+        self.is_initialized = version is not None and not version.is_modern
+        self.is_stateless = opening.is_stateless
         self._next_id = 0
         self.in_flight: dict[Id, Call] = {}
         self._asked: dict[Id, str] = {}
-
-    def enter_modern_era(self) -> None:
-        """Expect requests that bring their version along, and nothing else."""
-        self.version = table.get(table.MODERN[-1])
-
-    def assume(self, version: Version) -> None:
-        """Take a legacy version as agreed on elsewhere, for one request that stands alone."""
-        self.version = version
-        self.is_initialized = True
-        self.is_stateless = True
 
     @property
     def owner(self) -> str:
@@ -252,8 +258,10 @@ class Session:
 
     # -- receiving ---------------------------------------------------------------------------
 
-    def receive_request(self, request: Request) -> Call:
-        """Open a call. Raises ProtocolError with what the peer did wrong; then nothing was opened."""
+    def receive_request(self, request: Request, charge: Charge | None = None) -> Call:
+        """Open a call, which keeps the `charge` for its bytes. Raises ProtocolError with what the peer did wrong; then
+        nothing was opened.
+        """
         if request.id in self.in_flight:
             raise InvalidRequest("This id belongs to a request that is still being answered")
         many = len(self.in_flight)
@@ -264,6 +272,8 @@ class Session:
             opened = self._open_modern(request)
         else:
             opened = self._open_legacy(request, version)
+        if charge is not None:
+            opened.charge = charge
         if many >= _UNCOUNTED:
             opened.hold(CALL)
         self.in_flight[request.id] = opened
@@ -348,7 +358,7 @@ class Session:
             known = ", ".join(LOG_LEVELS)
             raise InvalidParams(f"_meta.{META}logLevel: expected one of {known}", {"requested": level})
         if self.version is None and method != "server/discover":
-            self.enter_modern_era()
+            self.version = table.get(table.MODERN[-1])
         return Call(self, request, version, params, params.meta)
 
     def _initialize(self, request: Request) -> Call:

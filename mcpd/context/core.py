@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NewType, NoReturn, Self, TypeVar, overloa
 from msgspec import UNSET
 from msgspec.json import Decoder
 
+from ..channel import ResumableChannel
 from ..jsonrpc import MALFORMED, Id
 from ..principal import Principal, Transport
 from ..session import Client
@@ -220,9 +221,9 @@ class Context(RequestInfo):
         For work that takes long: the client comes back for the rest, at a time it is told. Only 2025-11-25 over
         HTTP sessions has that; elsewhere this does nothing. Spec: 2025-11-25 basic/transports, sending messages 6.
         """
-        release = self._exchange.call.release
-        if release is not None:
-            self._exchange.peer.loop.call_soon_threadsafe(release)
+        peer = self._exchange.peer
+        if isinstance(peer.channel, ResumableChannel):
+            peer.loop.call_soon_threadsafe(peer.channel.close_stream, self._exchange.request_id)
 
     # -- asking the client -------------------------------------------------------------------
 

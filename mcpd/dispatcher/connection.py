@@ -69,6 +69,8 @@ Handler: TypeAlias = Callable[[Exchange, Any], Any]
 Listener: TypeAlias = Callable[[Exchange, Any], Coroutine[Any, Any, None]]
 """(exchange that belongs to no request, params) -> what is done about a notification."""
 
+_NO_LISTENERS: Mapping[str, Listener] = {}
+
 
 class Connection:
     """One channel, its session, and the calls that run for it. Make it on the event loop's thread."""
@@ -82,14 +84,16 @@ class Connection:
         handlers: Mapping[str, Handler],
         channel: Channel,
         get_state_codec: Callable[[], RequestStateCodec] | None = None,
+        listeners: Mapping[str, Listener] = _NO_LISTENERS,
+        to_builtins: Callable[[Any], Any] = to_builtins,
     ) -> None:
         self.session = session
         self.handlers = handlers
         self.channel = channel
         self.loop = asyncio.get_running_loop()
-        self.listeners: Mapping[str, Listener] = {}
+        self.listeners = listeners
         """What hears the client's notifications that are not the protocol's own business, by method."""
-        self.to_builtins: Callable[[Any], Any] = to_builtins
+        self.to_builtins = to_builtins
         """Makes JSON values of what is logged; the server's own knows more types."""
         self._get_state_codec = get_state_codec
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -193,7 +197,7 @@ class Connection:
         try:
             if self._is_ending:
                 raise InternalError("The server is shutting down")
-            call = session.receive_request(request)
+            call = session.receive_request(request, charge)
         except ProtocolError as error:
             frame = session.refuse(error, request.id)
             if batch is None:
@@ -202,8 +206,6 @@ class Connection:
                 batch.add(frame)
             return
         call.batch = batch
-        if charge is not None:
-            call.charge = charge
         answer = self._begin(call)
         if answer.__class__ is CoroutineType:
             call.task = self._run(answer)

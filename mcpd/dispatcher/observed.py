@@ -15,6 +15,7 @@ from typing import Any
 
 from msgspec import Raw
 
+from ..budget import Charge
 from ..errors import ProtocolError
 from ..jsonrpc import Id, Request
 from ..observer import ObservedCall, Observer, Outcome
@@ -46,12 +47,12 @@ class ObservedSession(Session):
         self._tell("connection_opened", self.number)
         ended.add_done_callback(lambda _: self._tell("connection_closed", self.number, perf_counter() - opened))
 
-    def receive_request(self, request: Request) -> Call:
+    def receive_request(self, request: Request, charge: Charge | None = None) -> Call:
         """See `Session`."""
         began = perf_counter()
         seen = ObservedCall(self.number, request.id, request.method)
         try:
-            opened = super().receive_request(request)
+            opened = super().receive_request(request, charge)
         except ProtocolError as error:
             self._tell("call_began", seen)
             self._tell("call_ended", seen, Outcome("refused", perf_counter() - began, error.code))

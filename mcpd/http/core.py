@@ -20,8 +20,9 @@ from ..errors import ProtocolError
 from ..jsonrpc import Message
 from ..principal import Principal
 from ..serve_options import SESSION_TIMEOUT
-from ..session import Call, Session
+from ..session import Call, Opening, Session
 from ..transports.stdio import MAX_FRAME_BYTES
+from ..versions.table import Version
 from .headers import Mirrors
 from .reply import Beats
 from .visit import Scope, Visit
@@ -99,9 +100,9 @@ class Answering(Receiver, Protocol):
 
 
 class Connect(Protocol):
-    """The server: gives a channel its connection. `subscribes` is for those that can be told of changes later."""
+    """The server: gives a channel its connection."""
 
-    def __call__(self, channel: Channel, *, subscribes: bool) -> Answering: ...
+    def __call__(self, channel: Channel, opening: Opening) -> Answering: ...
 
 
 Identify = Callable[[Scope], str | Principal | None]
@@ -135,10 +136,11 @@ class Core:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=1)
 
-    def introduce(self, session: Session, visit: Visit) -> None:
-        """Tell a new session who its client is, and where."""
-        session.principal = self.principal(visit)
-        session.peer = visit.peer
+    def opening(
+        self, visit: Visit, version: Version | None = None, *, is_stateless: bool = False, subscribes: bool = True
+    ) -> Opening:
+        """How a connection for this request begins: who its client is, and where."""
+        return Opening(version, self.principal(visit), visit.peer, is_stateless, subscribes)
 
     def owner(self, visit: Visit) -> str:
         """The client of a request, for shares of what is limited."""

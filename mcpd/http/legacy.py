@@ -87,7 +87,6 @@ class LegacyEndpoint:
             await visit.refuse(Refusal(503, f"The server {why}; try again later.\n", (("Retry-After", "5"),)))
             return
         session = self.sessions.new(visit)
-        session.connection.session.is_stateless = core.settings.stateless
         is_added = False
         try:
             call = session.connection.session.receive_request(request)
@@ -142,9 +141,7 @@ class LegacyEndpoint:
             await visit.fail(400, InvalidRequest("An answer belongs to a session: " + NO_SESSION))
             return
         reply = Reply(visit, Track, core.beats)
-        connection = core.connect(reply, subscribes=False)
-        connection.session.assume(version)
-        core.introduce(connection.session, visit)
+        connection = core.connect(reply, core.opening(visit, version, is_stateless=True, subscribes=False))
         core.open.add(connection)
         try:
             if isinstance(message, Request):
@@ -166,9 +163,7 @@ class LegacyEndpoint:
         on_gone: Callable[[], None] | None = None,
     ) -> None:
         try:
-            call = connection.session.receive_request(request)
-            if reply.visit.charge is not None:
-                call.charge = reply.visit.charge
+            call = connection.session.receive_request(request, reply.visit.charge)
         except ProtocolError as error:
             # Errors of a request are answers, with status 200, unless it was no proper message at all.
             frame = connection.session.refuse(error, request.id)
@@ -176,8 +171,6 @@ class LegacyEndpoint:
             return
         if session is not None:
             session.replies[call.id] = reply
-            if call.version.has_polling:
-                call.release = reply.release
         try:
             answer = await connection.answer(call, partial(reply.attend, on_gone))
         finally:

@@ -23,6 +23,7 @@ from ..jsonrpc import ABSENT, MALFORMED, Id, Notification, Request
 from ..principal import Origin
 from ..session import check_envelope
 from ..types.base import NO_JSON, Params, RequestMeta, Wire
+from ..versions import table
 from .core import Answering, Core, status_for, status_of
 from .event_store import Track
 from .headers import check_mirrors, check_standard
@@ -76,21 +77,19 @@ class ModernEndpoint:
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        self._newest = table.get(table.MODERN[-1])
+        """Fixes the era of a connection; its request names its own version."""
 
     async def post(self, visit: Visit, request: Request) -> None:
         """Answer one request; the client that leaves gives it up (S26-058, S26-096)."""
         core = self._core
         is_listening = request.method == "subscriptions/listen"
         reply = Reply(visit, Track, core.beats)
-        connection = core.connect(reply, subscribes=is_listening)
+        connection = core.connect(reply, core.opening(visit, self._newest, subscribes=is_listening))
         session = connection.session
-        session.enter_modern_era()
-        core.introduce(session, visit)
         member = session.vocabulary.named.get(request.method)
         try:
-            call = session.receive_request(request)
-            if visit.charge is not None:
-                call.charge = visit.charge
+            call = session.receive_request(request, visit.charge)
             known = _NAMED.get(call.method)
             name: str | None = None if known is None else getattr(call.params, known)
             check_standard(visit, call.version.name, call.method, call.raw, name, member)
@@ -121,9 +120,7 @@ class ModernEndpoint:
     async def notify(self, visit: Visit, message: Notification) -> None:
         """Take a notification; only extensions have any that mean something here."""
         core = self._core
-        connection = core.connect(_Nobody(visit), subscribes=False)
-        connection.session.enter_modern_era()
-        core.introduce(connection.session, visit)
+        connection = core.connect(_Nobody(visit), core.opening(visit, self._newest, subscribes=False))
         if not connection.receive_message(message):
             await visit.fail_plainly(503, OVER)
             return

@@ -161,7 +161,7 @@ class Reply:
                 self._own.push(KEEP_ALIVE)
         self._is_quiet = True
 
-    def release(self) -> None:
+    def release_connection(self) -> None:
         """Let the connection go and the work go on: the client comes back for the rest (2025-11-25)."""
         self.begin()
         sink = None if self.track is None else self.track.sink

@@ -113,9 +113,19 @@ class HttpSession:
     def new_track(self, *, is_listening: bool = False) -> Track:
         """A new event stream of this session."""
         self._next_track += 1
+        return Track(self._next_track, self.store, primes=self._has_polling, is_listening=is_listening)
+
+    @property
+    def _has_polling(self) -> bool:
+        """Whether its version lets a client come back for the rest of a stream that we close (2025-11-25)."""
         version = self.connection.session.version
-        primes = version is not None and version.has_polling
-        return Track(self._next_track, self.store, primes=primes, is_listening=is_listening)
+        return version is not None and version.has_polling
+
+    def close_stream(self, related_request_id: Id) -> None:
+        """Let go of the connection on which the client waits for the answer to that request; the work goes on."""
+        reply = self.replies.get(related_request_id)
+        if reply is not None and self._has_polling:
+            reply.release_connection()
 
     def listen(self, track: Track) -> bool:
         """Make a connected GET stream the one for what belongs to no request; False if there are too many."""
@@ -162,8 +172,8 @@ class Sessions:
             self._core.principal(visit),
             EventStore(settings.max_stored_events, settings.max_stored_bytes, settings.retry_ms),
         )
-        session.connection = self._core.connect(session, subscribes=True)
-        self._core.introduce(session.connection.session, visit)
+        opening = self._core.opening(visit, is_stateless=settings.stateless)
+        session.connection = self._core.connect(session, opening)
         session.owner = self._core.owner(visit)
         session.user = visit.user
         return session

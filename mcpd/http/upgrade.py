@@ -52,8 +52,7 @@ class AsgiWebSocket(Outbox):
     async def run(self, core: Core, visit: Visit) -> None:
         """Hand on what arrives until the client leaves."""
         most = core.settings.max_body_bytes
-        connection = core.connect(self, subscribes=True)
-        core.introduce(connection.session, visit)
+        connection = core.connect(self, core.opening(visit))
         core.open.add(connection)
         core.sockets[self] = connection
         lost: ConnectionLost | None = None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NewType, TypeVar, Unpack, overload
 from msgspec import Raw
 from msgspec.json import encode
 
+from ..channel import Channel
 from ..dispatcher import Connection
 from ..dispatcher.connection import Listener
 from ..dispatcher.subscriptions import Announcer
@@ -29,7 +30,7 @@ from ..registry.catalog import Catalog
 from ..registry.completion import Completer
 from ..registry.foreign import to_builtins
 from ..registry.resources import TemplateEntry
-from ..session import MAX_FRAME_BYTES, Session
+from ..session import MAX_FRAME_BYTES, Opening, Session
 from ..transports.memory import MemoryChannel
 from ..types.base import META, Icon, Params
 from ..wire.mirrors import Mirror
@@ -63,6 +64,8 @@ else:
 __all__ = ["Server"]
 
 log = logging.getLogger("mcpd")
+
+_OPENING = Opening()
 
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound="Middleware")
@@ -384,10 +387,10 @@ class Server(AppsMethods):
         if self.lifespan is not None:
             await self.lifespan.let_go(self)
 
-    def connect(self, channel: Any, *, subscribes: bool = True) -> Connection:
+    def connect(self, channel: Channel, opening: Opening = _OPENING) -> Connection:
         """Serve one channel: a new session with this server's handlers. The caller starts the channel.
 
-        `subscribes` is false for a connection that ends with its one request: it need not be told of changes.
+        `opening` says what is known of it before its first message; by default nothing, and it lasts.
         """
         make_session: Any = Session
         if self._observers or log.isEnabledFor(logging.DEBUG):
@@ -399,11 +402,10 @@ class Server(AppsMethods):
             max_in_flight=self.max_in_flight,
             max_frame_bytes=self._max_frame_bytes,
             vocabulary=self._methods.vocabulary,
+            opening=opening,
         )
-        connection = Connection(session, self.handlers, channel, self._get_state_codec)
-        connection.listeners = self._listeners
-        connection.to_builtins = to_builtins
-        if subscribes:
+        connection = Connection(session, self.handlers, channel, self._get_state_codec, self._listeners, to_builtins)
+        if opening.subscribes:
             self._connections.add(connection)
             if make_session is not Session:
                 session.follow(connection.ended)

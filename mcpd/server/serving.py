@@ -22,6 +22,7 @@ from ..dispatcher import Connection
 from ..errors import ConfigurationError, McpdError
 from ..registry.threads import limit_threads
 from ..serve_options import Settings
+from ..session import Opening
 from .shutdown import ExitDeadline, StdinWatchdog, end_if_hung, take_once
 
 if TYPE_CHECKING:
@@ -137,9 +138,8 @@ async def serve(server: Server, settings: Settings, exit_deadline: ExitDeadline 
         server.allow_frames(settings.max_frame_bytes)
 
     def accept(channel: Channel) -> Receiver:
-        connection = server.connect(channel)
-        connection.session.peer = getattr(channel, "peer", "")
-        connection.session.principal = channel.origin().user.id
+        opening = Opening(principal=channel.origin().user.id, peer=getattr(channel, "peer", ""))
+        connection = server.connect(channel, opening)
         connections.add(connection)
         connection.ended.add_done_callback(lambda _: _leave(connection, connections))
         return connection
