@@ -1,8 +1,8 @@
-"""Streamable HTTP as an ASGI application: who may come in, which era a request is of, what is beside the endpoint.
+"""Streamable HTTP as an ASGI application: who may come in, and what is beside the endpoint.
 
 The order of the checks is that of design: where from (Host, Origin), who (token), then method, `Accept` and
-`Content-Type`, size, JSON; what follows is the era's own room. The body decides the era, headers only confirm it.
-Spec: 2026-07-28 and 2025-11-25 basic/transports; 2026-07-28 basic/versioning.
+`Content-Type`, size, JSON; what follows is the business of the era that `eras` finds.
+Spec: 2026-07-28 and 2025-11-25 basic/transports.
 """
 
 from __future__ import annotations
@@ -13,22 +13,17 @@ from collections.abc import Coroutine
 from time import perf_counter
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from msgspec import Raw
-
 from ..channel import Channel
-from ..errors import ConfigurationError, InvalidRequest, ParseError, ProtocolError
-from ..jsonrpc import ABSENT, Batch, Message, Notification, Request, decode, decode_batch
+from ..errors import ConfigurationError, ParseError, ProtocolError
+from ..jsonrpc import Batch, Request, decode, decode_batch
 from ..principal import ANONYMOUS, Principal
 from ..printable import printable
-from ..session import has_envelope
 from ..transports.authentication import Authentication, Refusal, RequestHeaders
 from ..transports.guards import Access, Guard
-from ..versions import table
 from .core import Answering, Connect, Core, HttpSettings, Identify
 from .cors import Cors
+from .eras import Eras, Step
 from .headers import Mirrors
-from .legacy import LegacyEndpoint
-from .modern import ModernEndpoint
 from .stopping import Stopping
 from .upgrade import serve_websocket
 from .visit import BadBody, ClientDisconnected, Receive, Scope, Send, Visit
@@ -37,7 +32,6 @@ __all__ = ["HttpApp", "Lifespan"]
 
 log = logging.getLogger("mcpd.http")
 
-_MODERN = frozenset(name.encode() for name in table.MODERN)
 _MOST_CHECKED = 1024
 _LONGEST_CHECKED = 1024
 _DEFAULT_ACCESS = Access()
@@ -50,8 +44,6 @@ _ASKED_BY_ANY_PAGE = ((b"access-control-allow-methods", b"GET"), (b"access-contr
 
 _Known: TypeAlias = Principal | Refusal
 _Found: TypeAlias = _Known | Coroutine[Any, Any, _Known]
-Step = Coroutine[Any, Any, Any]
-"""A part of the work on a request; it gives the next one, or None."""
 
 
 class _HeaderCheck(NamedTuple):
@@ -108,8 +100,8 @@ class HttpApp:
         path = settings.path.rstrip("/")
         self.paths = (path, path + "/") if path else ("/", "")
         """Where the endpoint is, first as it is told to people."""
-        self._modern = ModernEndpoint(self.core)
-        self._legacy = LegacyEndpoint(self.core)
+        self._eras = Eras(self.core)
+        self.sessions = self._eras.legacy.sessions
         self._stopping: Stopping | None = None
         self._checked: dict[tuple[bytes | None, ...], _HeaderCheck] = {}
 
@@ -214,11 +206,8 @@ class HttpApp:
         if visit.method not in ("GET", "DELETE"):
             text = f"{visit.method[:20]} means nothing here.\n"
             return visit.refuse(Refusal(405, text, (("Allow", "GET, POST, DELETE"),)))
-        version = visit.fields.get(b"mcp-protocol-version")
-        if version in _MODERN:
-            text = f"In {version.decode()} there is only POST: listen with subscriptions/listen.\n"
-            return visit.refuse(Refusal(405, text, (("Allow", "POST"),)))
-        return self._legacy.get(visit) if visit.method == "GET" else self._legacy.delete(visit)
+        endpoint = self._eras.named.get(visit.fields.get(b"mcp-protocol-version"), self._eras.legacy)
+        return endpoint.get(visit) if visit.method == "GET" else endpoint.delete(visit)
 
     async def _refuse_websocket(self, visit: Visit) -> Refusal | None:
         found: _Found = self._check_headers(visit).refusal or ANONYMOUS
@@ -267,35 +256,14 @@ class HttpApp:
             return visit.fail_plainly(bad.status, bad.text)
         except ProtocolError as error:
             return visit.fail(400, error, error.request_id)
-        is_modern = visit.fields.get(b"mcp-protocol-version") in _MODERN
-        if message.__class__ is not Request:
-            return self._post_other(visit, message, body, is_modern)
-        if is_modern or self._is_modern(visit, message, body):
-            return self._modern.post(visit, message)
-        return self._legacy.post(visit, message, body)
+        endpoint = self._eras.named.get(visit.fields.get(b"mcp-protocol-version"))
+        if isinstance(message, Request):
+            endpoint = endpoint or self._eras.of_request(visit, message, body)
+            return endpoint.post(visit, message)
 
-    def _is_modern(self, visit: Visit, request: Request, body: bytes) -> bool:
-        """Whether a request without a header of the modern era belongs to it: by its `_meta`, or its method."""
-        if b"protocolVersion" in body and has_envelope(request.params):
-            return True
-        return request.method in _ONLY_MODERN and b"mcp-session-id" not in visit.fields
-
-    def _post_other(self, visit: Visit, message: Message | Batch, body: bytes, is_modern: bool) -> Step:
-        """What is no request: notifications, answers, batches."""
-        if isinstance(message, Batch):
-            parts = decode_batch(message)
-            if is_modern or any(_has_envelope(part) for part in parts):
-                text = f"{table.MODERN[-1]} has no batches: POST each message by itself"
-                return visit.fail(400, InvalidRequest(text))
-            return self._legacy.post(visit, parts, body)
-        if isinstance(message, Notification):
-            if is_modern or _has_envelope(message):
-                # Of the protocol's own none means anything here: giving up is closing the stream (S26-053).
-                return self._modern.notify(visit, message)
-        elif is_modern:
-            text = f"In {table.MODERN[-1]} the server asks nothing: there is no answer to send"
-            return visit.fail(400, InvalidRequest(text))
-        return self._legacy.post(visit, message, body)
+        other = decode_batch(message) if isinstance(message, Batch) else message
+        endpoint = endpoint or self._eras.of_other(other, body)
+        return endpoint.post_other(visit, other)
 
     async def _elsewhere(self, visit: Visit) -> None:
         if visit.path in _HEALTH and visit.method in ("GET", "HEAD"):
@@ -326,7 +294,7 @@ class HttpApp:
     @property
     def connections(self) -> list[Answering]:
         """Everything that may have calls running."""
-        return [*self.core.open, *(session.connection for session in self._legacy.sessions)]
+        return [*self.core.open, *(session.connection for session in self.sessions)]
 
     def drain(self) -> None:
         """Begin no more sessions, and say so at /readyz; what runs goes on."""
@@ -336,7 +304,7 @@ class HttpApp:
         """End what has no end of its own: subscriptions, streams that listen, WebSockets. Calls get their answers."""
         for connection in self.connections:
             connection.end_subscriptions()
-        for session in self._legacy.sessions:
+        for session in self.sessions:
             for track in session.listening:
                 if track.sink is not None:
                     self.core.spawn(track.sink.end())
@@ -347,7 +315,7 @@ class HttpApp:
         """End everything: calls get `grace` seconds, subscriptions their result, sessions and streams just end."""
         self.drain()
         await asyncio.gather(*(connection.finish(grace) for connection in self.connections))
-        self._legacy.sessions.end_all()
+        self.sessions.end_all()
         for channel in list(self.core.sockets):
             await channel.aclose("the server is shutting down")
         self.core.beats.stop()
@@ -375,11 +343,3 @@ def _identified(asked: tuple[Identify, Scope]) -> object:
     if isinstance(who, str) or who is None:
         return Principal(who) if who else ANONYMOUS
     return who
-
-
-def _has_envelope(part: Message | ProtocolError) -> bool:
-    params: Raw = getattr(part, "params", ABSENT)
-    return params is not ABSENT and has_envelope(params)
-
-
-_ONLY_MODERN = table.modern_requests()

@@ -48,7 +48,7 @@ class LegacyEndpoint:
 
     # -- POST --------------------------------------------------------------------------------
 
-    async def post(self, visit: Visit, message: Message | Parts, body: bytes) -> None:
+    async def post(self, visit: Visit, message: Message | Parts) -> None:
         """Answer one message, or one batch."""
         try:
             version = self._version(visit)
@@ -61,13 +61,15 @@ class LegacyEndpoint:
             if session is None:
                 await visit.fail(404, InvalidRequest(NOT_FOUND), _id_of(message))
             else:
-                await self._post_to(session, visit, message, body)
+                await self._post_to(session, visit, message)
         elif isinstance(message, Request) and message.method == "initialize":
             await self._initialize(visit, message)
         elif version is not None and not self._core.settings.stateless:
             await visit.fail(400, InvalidRequest(NO_SESSION), _id_of(message))
         else:
             await self._post_alone(visit, message, version or table.get(_UNNAMED))
+
+    post_other = post
 
     def _version(self, visit: Visit) -> Version | None:
         """The version that the header names, None if there is none. Raises UnsupportedVersion (S25-042)."""
@@ -106,7 +108,7 @@ class LegacyEndpoint:
             if not is_added:
                 self.sessions.drop(session)
 
-    async def _post_to(self, session: HttpSession, visit: Visit, message: Message | Parts, body: bytes) -> None:
+    async def _post_to(self, session: HttpSession, visit: Visit, message: Message | Parts) -> None:
         """A message for a session."""
         connection = session.connection
         self.sessions.touch(session)

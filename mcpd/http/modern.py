@@ -7,6 +7,8 @@ to find the first thing that is wrong with it. Spec: 2026-07-28 basic/transports
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import Raw
 from msgspec.json import Decoder
 
@@ -14,14 +16,16 @@ from ..budget import OVER
 from ..errors import (
     HeaderMismatch,
     InvalidParams,
+    InvalidRequest,
     MethodNotFound,
     ProtocolError,
     UnsupportedVersion,
     forget_frames,
 )
-from ..jsonrpc import ABSENT, MALFORMED, Id, Notification, Request
+from ..jsonrpc import ABSENT, MALFORMED, Failure, Id, Notification, Request, Response
 from ..principal import Origin
 from ..session import check_envelope
+from ..transports.guards import Refusal
 from ..types.base import NO_JSON, Params, RequestMeta, Wire
 from ..versions import table
 from .core import Answering, Core, status_for, status_of
@@ -117,8 +121,15 @@ class ModernEndpoint:
                 connection.closed()
         await reply.finish(answer, status_of(answer))
 
-    async def notify(self, visit: Visit, message: Notification) -> None:
-        """Take a notification; only extensions have any that mean something here."""
+    async def post_other(self, visit: Visit, message: Notification | Response | Failure | list[Any]) -> None:
+        """Take a notification; of the protocol's own none means anything here: to give up is to leave (S26-053)."""
+        if isinstance(message, list):
+            await visit.fail(400, InvalidRequest(f"{self._newest} has no batches: POST each message by itself"))
+            return
+        if not isinstance(message, Notification):
+            text = f"In {self._newest} the server asks nothing: there is no answer to send"
+            await visit.fail(400, InvalidRequest(text))
+            return
         core = self._core
         connection = core.connect(_Nobody(visit), core.opening(visit, self._newest, subscribes=False))
         if not connection.receive_message(message):
@@ -127,6 +138,14 @@ class ModernEndpoint:
         core.open.add(connection)
         core.spawn(self._settle(connection))
         await visit.answer_empty(202)
+
+    async def get(self, visit: Visit) -> None:
+        """Refuse a GET or DELETE."""
+        version = visit.text(b"mcp-protocol-version")
+        text = f"In {version} there is only POST: listen with subscriptions/listen.\n"
+        await visit.refuse(Refusal(405, text, (("Allow", "POST"),)))
+
+    delete = get
 
     async def _settle(self, connection: Answering) -> None:
         try:

@@ -48,7 +48,7 @@ async def test_a_session_with_a_hung_call_ends_after_its_client(is_batch: bool) 
     async with serving(stage.server, HttpSettings(session_idle_timeout=600)) as port:
         session = await port.open("2025-03-26")
         peer = await hang(stage, session, [WAIT] if is_batch else WAIT)
-        sessions = port.app._legacy.sessions
+        sessions = port.app.sessions
         (there,) = sessions
 
         def after_eleven_minutes() -> None:
@@ -65,7 +65,7 @@ async def test_a_session_with_a_hung_call_ends_after_its_client(is_batch: bool) 
         after_eleven_minutes()
         assert await left(stage) == "never:cancelled"
         assert (await session.ask("ping", id=8)).status == 404
-        assert len(port.app._legacy.sessions) == 0
+        assert len(port.app.sessions) == 0
 
 
 async def test_at_the_limit_a_session_whose_client_has_gone_makes_room() -> None:
@@ -75,7 +75,7 @@ async def test_at_the_limit_a_session_whose_client_has_gone_makes_room() -> None
         peer = await hang(stage, gone)
         waits = await hang(stage, there)
         peer.abort()
-        (session, _) = port.app._legacy.sessions
+        (session, _) = port.app.sessions
         async with asyncio.timeout(60):
             while session.busy:
                 await asyncio.sleep(0.005)

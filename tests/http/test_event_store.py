@@ -24,7 +24,7 @@ def count(steps: int, door: str, id: Any = 1) -> dict[str, Any]:
 
 async def busy(port: Port, session: Session, number: int) -> None:
     """Wait until so many requests of a session have a client that waits."""
-    found = port.app._legacy.sessions.find(session.id, "")
+    found = port.app.sessions.find(session.id, "")
     assert found is not None
     async with asyncio.timeout(60):
         while found.busy != number:
@@ -187,7 +187,7 @@ async def test_of_what_is_forgotten_the_rest_is_replayed() -> None:
             messages = [await resumed.message() for _ in range(3)]
             assert "result" in messages[-1]
             assert await resumed.event() is None
-        found = port.app._legacy.sessions.find(session.id, "")
+        found = port.app.sessions.find(session.id, "")
         assert found is not None
         assert len(found.store.tracks) == 1
         for number in range(5):
@@ -226,7 +226,7 @@ async def test_streams_that_clients_left_are_not_waited_for_without_end() -> Non
             first = first or (await ids(peer, 1))[0]
             peer.abort()
             await busy(port, session, 0)
-        found = port.app._legacy.sessions.find(session.id, "")
+        found = port.app.sessions.find(session.id, "")
         assert found is not None
         assert len(found.store.tracks) < 20
         assert (await port.ask(session.get(first))).status == 400

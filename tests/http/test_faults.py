@@ -68,7 +68,7 @@ async def test_requests_cut_at_every_byte(number: int) -> None:
                 await asyncio.sleep(0)
                 gone.abort()
         await works(port)
-        await idle(port, sessions=len(port.app._legacy.sessions))
+        await idle(port, sessions=len(port.app.sessions))
 
 
 async def test_bytes_that_come_one_by_one() -> None:
@@ -305,7 +305,7 @@ async def test_clients_gone_in_the_middle_of_their_stream(era: str) -> None:
                 stage.open(door)
         await works(port)
         await idle(port, sessions=1)
-        found = port.app._legacy.sessions.find(session.id, "")
+        found = port.app.sessions.find(session.id, "")
         assert found is not None
         assert not found.replies
         assert not found.connection.session.in_flight

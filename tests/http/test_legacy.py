@@ -427,7 +427,7 @@ async def test_a_session_ends_its_own_streams_and_waits_for_slow_ones() -> None:
     stage = Stage()
     async with serving(stage.server) as port:
         session = await port.open()
-        channel = port.app._legacy.sessions.find(session.id, "")
+        channel = port.app.sessions.find(session.id, "")
         assert channel is not None
         await channel.drain()
         stream = await session.listen()
@@ -477,7 +477,7 @@ async def test_each_message_takes_one_stream() -> None:
         stage.change()
         assert (await newer.message())["method"] == "notifications/tools/list_changed"
         newer.abort()
-        while port.app._legacy.sessions.find(session.id, "").busy > 1:  # type: ignore[union-attr]
+        while port.app.sessions.find(session.id, "").busy > 1:  # type: ignore[union-attr]
             await asyncio.sleep(0.001)
         stage.change()
         event = await older.event()
