@@ -1,4 +1,8 @@
-"""What everything that is listed may say of itself, for type checkers; nothing here is used at run time."""
+"""What everything that is listed may say of itself: each option of a decorator once, with its type.
+
+From here come the keywords that type checkers know (`Unpack`), and those that are refused at run time (`names_of`).
+An option that is not given is None, or empty.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +10,49 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias, TypedDict
 
 from ..types.base import Icon
+from ..types.content import Annotations
+from ..types.tools import ToolAnnotations
 
-__all__ = ["Described", "Icons"]
+__all__ = ["Described", "DescribedResource", "DescribedTool", "Icons", "names_of"]
 
 Icons: TypeAlias = Iterable[Icon | Mapping[str, Any]]
 
 
 class Described(TypedDict, total=False):
-    """What everything that is listed may say of itself. By default `name` and `description` are the function's."""
+    """What everything that is listed may say of itself."""
 
     name: str | None
+    """By default the function's."""
     title: str | None
     description: str | None
+    """By default from the function's docstring."""
     icons: Icons
     meta: Mapping[str, Any] | None
+    """Its `_meta`."""
+
+
+class DescribedTool(Described, total=False):
+    """What a tool may say beside its function."""
+
+    annotations: ToolAnnotations | Mapping[str, Any] | None
+    """Hints for clients, like {"readOnlyHint": True}."""
+    input_schema: Mapping[str, Any] | None
+    """A JSON Schema; the function then takes one dict that fits it."""
+    output_schema: Mapping[str, Any] | None
+    """A JSON Schema that what the function returns has to fit."""
+    extensions: Mapping[str, Mapping[str, Any]]
+    """The options of extensions, by the extension's id."""
+
+
+class DescribedResource(Described, total=False):
+    """What a resource may say beside its function."""
+
+    mime_type: str | None
+    size: int | None
+    """In bytes; for a resource with a fixed URI."""
+    annotations: Annotations | Mapping[str, Any] | None
+
+
+def names_of(kind: type) -> tuple[str, ...]:
+    """The options of one of these, in their order."""
+    return tuple(kind.__annotations__)

@@ -44,12 +44,12 @@ if TYPE_CHECKING:
     from ..http import HttpApp, HttpSettings
     from ..http.core import Identify
     from ..observer import Observer
-    from ..registry.options import Described
+    from ..registry.options import Described, DescribedResource
     from ..registry.problems import Problem
     from ..transports.authentication import Authenticator
     from ..transports.guards import Access
     from .lifespan import Lifespan
-    from .options import ResourceOptions, RunOptions, ToolOptions
+    from .options import RunOptions, ToolOptions
     from .roots import RootsWatchers
 else:
     # For whoever evaluates annotations (`inspect.signature`): the real ones would cost every start-up.
@@ -57,8 +57,8 @@ else:
         NewType(name, object)
         for name in ("Access", "Authenticator", "HttpApp", "HttpSettings", "Identify", "Observer", "Problem")
     )
-    Described, ResourceOptions, RunOptions, ToolOptions = (
-        NewType(name, dict) for name in ("Described", "ResourceOptions", "RunOptions", "ToolOptions")
+    Described, DescribedResource, RunOptions, ToolOptions = (
+        NewType(name, dict) for name in ("Described", "DescribedResource", "RunOptions", "ToolOptions")
     )
 
 __all__ = ["Server"]
@@ -181,11 +181,8 @@ class Server(AppsMethods):
     def add_tool(self, function: Callable[..., Any], **options: Unpack[ToolOptions]) -> None:
         """`tool` without the decorator."""
         installed = self.extensions.values()
-        others = [name for extension in installed for name in extension.tool_options]
-        check_options("tool", options, tool_entry, others)
-        own: dict[str, Any] = {name: value for name, value in options.items() if name not in others}
-        theirs = {name: value for name, value in options.items() if name in others}
-        self.catalog.tools.add(tool_entry(self.catalog, installed, theirs, function, **own))
+        check_options("tool", options, [name for extension in installed for name in extension.tool_options])
+        self.catalog.tools.add(tool_entry(self.catalog, installed, function, options))
 
     def remove_tool(self, name: str) -> bool:
         """Take a tool away; False if there is none of that name."""
@@ -197,7 +194,7 @@ class Server(AppsMethods):
 
     # -- resources ---------------------------------------------------------------------------
 
-    def resource(self, uri: str, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
+    def resource(self, uri: str, **options: Unpack[DescribedResource]) -> Callable[[F], F]:
         """Register a function as a resource, or with `{variables}` in the URI as a template of resources.
 
         The function returns str, bytes, or data that become JSON; the variables of a template are its
@@ -209,10 +206,10 @@ class Server(AppsMethods):
         """
         if not isinstance(uri, str):
             raise RegistrationError('resource: its URI comes first, as in @server.resource("notes://today")')
-        check_options("resource", options, resource_entry)
+        check_options("resource", options)
 
         def register(function: F) -> F:
-            entry = resource_entry(self.extensions.values(), uri, function, **options)
+            entry = resource_entry(self.extensions.values(), uri, function, options)
             if isinstance(entry, TemplateEntry):
                 self.catalog.templates.add(entry)
             else:
@@ -271,8 +268,8 @@ class Server(AppsMethods):
 
     def add_prompt(self, function: Callable[..., Any], **options: Unpack[Described]) -> None:
         """`prompt` without the decorator."""
-        check_options("prompt", options, prompt_entry)
-        self.catalog.prompts.add(prompt_entry(function, **options))
+        check_options("prompt", options)
+        self.catalog.prompts.add(prompt_entry(function, options))
 
     def remove_prompt(self, name: str) -> bool:
         """Take a prompt away; False if there is none of that name."""

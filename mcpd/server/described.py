@@ -26,12 +26,22 @@ __all__ = ["check_options", "checked", "hints_of", "icons_of", "identity_of", "m
 S = TypeVar("S", bound=Struct)
 
 
-def check_options(what: str, options: Mapping[str, Any], make: Any, others: Iterable[str] = ()) -> None:
-    """Refuse an option that neither `make`, whose keywords are the options, nor anyone else takes."""
+def check_options(what: str, options: Mapping[str, Any], others: Iterable[str] = ()) -> None:
+    """Refuse an option that a `what` (tool, resource or prompt) does not have; `others` are those of extensions."""
+    if not options:
+        return
+    from ..registry.options import (
+        Described,
+        DescribedResource,
+        DescribedTool,
+        names_of,
+    )  # the first time that one is given
+
+    kinds = {"tool": DescribedTool, "resource": DescribedResource, "prompt": Described}
+    known = (*names_of(kinds[what]), *others)
     for option in options:
-        if option not in make.__kwdefaults__ and option not in others:
-            known = ", ".join([*make.__kwdefaults__, *others])
-            raise RegistrationError(f"{what}: there is no option {option!r}; there are {known}")
+        if option not in known:
+            raise RegistrationError(f"{what}: there is no option {option!r}; there are {', '.join(known)}")
 
 
 def refuse_text(decorator: str, given: object) -> None:

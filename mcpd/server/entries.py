@@ -15,13 +15,13 @@ from msgspec.structs import fields, replace
 from ..context import Context
 from ..context.exchange import Exchange
 from ..errors import RegistrationError
-from ..extensions.base import Extension, ResourceAddition
+from ..extensions.base import Extension, ResourceAddition, ToolAddition
 from ..registry.catalog import Catalog
 from ..registry.content import encode_data, is_content
 from ..registry.prompts import PromptEntry
 from ..registry.resources import ResourceEntry, TemplateEntry
 from ..registry.signature import Callee, bind
-from ..registry.tools import Extra, ToolEntry
+from ..registry.tools import Finisher, ToolEntry
 from ..registry.uri_template import UriTemplate, as_uri
 from ..types.content import Annotations
 from ..types.prompts import Prompt
@@ -30,7 +30,9 @@ from ..types.tools import CallToolResult, Tool, ToolAnnotations
 from .described import checked, hints_of, icons_of, meta_of
 
 if TYPE_CHECKING:
-    from ..registry.options import Icons
+    from ..registry.json_schema import SchemaCallee
+    from ..registry.options import Described, DescribedResource
+    from .options import ToolOptions
 
 __all__ = [
     "checked_uri",
@@ -44,54 +46,71 @@ __all__ = [
 
 
 def tool_entry(
-    catalog: Catalog,
-    installed: Collection[Extension],
-    options: Mapping[str, Any],
-    function: Callable[..., Any],
-    *,
-    name: str | None = None,
-    title: str | None = None,
-    description: str | None = None,
-    icons: Icons = (),
-    meta: Mapping[str, Any] | None = None,
-    annotations: ToolAnnotations | Mapping[str, Any] | None = None,
-    input_schema: Mapping[str, Any] | None = None,
-    output_schema: Mapping[str, Any] | None = None,
-    extensions: Mapping[str, Mapping[str, Any]] | None = None,
+    catalog: Catalog, installed: Collection[Extension], function: Callable[..., Any], options: ToolOptions
 ) -> ToolEntry:
-    """A tool. `options` are the keywords that are not ours but those of an extension."""
-    callee: Any = bind(function, context_type=Context, is_content=is_content)
-    name = _checked_name(name or callee.name)
+    """A tool; `options` are those that are given to its decorator, ours and those of the extensions."""
+    bound = bind(function, context_type=Context, is_content=is_content)
+    name = _checked_name(options.get("name") or bound.name)
     where = f"tool {name!r}"
-    check_output = None
-    if input_schema is not None or output_schema is not None:
-        from ..registry.json_schema import JsonSchema, SchemaCallee  # needs an extra
-
-        if input_schema is not None:
-            callee = SchemaCallee(function, input_schema, callee, f"tool {name!r}, input schema")
-        if output_schema is not None:
-            schema = JsonSchema(output_schema, f"tool {name!r}, output schema")
-            check_output = lambda content: schema.problems(_as_json(content))  # noqa: E731
-    own_meta = meta_of(meta, where)
-    given = _options_of(where, installed, options, extensions or {})
-    extras: dict[str, Extra] = {}
-    requires = None
-    for extension in installed:
-        addition = extension.tool(name, given.get(extension.id, {}), own_meta)
-        if addition is not None:
-            extras[extension.id] = addition
-            if addition.is_required:
-                requires = requires or extension.id
+    callee, check_output = _with_schemas(where, function, bound, options)
+    meta = meta_of(options.get("meta"), where)
+    extras = _extras(where, name, installed, options, meta)
+    output_schema = options.get("output_schema")
     tool = Tool(
         name=name,
-        title=title,
-        description=description if description is not None else callee.description or None,
-        annotations=hints_of(annotations, ToolAnnotations, where),
-        icons=icons_of(icons, where),
+        title=options.get("title"),
+        description=_description(options, bound),
+        annotations=hints_of(options.get("annotations"), ToolAnnotations, where),
+        icons=icons_of(options.get("icons", ()), where),
         input_schema={},
-        output_schema=dict(output_schema) if output_schema is not None else None,
-        meta=own_meta or None,
+        output_schema=None if output_schema is None else dict(output_schema),
+        meta=meta or None,
     )
+    entry = ToolEntry(
+        checked(tool, where),
+        callee,
+        extras=extras,
+        requires=next((id for id, addition in extras.items() if addition.is_required), None),
+        check_output=check_output,
+        finish=_finisher(catalog, installed, name),
+    )
+    entry.shows_errors = catalog.shows_errors
+    return entry
+
+
+def _with_schemas(
+    where: str, function: Callable[..., Any], callee: Callee, options: ToolOptions
+) -> tuple[Callee | SchemaCallee, Callable[[Any], list[str]] | None]:
+    """What calls the function, and what checks its results, where the author gave schemas for them."""
+    input_schema, output_schema = options.get("input_schema"), options.get("output_schema")
+    if input_schema is None and output_schema is None:
+        return callee, None
+    from ..registry.json_schema import JsonSchema, SchemaCallee  # needs an extra
+
+    caller: Callee | SchemaCallee = callee
+    if input_schema is not None:
+        caller = SchemaCallee(function, input_schema, callee, f"{where}, input schema")
+    if output_schema is None:
+        return caller, None
+    schema = JsonSchema(output_schema, f"{where}, output schema")
+    return caller, lambda content: schema.problems(_as_json(content))
+
+
+def _extras(
+    where: str,
+    name: str,
+    installed: Collection[Extension],
+    options: Mapping[str, Any],
+    meta: dict[str, Any] | None,
+) -> dict[str, ToolAddition]:
+    """What each extension adds to the tool; it takes what is its own out of `meta`."""
+    given = _options_of(where, installed, options, options.get("extensions") or {})
+    additions = ((extension.id, extension.tool(name, given.get(extension.id, {}), meta)) for extension in installed)
+    return {id: addition for id, addition in additions if addition is not None}
+
+
+def _finisher(catalog: Catalog, installed: Collection[Extension], name: str) -> Finisher:
+    """What lets the extensions that look at results finish those of one tool."""
 
     def finish(result: CallToolResult, exchange: Exchange, has_schema: bool) -> CallToolResult:
         active = catalog.audience(exchange)
@@ -101,10 +120,7 @@ def tool_entry(
                 result = extension.finish(result, tool=name, is_active=is_active, has_schema=has_schema)
         return result
 
-    checked(tool, where)
-    entry = ToolEntry(tool, callee, extras=extras, requires=requires, check_output=check_output, finish=finish)
-    entry.shows_errors = catalog.shows_errors
-    return entry
+    return finish
 
 
 def _options_of(
@@ -148,42 +164,32 @@ def _checked_name(name: Any) -> str:
 
 
 def resource_entry(
-    installed: Collection[Extension],
-    uri: str,
-    function: Callable[..., Any],
-    *,
-    name: str | None = None,
-    title: str | None = None,
-    description: str | None = None,
-    icons: Icons = (),
-    meta: Mapping[str, Any] | None = None,
-    mime_type: str | None = None,
-    size: int | None = None,
-    annotations: Annotations | Mapping[str, Any] | None = None,
+    installed: Collection[Extension], uri: str, function: Callable[..., Any], options: DescribedResource
 ) -> ResourceEntry | TemplateEntry:
     """A resource, or with `{variables}` in its URI a template; an extension may make something of its own of it."""
     callee = bind(function, context_type=Context)
     where = f"resource {uri!r}"
     template = UriTemplate(uri)
     _check_variables(uri, template.variables, callee)
-    own_meta = meta_of(meta, where)
+    own_meta = meta_of(options.get("meta"), where)
+    mime_type = options.get("mime_type")
     requires, addition = _addition(installed, uri, mime_type, own_meta, is_fixed=False)
     finish = None
     if addition is not None:
         mime_type, own_meta, finish = addition.mime_type, addition.meta, addition.finish
     shared: dict[str, Any] = {
-        "name": name or callee.name,
-        "title": title,
-        "description": (description if description is not None else callee.description) or None,
-        "icons": icons_of(icons, where),
+        "name": options.get("name") or callee.name,
+        "title": options.get("title"),
+        "description": _description(options, callee) or None,
+        "icons": icons_of(options.get("icons", ()), where),
         "meta": own_meta,
         "mime_type": mime_type,
-        "annotations": hints_of(annotations, Annotations, where),
+        "annotations": hints_of(options.get("annotations"), Annotations, where),
     }
     if template.variables:
         described = checked(ResourceTemplate(uri_template=uri, **shared), where)
         return TemplateEntry(described, template, callee, requires=requires, finish=finish)
-    resource = checked(Resource(uri=checked_uri(uri), size=size, **shared), where)
+    resource = checked(Resource(uri=checked_uri(uri), size=options.get("size"), **shared), where)
     return ResourceEntry(resource, callee, requires=requires, finish=finish)
 
 
@@ -243,24 +249,22 @@ def _check_variables(uri: str, variables: Sequence[str], callee: Callee) -> None
 # -- prompts -----------------------------------------------------------------------------------
 
 
-def prompt_entry(
-    function: Callable[..., Any],
-    *,
-    name: str | None = None,
-    title: str | None = None,
-    description: str | None = None,
-    icons: Icons = (),
-    meta: Mapping[str, Any] | None = None,
-) -> PromptEntry:
+def prompt_entry(function: Callable[..., Any], options: Described) -> PromptEntry:
     """A prompt; its parameters are the arguments."""
     callee = bind(function, context_type=Context)
-    name = name or callee.name
+    name = options.get("name") or callee.name
     where = f"prompt {name!r}"
     prompt = Prompt(
         name=name,
-        title=title,
-        description=(description if description is not None else callee.description) or None,
-        icons=icons_of(icons, where),
-        meta=meta_of(meta, where),
+        title=options.get("title"),
+        description=_description(options, callee) or None,
+        icons=icons_of(options.get("icons", ()), where),
+        meta=meta_of(options.get("meta"), where),
     )
     return PromptEntry(checked(prompt, where), callee)
+
+
+def _description(options: Described, callee: Callee) -> str | None:
+    """What the author says; else what the docstring does."""
+    given = options.get("description")
+    return given if given is not None else callee.description or None

@@ -1,35 +1,20 @@
-"""What `Server.run` and the decorators of `Server` take, for type checkers; nothing here is used at run time."""
+"""What `Server.run` and `Server.tool` take, for type checkers; nothing here is used at run time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypedDict
+from collections.abc import Callable
+from typing import TypedDict
 
 from ..extensions.ui.options import AppToolOptions
 from ..http import HttpSettings
-from ..registry.options import Described
+from ..registry.options import DescribedTool
 from ..transports.websocket_server import Limits
-from ..types.content import Annotations
-from ..types.tools import ToolAnnotations
 
-__all__ = ["ResourceOptions", "RunOptions", "ToolOptions"]
+__all__ = ["RunOptions", "ToolOptions"]
 
 
-class ToolOptions(Described, AppToolOptions, total=False):
-    """What a tool may say beside its function, to us and to the extensions that every server has."""
-
-    annotations: ToolAnnotations | Mapping[str, Any] | None
-    input_schema: Mapping[str, Any] | None
-    output_schema: Mapping[str, Any] | None
-    extensions: Mapping[str, Mapping[str, Any]]
-
-
-class ResourceOptions(Described, total=False):
-    """What a resource may say beside its function."""
-
-    mime_type: str | None
-    size: int | None
-    annotations: Annotations | Mapping[str, Any] | None
+class ToolOptions(DescribedTool, AppToolOptions, total=False):
+    """What a tool may say, to us and to the extensions that every server has."""
 
 
 class RunOptions(TypedDict, total=False):

@@ -6,7 +6,8 @@ import asyncio
 import os
 import sys
 import time
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated
 
 from msgspec import Meta, Struct, to_builtins
 
@@ -74,6 +75,27 @@ def make_server(apps: AppsMode = "auto") -> Server:
     )
     started = time.monotonic()
 
+    def info(ctx: Context) -> ServerInfo:
+        client = ctx.client_info
+        return ServerInfo(
+            name=server.name,
+            version=__version__,
+            python_version=".".join(map(str, sys.version_info[:3])),
+            platform=sys.platform,
+            protocol_version=ctx.protocol_version,
+            supported_versions=list(SUPPORTED),
+            client=f"{client.name} {client.version}" if client else None,
+            uptime_seconds=round(time.monotonic() - started, 3),
+            apps=server.has_apps(ctx),
+        )
+
+    _add_tools(server, info)
+    _add_resources(server)
+    _add_diagnostics(server, info)
+    return server
+
+
+def _add_tools(server: Server, info: Callable[[Context], ServerInfo]) -> None:
     @server.tool(title="Echo", annotations={**_READ_ONLY, "idempotentHint": True})
     async def echo(text: Annotated[str, Meta(description="What to send back.")]) -> str:
         """Send the text back."""
@@ -88,20 +110,6 @@ def make_server(apps: AppsMode = "auto") -> Server:
             b: The second number.
         """
         return a + b
-
-    def info(ctx: Context) -> ServerInfo:
-        client = ctx.client_info
-        return ServerInfo(
-            name=server.name,
-            version=__version__,
-            python_version=".".join(map(str, sys.version_info[:3])),
-            platform=sys.platform,
-            protocol_version=ctx.protocol_version,
-            supported_versions=list(SUPPORTED),
-            client=f"{client.name} {client.version}" if client else None,
-            uptime_seconds=round(time.monotonic() - started, 3),
-            apps=server.has_apps(ctx),
-        )
 
     @server.tool(title="Server information", annotations=_READ_ONLY)
     async def server_info(ctx: Context) -> ServerInfo:
@@ -120,6 +128,8 @@ def make_server(apps: AppsMode = "auto") -> Server:
             await ctx.progress(step, total=steps, message=f"step {step} of {steps}")
         return f"Counted to {steps}"
 
+
+def _add_resources(server: Server) -> None:
     server.add_text("mcpd://welcome", _WELCOME, name="welcome", mime_type="text/markdown")
     server.add_text("mcpd://dot.png", _DOT, name="dot", mime_type="image/png")
 
@@ -130,11 +140,8 @@ def make_server(apps: AppsMode = "auto") -> Server:
             raise ResourceNotFound(f"mcpd://greeting/{name}")
         return f"Hello, {name}!"
 
-    _add_diagnostics(server, info)
-    return server
 
-
-def _add_diagnostics(server: Server, info: Any) -> None:
+def _add_diagnostics(server: Server, info: Callable[[Context], ServerInfo]) -> None:
     path = os.path.join(bundled_folder(), "apps_diagnostics.html")
     if not os.path.exists(path):
         return
@@ -147,7 +154,7 @@ def _add_diagnostics(server: Server, info: Any) -> None:
         Args:
             note: Any text; the app shows that it arrived.
         """
-        found: ServerInfo = info(ctx)
+        found = info(ctx)
         lines = [
             f"mcpd {found.version} on Python {found.python_version} ({found.platform})",
             f"You are {found.client or 'a client without a name'} and speak MCP {found.protocol_version}.",

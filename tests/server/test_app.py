@@ -8,6 +8,9 @@ import pytest
 
 from mcpd import Server
 from mcpd.errors import RegistrationError
+from mcpd.extensions.ui.extension import AppsExtension
+from mcpd.registry.options import Described, DescribedResource, DescribedTool, names_of
+from mcpd.server.options import ToolOptions
 
 
 def plain() -> str:
@@ -38,3 +41,17 @@ def test_an_option_that_there_is_not_is_refused_with_those_there_are(
     server: Any = Server("t")
     with pytest.raises(RegistrationError, match=f"^{decorator}: there is no option 'tags'; there are name, .*{known}"):
         getattr(server, decorator)(*positional, tags=["a"])(plain)
+
+
+@pytest.mark.parametrize(
+    ("method", "options"), [("tool", ToolOptions), ("resource", DescribedResource), ("prompt", Described)]
+)
+def test_the_help_of_a_decorator_names_every_option(method: str, options: type) -> None:
+    said = getattr(Server, method).__doc__
+    assert [name for name in names_of(options) if f"`{name}" not in said] == []
+
+
+def test_options_for_type_checkers_are_ours_and_those_of_the_extension_every_server_has() -> None:
+    own = names_of(DescribedTool)
+    assert set(names_of(ToolOptions)) == {*own, *AppsExtension.tool_options}
+    assert not set(own) & set(AppsExtension.tool_options)

@@ -32,6 +32,16 @@ server.run(grace="1")  # error
 server.run(http=8080)  # error
 
 
+@server.resource("bed://south", mimetype="text/plain")  # error
+def south() -> str:
+    return "south"
+
+
+@server.prompt(annotations={})  # error
+def weed() -> str:
+    return "weed"
+
+
 class Form:
     size: int
 
