@@ -184,7 +184,7 @@ async def test_idle_sessions_end_by_themselves() -> None:
         assert (await port.ask(idle.bytes(call("ping")))).status == 404
         assert (await listening.ask("ping")).status == 200
         stream.abort()
-        await until(lambda: not any(session.busy for session in port.app._legacy.sessions))
+        await until(lambda: not any(session.busy for session in port.app.sessions))
         await clock.advance(601)
         assert not port.app.connections
         await until(lambda: not stage.server._connections)
