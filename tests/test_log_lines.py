@@ -37,7 +37,7 @@ OURS = {
     "self.what": "what the author registered",
     "state.value": "an enum of ours",
     "view.id": "made by us",
-    "visit.status or 'gone'": "a number",
+    "request.status or 'gone'": "a number",
 }
 
 

@@ -24,9 +24,9 @@ from .core import Answering, Connect, Core, HttpSettings, Identify
 from .cors import Cors
 from .eras import Eras, Step
 from .headers import Mirrors
+from .request import BadBody, ClientDisconnected, HttpRequest, Receive, Scope, Send
 from .stopping import Stopping
 from .upgrade import serve_websocket
-from .visit import BadBody, ClientDisconnected, Receive, Scope, Send, Visit
 
 __all__ = ["HttpApp", "Lifespan"]
 
@@ -117,8 +117,8 @@ class HttpApp:
             self._stopping.watch(scope)
         if scope["type"] == "http":
             began = perf_counter() if log.isEnabledFor(logging.DEBUG) else 0.0
-            visit = Visit(scope, receive, send)
-            step: Step | None = self._route(visit)
+            request = HttpRequest(scope, receive, send)
+            step: Step | None = self._route(request)
             try:
                 while step is not None:
                     # One after the other, not inside each other: a call that lasts keeps nothing of its way here.
@@ -126,15 +126,19 @@ class HttpApp:
             except ClientDisconnected:
                 pass
             finally:
-                visit.charge = None  # the server may keep the request for as long as its connection
+                request.charge = None  # the server may keep the request for as long as its connection
             if began:
                 took = (perf_counter() - began) * 1000
                 log.debug(
-                    "%s %s %s %.1f ms", printable(visit.method), printable(visit.path), visit.status or "gone", took
+                    "%s %s %s %.1f ms",
+                    printable(request.method),
+                    printable(request.path),
+                    request.status or "gone",
+                    took,
                 )
         elif scope["type"] == "websocket":
-            visit = Visit({**scope, "method": "GET"}, receive, send)
-            await serve_websocket(self.core, visit, send, await self._refuse_websocket(visit))
+            request = HttpRequest({**scope, "method": "GET"}, receive, send)
+            await serve_websocket(self.core, request, send, await self._refuse_websocket(request))
         elif scope["type"] == "lifespan":
             await self._live(receive, send)
 
@@ -160,82 +164,84 @@ class HttpApp:
                     return
             await send({"type": "lifespan.startup.complete"})
 
-    def _route(self, visit: Visit) -> Step:
+    def _route(self, request: HttpRequest) -> Step:
         """What this request gets, by all that its head says."""
-        check = self._check_headers(visit)
+        check = self._check_headers(request)
         refusal = check.refusal
         if refusal is not None:
-            if _DISCOVERY in visit.path:
-                return self._elsewhere(visit)
+            if _DISCOVERY in request.path:
+                return self._elsewhere(request)
             log.warning("Refused a request: %d %s", refusal.status, printable(refusal.text.rstrip()))
-            return visit.refuse(refusal)
+            return request.refuse(refusal)
         if self._cors.is_enabled:
-            visit.extra = self._cors.headers(visit)
-            if visit.method == "OPTIONS" and self._cors.is_preflight(visit):
-                return visit.answer_empty(204, self._cors.preflight(visit))
-        if visit.path not in self.paths:
-            return self._elsewhere(visit)
+            request.response_headers = self._cors.headers(request)
+            if request.method == "OPTIONS" and self._cors.is_preflight(request):
+                return request.answer_empty(204, self._cors.preflight(request))
+        if request.path not in self.paths:
+            return self._elsewhere(request)
         if self._authentication is not None:
-            return self._admit(visit, check, self._who(self._authentication, visit))
-        return self._serve(visit, check)
+            return self._admit(request, check, self._who(self._authentication, request))
+        return self._serve(request, check)
 
-    def _who(self, authentication: Authentication, visit: Visit) -> _Found:
+    def _who(self, authentication: Authentication, request: HttpRequest) -> _Found:
         """Who sends this; to be awaited if that is not known at once."""
-        found = authentication.check(RequestHeaders(visit.fields, visit.repeated))
+        found = authentication.check(RequestHeaders(request.headers, request.repeated))
         if self._identify is None or not isinstance(found, Principal):
             return found
-        return authentication.ask(_identified, (self._identify, visit.scope))
+        return authentication.ask(_identified, (self._identify, request.scope))
 
-    def _admit(self, visit: Visit, check: _HeaderCheck, found: _Found) -> Step:
+    def _admit(self, request: HttpRequest, check: _HeaderCheck, found: _Found) -> Step:
         """Go on with a request of which it is known, or begins to be found out, who sends it."""
         if isinstance(found, Principal):
-            visit.user = found
-            return self._serve(visit, check)
+            request.user = found
+            return self._serve(request, check)
         if isinstance(found, Refusal):
             log.warning("Refused a request: %d", found.status)
-            return visit.refuse(found)
-        return self._admit_later(visit, check, found)
+            return request.refuse(found)
+        return self._admit_later(request, check, found)
 
-    async def _admit_later(self, visit: Visit, check: _HeaderCheck, pending: Coroutine[Any, Any, _Known]) -> Step:
-        return self._admit(visit, check, await pending)
+    async def _admit_later(
+        self, request: HttpRequest, check: _HeaderCheck, pending: Coroutine[Any, Any, _Known]
+    ) -> Step:
+        return self._admit(request, check, await pending)
 
-    def _serve(self, visit: Visit, check: _HeaderCheck) -> Step:
+    def _serve(self, request: HttpRequest, check: _HeaderCheck) -> Step:
         """What a request to the endpoint gets, of somebody who may come in."""
-        if visit.method == "POST":
-            return self._post(visit) if check.fault is None else visit.fail_plainly(*check.fault)
-        if visit.method not in ("GET", "DELETE"):
-            text = f"{visit.method[:20]} means nothing here.\n"
-            return visit.refuse(Refusal(405, text, (("Allow", "GET, POST, DELETE"),)))
-        endpoint = self._eras.named.get(visit.fields.get(b"mcp-protocol-version"), self._eras.legacy)
-        return endpoint.get(visit) if visit.method == "GET" else endpoint.delete(visit)
+        if request.method == "POST":
+            return self._post(request) if check.fault is None else request.fail_plainly(*check.fault)
+        if request.method not in ("GET", "DELETE"):
+            text = f"{request.method[:20]} means nothing here.\n"
+            return request.refuse(Refusal(405, text, (("Allow", "GET, POST, DELETE"),)))
+        endpoint = self._eras.named.get(request.headers.get(b"mcp-protocol-version"), self._eras.legacy)
+        return endpoint.get(request) if request.method == "GET" else endpoint.delete(request)
 
-    async def _refuse_websocket(self, visit: Visit) -> Refusal | None:
-        found: _Found = self._check_headers(visit).refusal or ANONYMOUS
+    async def _refuse_websocket(self, request: HttpRequest) -> Refusal | None:
+        found: _Found = self._check_headers(request).refusal or ANONYMOUS
         if isinstance(found, Principal) and self._authentication is not None:
-            found = self._who(self._authentication, visit)
+            found = self._who(self._authentication, request)
         known = await found if isinstance(found, Coroutine) else found
         if isinstance(known, Refusal):
             log.warning("Refused a WebSocket: %d", known.status)
             return known
-        visit.user = known
-        if visit.path not in self.paths and visit.path != "/":
+        request.user = known
+        if request.path not in self.paths and request.path != "/":
             return Refusal(404, f"Nothing is served at this path: connect to {self.paths[0]}.\n")
         if self.core.is_draining:
             return Refusal(503, "The server is shutting down.\n")
         return None
 
-    def _check_headers(self, visit: Visit) -> _HeaderCheck:
+    def _check_headers(self, request: HttpRequest) -> _HeaderCheck:
         """What is wrong with a request by itself. Most clients send the same each time: what was found is kept."""
-        get = visit.fields.get
+        get = request.headers.get
         key = (get(b"host"), get(b"origin"), get(b"accept"), get(b"content-type"), get(b"content-encoding"))
         check = self._checked.get(key)
         if check is None:
             fault: tuple[int, str] | None = None
-            if not visit.accepts_both:
+            if not request.accepts_both:
                 fault = 406, "Not acceptable: Accept has to name application/json and text/event-stream"
-            elif not visit.has_json:
+            elif not request.has_json:
                 fault = 415, "Unsupported media type: the body has to be application/json in UTF-8, as it is"
-            refusal = self.guard.check_source(visit.text(b"host"), visit.text(b"origin"))
+            refusal = self.guard.check_source(request.header(b"host"), request.header(b"origin"))
             check = _HeaderCheck(refusal, fault)
             if sum(map(len, filter(None, key))) <= _LONGEST_CHECKED:  # anybody may send them, and long ones
                 if len(self._checked) >= _MOST_CHECKED:
@@ -245,49 +251,49 @@ class HttpApp:
 
     # -- the endpoint ------------------------------------------------------------------------
 
-    async def _post(self, visit: Visit) -> Step:
+    async def _post(self, request: HttpRequest) -> Step:
         """Read a message; gives what is to be done with it."""
         try:
-            body = await visit.read(self.settings.max_body_bytes, self.settings.body_timeout, self.core.owner)
+            body = await request.read(self.settings.max_body_bytes, self.settings.body_timeout, self.core.owner)
             if not body.isascii():
                 _check_utf8(body)
             message = decode(body)
         except BadBody as bad:
-            return visit.fail_plainly(bad.status, bad.text)
+            return request.fail_plainly(bad.status, bad.text)
         except ProtocolError as error:
-            return visit.fail(400, error, error.request_id)
-        endpoint = self._eras.named.get(visit.fields.get(b"mcp-protocol-version"))
+            return request.fail(400, error, error.request_id)
+        endpoint = self._eras.named.get(request.headers.get(b"mcp-protocol-version"))
         if isinstance(message, Request):
-            endpoint = endpoint or self._eras.of_request(visit, message, body)
-            return endpoint.post(visit, message)
+            endpoint = endpoint or self._eras.of_request(request, message, body)
+            return endpoint.post(request, message)
 
         other = decode_batch(message) if isinstance(message, Batch) else message
         endpoint = endpoint or self._eras.of_other(other, body)
-        return endpoint.post_other(visit, other)
+        return endpoint.post_other(request, other)
 
-    async def _elsewhere(self, visit: Visit) -> None:
-        if visit.path in _HEALTH and visit.method in ("GET", "HEAD"):
-            if visit.path == "/readyz" and self.core.is_draining:
-                await visit.answer_text(503, "shutting down\n")
+    async def _elsewhere(self, request: HttpRequest) -> None:
+        if request.path in _HEALTH and request.method in ("GET", "HEAD"):
+            if request.path == "/readyz" and self.core.is_draining:
+                await request.answer_text(503, "shutting down\n")
             else:
-                await visit.answer_text(200, "ok\n")
+                await request.answer_text(200, "ok\n")
             return
-        if _DISCOVERY in visit.path:
+        if _DISCOVERY in request.path:
             # Also to web pages that may not call: a refusal looks to them like a network that is down.
-            refusal = self.guard.check_source(visit.text(b"host"), None)
+            refusal = self.guard.check_source(request.header(b"host"), None)
             if refusal is not None:
                 log.warning("Refused a request: %d", refusal.status)
-                await visit.refuse(refusal)
+                await request.refuse(refusal)
                 return
-            visit.extra = _TO_ANY_PAGE
-            if visit.method == "OPTIONS":
-                await visit.answer_empty(204, _ASKED_BY_ANY_PAGE)
+            request.response_headers = _TO_ANY_PAGE
+            if request.method == "OPTIONS":
+                await request.answer_empty(204, _ASKED_BY_ANY_PAGE)
                 return
         text = (
             f"Nothing is served at this path: the MCP endpoint is {self.paths[0]}, POST a JSON-RPC message to it "
             "(Streamable HTTP).\nThe HTTP+SSE transport of 2024-11-05 is not served.\n"
         )
-        await visit.refuse(Refusal(404, text))
+        await request.refuse(Refusal(404, text))
 
     # -- ending ------------------------------------------------------------------------------
 
@@ -305,9 +311,9 @@ class HttpApp:
         for connection in self.connections:
             connection.end_subscriptions()
         for session in self.sessions:
-            for track in session.listening:
-                if track.sink is not None:
-                    self.core.spawn(track.sink.end())
+            for stream in session.listening:
+                if stream.response is not None:
+                    self.core.spawn(stream.response.end())
         while self.core.sockets:
             self.core.spawn(_end_socket(*self.core.sockets.popitem()))
 
@@ -318,7 +324,7 @@ class HttpApp:
         self.sessions.end_all()
         for channel in list(self.core.sockets):
             await channel.aclose("the server is shutting down")
-        self.core.beats.stop()
+        self.core.keep_alive.stop()
         await self.core.settle()
 
 

@@ -24,8 +24,8 @@ from ..session import Call, Opening, Session
 from ..transports.stdio import MAX_FRAME_BYTES
 from ..versions.table import Version
 from .headers import Mirrors
-from .reply import Beats
-from .visit import Scope, Visit
+from .keep_alive import KeepAlive
+from .request import HttpRequest, Scope
 
 __all__ = ["Answering", "Connect", "Core", "HttpSettings", "Identify", "is_error", "status_for", "status_of"]
 
@@ -116,7 +116,7 @@ class Core:
         self.connect = connect
         self.mirrors = mirrors
         self.settings = settings
-        self.beats = Beats(settings.keep_alive_interval, settings.write_timeout)
+        self.keep_alive = KeepAlive(settings.keep_alive_interval, settings.write_timeout)
         self.open: set[Answering] = set()
         """The connections of requests that stand alone, while they are answered."""
         self.sockets: dict[Channel, Answering] = {}
@@ -137,21 +137,26 @@ class Core:
             await asyncio.wait(self._tasks, timeout=1)
 
     def opening(
-        self, visit: Visit, version: Version | None = None, *, is_stateless: bool = False, subscribes: bool = True
+        self,
+        request: HttpRequest,
+        version: Version | None = None,
+        *,
+        is_stateless: bool = False,
+        subscribes: bool = True,
     ) -> Opening:
         """How a connection for this request begins: who its client is, and where."""
-        return Opening(version, self.principal(visit), visit.peer, is_stateless, subscribes)
+        return Opening(version, self.principal(request), request.peer, is_stateless, subscribes)
 
-    def owner(self, visit: Visit) -> str:
+    def owner(self, request: HttpRequest) -> str:
         """The client of a request, for shares of what is limited."""
-        return client_of(visit.peer, self.principal(visit))
+        return client_of(request.peer, self.principal(request))
 
-    def principal(self, visit: Visit) -> str:
+    def principal(self, request: HttpRequest) -> str:
         """Who sends this, as a text that says nothing to others; empty for nobody in particular."""
         if self._knows_users:
-            return visit.user.id
+            return request.user.id
         # Nobody was asked. What checks credentials before us, or behind us in a tool, tells users apart by them.
-        authorization = visit.fields.get(b"authorization")
+        authorization = request.headers.get(b"authorization")
         return "" if authorization is None else _digest(authorization)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .visit import Header, Visit
+from .request import Header, HttpRequest
 
 __all__ = ["Cors"]
 
@@ -34,9 +34,9 @@ class Cors:
         self._origins = {origin.lower().encode() for origin in origins}
         self.is_enabled = bool(self._origins)
 
-    def headers(self, visit: Visit) -> tuple[Header, ...]:
+    def headers(self, request: HttpRequest) -> tuple[Header, ...]:
         """What every answer to this request carries."""
-        origin = visit.fields.get(b"origin")
+        origin = request.headers.get(b"origin")
         if origin is None or origin.lower() not in self._origins:
             return ((b"vary", b"Origin"),)
         return (
@@ -45,15 +45,15 @@ class Cors:
             (b"vary", b"Origin"),
         )
 
-    def is_preflight(self, visit: Visit) -> bool:
+    def is_preflight(self, request: HttpRequest) -> bool:
         """Whether a browser asks what a page's script may send."""
-        return b"access-control-request-method" in visit.fields and b"origin" in visit.fields
+        return b"access-control-request-method" in request.headers and b"origin" in request.headers
 
-    def preflight(self, visit: Visit) -> tuple[Header, ...]:
+    def preflight(self, request: HttpRequest) -> tuple[Header, ...]:
         """The answer to that, beside `headers`. `Mcp-Param-*` are named by the tools: of them what was asked for."""
-        if visit.fields[b"origin"].lower() not in self._origins:
+        if request.headers[b"origin"].lower() not in self._origins:
             return ()
-        asked = visit.fields.get(b"access-control-request-headers", b"").decode("latin-1").split(",")
+        asked = request.headers.get(b"access-control-request-headers", b"").decode("latin-1").split(",")
         params = [name.strip() for name in asked if name.strip().lower().startswith("mcp-param-")]
         allowed = ", ".join([*_ALLOWED, *(name for name in params if name.isascii() and name.isprintable())])
         return (

@@ -19,7 +19,7 @@ from ..versions import table
 from .core import Core
 from .legacy import LegacyEndpoint
 from .modern import ModernEndpoint
-from .visit import Visit
+from .request import HttpRequest
 
 __all__ = ["Endpoint", "Eras", "Other", "Step"]
 
@@ -33,16 +33,16 @@ Other: TypeAlias = Notification | Response | Failure | list[Message | ProtocolEr
 class Endpoint(Protocol):
     """How one era answers."""
 
-    def post(self, visit: Visit, message: Request, /) -> Step:
+    def post(self, request: HttpRequest, message: Request, /) -> Step:
         """A POST of one request."""
 
-    def post_other(self, visit: Visit, message: Other, /) -> Step:
+    def post_other(self, request: HttpRequest, message: Other, /) -> Step:
         """A POST of anything else."""
 
-    def get(self, visit: Visit, /) -> Step:
+    def get(self, request: HttpRequest, /) -> Step:
         """A GET: a client that wants to listen."""
 
-    def delete(self, visit: Visit, /) -> Step:
+    def delete(self, request: HttpRequest, /) -> Step:
         """A DELETE: a client that ends its session."""
 
 
@@ -55,11 +55,11 @@ class Eras:
         self.named: dict[bytes | None, Endpoint] = {name.encode(): self._modern for name in table.MODERN}
         self._only_modern = table.modern_requests()
 
-    def of_request(self, visit: Visit, message: Request, body: bytes) -> Endpoint:
+    def of_request(self, request: HttpRequest, message: Request, body: bytes) -> Endpoint:
         """For a request whose header names no modern version: by its `_meta`, or by a method that one era has."""
         if b"protocolVersion" in body and has_envelope(message.params):
             return self._modern
-        if message.method in self._only_modern and b"mcp-session-id" not in visit.fields:
+        if message.method in self._only_modern and b"mcp-session-id" not in request.headers:
             return self._modern
         return self.legacy
 

@@ -11,9 +11,9 @@ from collections import deque
 
 from ..budget import SMALL, Charge
 from ..wire.sse import event, priming
-from .stream import EventStream
+from .event_stream import EventStreamResponse
 
-__all__ = ["EventStore", "Track"]
+__all__ = ["EventStore", "ResumableStream"]
 
 
 _MOST_LEFT = 16
@@ -27,28 +27,28 @@ class EventStore:
     forgotten.
     """
 
-    __slots__ = ("_bytes", "_charge", "_events", "_left", "most_bytes", "most_events", "retry_ms", "tracks")
+    __slots__ = ("_bytes", "_charge", "_events", "_left", "most_bytes", "most_events", "retry_ms", "streams")
 
     def __init__(self, most_events: int, most_bytes: int, retry_ms: int) -> None:
         self.most_events = most_events
         self.most_bytes = most_bytes
         self.retry_ms = retry_ms
-        self.tracks: dict[int, Track] = {}
+        self.streams: dict[int, ResumableStream] = {}
         """The streams that can be resumed, by number."""
-        self._events: deque[tuple[Track, int, bytes]] | None = None
-        self._left: list[Track] = []
+        self._events: deque[tuple[ResumableStream, int, bytes]] | None = None
+        self._left: list[ResumableStream] = []
         self._bytes = 0
         self._charge: Charge | None = None
 
-    def add(self, track: Track, number: int, data: bytes) -> None:
+    def add(self, stream: ResumableStream, number: int, data: bytes) -> None:
         """Keep an event."""
         events = self._events
         if events is None:
             # Most sessions never have an event stream: an empty deque takes 600 bytes of each.
             events = self._events = deque()
-        events.append((track, number, data))
-        track.kept += 1
-        self.tracks[track.number] = track
+        events.append((stream, number, data))
+        stream.kept += 1
+        self.streams[stream.number] = stream
         self._bytes += len(data)
         while len(events) > 1 and (
             len(events) > self.most_events or self._bytes > self.most_bytes or not self._has_memory()
@@ -67,34 +67,34 @@ class EventStore:
             self._charge = Charge("events")  # all stores together leave half to what is asked now
         return self._charge.set(self._bytes)
 
-    def after(self, track: Track, number: int) -> list[bytes]:
-        """The events of a track that follow that number, as far as they are kept."""
-        return [data for kept, position, data in self._events or () if kept is track and position > number]
+    def after(self, stream: ResumableStream, number: int) -> list[bytes]:
+        """The events of a stream that follow that number, as far as they are kept."""
+        return [data for kept, position, data in self._events or () if kept is stream and position > number]
 
-    def release(self, track: Track) -> None:
-        """Let go of a track on which nothing more will be said, once nothing of it is kept."""
-        if track.is_over and not track.kept:
-            self.tracks.pop(track.number, None)
+    def release(self, stream: ResumableStream) -> None:
+        """Let go of a stream on which nothing more will be said, once nothing of it is kept."""
+        if stream.is_over and not stream.kept:
+            self.streams.pop(stream.number, None)
 
-    def leave(self, track: Track) -> None:
+    def leave(self, stream: ResumableStream) -> None:
         """Nobody listens on a GET stream for now. A few such are waited for: who comes back may have missed nothing."""
-        if track in self._left:
-            self._left.remove(track)
-        self._left.append(track)
+        if stream in self._left:
+            self._left.remove(stream)
+        self._left.append(stream)
         if len(self._left) > _MOST_LEFT:
             oldest = self._left.pop(0)
-            if oldest.sink is None:
+            if oldest.response is None:
                 oldest.is_over = True
                 self.release(oldest)
 
 
-class Track:
+class ResumableStream:
     """One event stream of a session as the protocol sees it: it outlives the connections that carry it.
 
-    `sink` is the connection that carries it now. Without a `store` events have no ids, and nothing is kept.
+    `response` is the connection that carries it now. Without a `store` events have no ids, and nothing is kept.
     """
 
-    sink: EventStream | None = None
+    response: EventStreamResponse | None = None
     is_complete = False
     """All was said: whoever resumes gets the rest and the end."""
     is_over = False
@@ -112,7 +112,7 @@ class Track:
         self._store = store
         self._primes = primes
 
-    def opening(self) -> bytes:
+    def priming(self) -> bytes:
         """What a stream begins with: an event to resume after, where the version has that (2025-11-25), or nothing."""
         if self._store is None or not self._primes:
             return b""
@@ -133,8 +133,8 @@ class Track:
     def push(self, frame: bytes) -> None:
         """Say something to whoever listens now, and keep it for who comes back."""
         data = self.write(frame)
-        if self.sink is not None:
-            self.sink.push(data)
+        if self.response is not None:
+            self.response.push(data)
 
     def since(self, number: int) -> list[bytes] | None:
         """What is kept of the events that follow that number; None if none such was ever sent.

@@ -15,7 +15,7 @@ from ..errors import HeaderMismatch
 from ..jsonrpc import ABSENT, MALFORMED
 from ..wire.headers import decode_value, is_same
 from ..wire.mirrors import Mirror
-from .visit import Visit
+from .request import HttpRequest
 
 __all__ = ["Mirrors", "check_mirrors", "check_standard"]
 
@@ -35,25 +35,25 @@ _decode = Decoder(dict[str, Any]).decode
 
 
 def check_standard(
-    visit: Visit, version: str, method: str, params: Raw, name: str | None = None, member: str | None = None
+    request: HttpRequest, version: str, method: str, params: Raw, name: str | None = None, member: str | None = None
 ) -> None:
     """Hold `MCP-Protocol-Version`, `Mcp-Method` and `Mcp-Name` against the body (S26-060, S26-063, S26-072, S26-073).
 
     `name` is what `Mcp-Name` has to say, for whoever has it decoded; else it is taken from `params`. `member` says
     where it stands there, for methods of extensions. Raises HeaderMismatch.
     """
-    fields = visit.fields
+    fields = request.headers
     member = _NAMED.get(method, member)
     if (
-        not visit.repeated
+        not request.repeated
         and fields.get(_VERSION) == version.encode()
         and fields.get(_METHOD) == method.encode()
         and (member is None or (name is not None and _is_plainly(fields.get(_NAME), name)))
     ):
         return
-    if visit.repeated:
+    if request.repeated:
         for header, spelled in ((_VERSION, "MCP-Protocol-Version"), (_METHOD, "Mcp-Method"), (_NAME, "Mcp-Name")):
-            if header in visit.repeated:
+            if header in request.repeated:
                 raise HeaderMismatch(f"Header mismatch: {spelled} came more than once")
     _compare("MCP-Protocol-Version", fields.get(_VERSION), version, is_encoded=False)
     _compare("Mcp-Method", fields.get(_METHOD), method, is_encoded=False)
@@ -75,7 +75,7 @@ def _compare(header: str, raw: bytes | None, value: str | None, *, is_encoded: b
         raise HeaderMismatch(f"Header mismatch: {header} says {_show(text)}, the body {_show(value)}")
 
 
-def check_mirrors(visit: Visit, mirrors: Sequence[Mirror], arguments: Raw) -> None:
+def check_mirrors(request: HttpRequest, mirrors: Sequence[Mirror], arguments: Raw) -> None:
     """Hold the `Mcp-Param-*` headers of a tool against its arguments (S26-064 to S26-069). Raises HeaderMismatch.
 
     Headers that mirror nothing are none of our business (S26-070).
@@ -87,9 +87,9 @@ def check_mirrors(visit: Visit, mirrors: Sequence[Mirror], arguments: Raw) -> No
         except MALFORMED:
             pass  # no object: it mirrors nothing, and the tool will say what is wrong with it
     for mirror in mirrors:
-        raw = visit.fields.get(mirror.key)
+        raw = request.headers.get(mirror.key)
         value = _at(values, mirror.path)
-        if mirror.key in visit.repeated:
+        if mirror.key in request.repeated:
             raise HeaderMismatch(f"Header mismatch: {mirror.header} came more than once")
         if raw is None:
             if value is not None:

@@ -346,8 +346,8 @@ class Http1Protocol(HttpToolsProtocol):
 
     # -- time ----------------------------------------------------------------------------
 
-    def _set_timer(self, patience: float) -> None:
-        self._timer = self.loop.call_later(patience, self._outlet.transport.abort)
+    def _set_timer(self, delay: float) -> None:
+        self._timer = self.loop.call_later(delay, self._outlet.transport.abort)
 
     def _watch_writing(self, before: int = -1) -> None:
         """Cut off a client that takes nothing of what waits for it: what it asked for may hold a thread meanwhile."""

@@ -19,11 +19,11 @@ from ..transports.guards import Refusal
 from ..versions import table
 from ..versions.table import Version
 from .core import Answering, Core, is_error
-from .event_store import Track
+from .event_store import ResumableStream
+from .event_stream import EventStreamResponse
 from .reply import Reply
+from .request import Header, HttpRequest
 from .sessions import HttpSession, Sessions
-from .stream import EventStream
-from .visit import Header, Visit
 
 __all__ = ["LegacyEndpoint"]
 
@@ -48,32 +48,32 @@ class LegacyEndpoint:
 
     # -- POST --------------------------------------------------------------------------------
 
-    async def post(self, visit: Visit, message: Message | Parts) -> None:
+    async def post(self, request: HttpRequest, message: Message | Parts) -> None:
         """Answer one message, or one batch."""
         try:
-            version = self._version(visit)
+            version = self._version(request)
         except UnsupportedVersion as error:
-            await visit.fail(400, error, _id_of(message))
+            await request.fail(400, error, _id_of(message))
             return
-        session_id = visit.text(_SESSION)
+        session_id = request.header(_SESSION)
         if session_id is not None and not self._core.settings.stateless:
-            session = self.sessions.find(session_id, self._core.principal(visit))
+            session = self.sessions.find(session_id, self._core.principal(request))
             if session is None:
-                await visit.fail(404, InvalidRequest(NOT_FOUND), _id_of(message))
+                await request.fail(404, InvalidRequest(NOT_FOUND), _id_of(message))
             else:
-                await self._post_to(session, visit, message)
+                await self._post_to(session, request, message)
         elif isinstance(message, Request) and message.method == "initialize":
-            await self._initialize(visit, message)
+            await self._initialize(request, message)
         elif version is not None and not self._core.settings.stateless:
-            await visit.fail(400, InvalidRequest(NO_SESSION), _id_of(message))
+            await request.fail(400, InvalidRequest(NO_SESSION), _id_of(message))
         else:
-            await self._post_alone(visit, message, version or table.get(_UNNAMED))
+            await self._post_alone(request, message, version or table.get(_UNNAMED))
 
     post_other = post
 
-    def _version(self, visit: Visit) -> Version | None:
+    def _version(self, request: HttpRequest) -> Version | None:
         """The version that the header names, None if there is none. Raises UnsupportedVersion (S25-042)."""
-        name = visit.text(_VERSION)
+        name = request.header(_VERSION)
         if name is None:
             return None
         if name not in table.LEGACY:
@@ -81,44 +81,44 @@ class LegacyEndpoint:
             raise UnsupportedVersion(name[:100], table.SUPPORTED, text)
         return table.get(name)
 
-    async def _initialize(self, visit: Visit, request: Request) -> None:
+    async def _initialize(self, request: HttpRequest, message: Request) -> None:
         """Begin a session, unless the request fails."""
         core = self._core
-        if core.is_draining or not self.sessions.make_room(visit):
+        if core.is_draining or not self.sessions.make_room(request):
             why = "is shutting down" if core.is_draining else "has as many sessions as it takes (setting max_sessions)"
-            await visit.refuse(Refusal(503, f"The server {why}; try again later.\n", (("Retry-After", "5"),)))
+            await request.refuse(Refusal(503, f"The server {why}; try again later.\n", (("Retry-After", "5"),)))
             return
-        session = self.sessions.new(visit)
+        session = self.sessions.new(request)
         is_added = False
         try:
-            call = session.connection.session.receive_request(request)
+            call = session.connection.session.receive_request(message)
             answer = await session.connection.answer(call)
             if answer is None or is_error(answer):
-                await visit.answer(400, answer or b"")
+                await request.answer(400, answer or b"")
                 return
             headers: tuple[Header, ...] = ()
             if not core.settings.stateless:
                 self.sessions.add(session)
                 is_added = True
                 headers = ((_SESSION, session.id.encode()),)
-            await visit.answer(200, answer, headers=headers)
+            await request.answer(200, answer, headers=headers)
         except ProtocolError as error:
-            await visit.fail(400, error, request.id)
+            await request.fail(400, error, message.id)
         finally:
             if not is_added:
                 self.sessions.drop(session)
 
-    async def _post_to(self, session: HttpSession, visit: Visit, message: Message | Parts) -> None:
+    async def _post_to(self, session: HttpSession, request: HttpRequest, message: Message | Parts) -> None:
         """A message for a session."""
         connection = session.connection
         self.sessions.touch(session)
         if isinstance(message, (Notification, Response, Failure)):
             if connection.receive_message(message):
-                await visit.answer_empty(202)
+                await request.answer_empty(202)
             else:
-                await visit.fail_plainly(503, OVER)
+                await request.fail_plainly(503, OVER)
             return
-        reply = Reply(visit, session.new_track, self._core.beats)
+        reply = Reply(request, session.new_stream, self._core.keep_alive)
         waiting = _Waiting(session)
         try:
             if isinstance(message, Request):
@@ -126,24 +126,24 @@ class LegacyEndpoint:
             else:
                 await self._batch(connection, reply, message, session, waiting.end)
         finally:
-            if reply.is_attended:
+            if reply.is_watched:
                 reply.stop()
             session.forget_latest()
             waiting.end()
             if self.sessions.find(session.id, session.principal) is session:
                 self.sessions.touch(session)
 
-    async def _post_alone(self, visit: Visit, message: Message | Parts, version: Version) -> None:
+    async def _post_alone(self, request: HttpRequest, message: Message | Parts, version: Version) -> None:
         """A message without a session: nothing came before it, and nothing will follow."""
         core = self._core
         if isinstance(message, Notification):
-            await visit.answer_empty(202)
+            await request.answer_empty(202)
             return
         if isinstance(message, (Response, Failure)):
-            await visit.fail(400, InvalidRequest("An answer belongs to a session: " + NO_SESSION))
+            await request.fail(400, InvalidRequest("An answer belongs to a session: " + NO_SESSION))
             return
-        reply = Reply(visit, Track, core.beats)
-        connection = core.connect(reply, core.opening(visit, version, is_stateless=True, subscribes=False))
+        reply = Reply(request, ResumableStream, core.keep_alive)
+        connection = core.connect(reply, core.opening(request, version, is_stateless=True, subscribes=False))
         core.open.add(connection)
         try:
             if isinstance(message, Request):
@@ -151,7 +151,7 @@ class LegacyEndpoint:
             else:
                 await self._batch(connection, reply, message)
         finally:
-            if reply.is_attended:
+            if reply.is_watched:
                 reply.stop()
             core.open.discard(connection)
             connection.closed()  # nothing will follow: what a batch left ready for more is let go
@@ -160,21 +160,21 @@ class LegacyEndpoint:
         self,
         connection: Answering,
         reply: Reply,
-        request: Request,
+        message: Request,
         session: HttpSession | None = None,
-        on_gone: Callable[[], None] | None = None,
+        on_disconnect: Callable[[], None] | None = None,
     ) -> None:
         try:
-            call = connection.session.receive_request(request, reply.visit.charge)
+            call = connection.session.receive_request(message, reply.request.charge)
         except ProtocolError as error:
             # Errors of a request are answers, with status 200, unless it was no proper message at all.
-            frame = connection.session.refuse(error, request.id)
+            frame = connection.session.refuse(error, message.id)
             await reply.finish(frame, 400 if isinstance(error, (ParseError, InvalidRequest)) else 200)
             return
         if session is not None:
             session.replies[call.id] = reply
         try:
-            answer = await connection.answer(call, partial(reply.attend, on_gone))
+            answer = await connection.answer(call, partial(reply.watch_for_disconnect, on_disconnect))
         finally:
             if session is not None:
                 session.replies.pop(call.id, None)
@@ -190,7 +190,7 @@ class LegacyEndpoint:
         reply: Reply,
         parts: Parts,
         session: HttpSession | None = None,
-        on_gone: Callable[[], None] | None = None,
+        on_disconnect: Callable[[], None] | None = None,
     ) -> None:
         """An array in, an array out, 202 if nothing in it wants an answer. Spec: 2025-03-26 basic/transports."""
         try:
@@ -207,7 +207,7 @@ class LegacyEndpoint:
         try:
             connection.receive_batch(parts, partial(_settle, done))
             if not done.done():
-                reply.attend(on_gone)
+                reply.watch_for_disconnect(on_disconnect)
             answer = await done
         finally:
             for request_id in own:
@@ -217,101 +217,103 @@ class LegacyEndpoint:
 
     # -- GET ---------------------------------------------------------------------------------
 
-    async def get(self, visit: Visit) -> None:
+    async def get(self, request: HttpRequest) -> None:
         """An event stream for what belongs to no request, or what is left of one that was lost."""
-        session = await self._session(visit)
+        session = await self._session(request)
         if session is None:
             return
-        if not visit.accepts_events:
-            await visit.fail_plainly(
+        if not request.accepts_events:
+            await request.fail_plainly(
                 406, "Not acceptable: a GET is answered with text/event-stream, which Accept has to name"
             )
             return
-        last = visit.fields.get(b"last-event-id")
+        last = request.headers.get(b"last-event-id")
         if last is None:
-            track = session.new_track(is_listening=True)
-            missed = [track.opening()]
+            stream = session.new_stream(is_listening=True)
+            missed = [stream.priming()]
         else:
             resumed = self._resume(session, last)
             if resumed is None:
-                await visit.fail_plainly(400, "Last-Event-ID names no event of this session that is still kept")
+                await request.fail_plainly(400, "Last-Event-ID names no event of this session that is still kept")
                 return
-            track, missed = resumed
-        await self._serve_stream(session, visit, track, missed)
+            stream, missed = resumed
+        await self._serve_stream(session, request, stream, missed)
 
-    def _resume(self, session: HttpSession, last: bytes) -> tuple[Track, list[bytes]] | None:
+    def _resume(self, session: HttpSession, last: bytes) -> tuple[ResumableStream, list[bytes]] | None:
         """The stream that the last event seen belongs to, and what followed on it."""
         match = _read_event_id(last.strip())
-        track = None if match is None else session.store.tracks.get(int(match[1]))
-        if match is None or track is None:
+        stream = None if match is None else session.store.streams.get(int(match[1]))
+        if match is None or stream is None:
             return None
-        missed = track.since(int(match[2]))
-        return None if missed is None else (track, missed)
+        missed = stream.since(int(match[2]))
+        return None if missed is None else (stream, missed)
 
-    async def _serve_stream(self, session: HttpSession, visit: Visit, track: Track, missed: list[bytes]) -> None:
-        if track.is_complete and not missed:
+    async def _serve_stream(
+        self, session: HttpSession, request: HttpRequest, stream: ResumableStream, missed: list[bytes]
+    ) -> None:
+        if stream.is_complete and not missed:
             # An empty stream would bring it back for ever; this status is the other one that a GET may get.
-            await visit.refuse(Refusal(405, "All that was said on this stream was sent.\n", (("Allow", "POST"),)))
+            await request.refuse(Refusal(405, "All that was said on this stream was sent.\n", (("Allow", "POST"),)))
             return
-        sink = EventStream(visit, self._core.settings.write_timeout)
-        earlier, track.sink = track.sink, sink
+        response = EventStreamResponse(request, self._core.settings.write_timeout)
+        earlier, stream.response = stream.response, response
         if earlier is not None:
             # The client is here, whatever became of its connection.
             self._core.spawn(earlier.end())
-        sink.push(b"".join(missed))
-        if track.is_complete:
-            await sink.end()
+        response.push(b"".join(missed))
+        if stream.is_complete:
+            await response.end()
             return
-        if track.is_listening:
-            track.is_over = False
-            session.leave(track)
-            if not session.listen(track):
-                self._core.spawn(sink.end())
-        self._core.beats.add(sink)
+        if stream.is_listening:
+            stream.is_over = False
+            session.leave(stream)
+            if not session.listen(stream):
+                self._core.spawn(response.end())
+        self._core.keep_alive.add(response)
         session.busy += 1
         self.sessions.touch(session)
         try:
-            while (await visit.receive())["type"] != "http.disconnect":
+            while (await request.receive())["type"] != "http.disconnect":
                 pass
         finally:
-            sink.close()
-            self._core.beats.discard(sink)
+            response.close()
+            self._core.keep_alive.discard(response)
             session.busy -= 1
-            if track.sink is sink:
-                track.sink = None
-                session.leave(track)
-                if track.is_listening:
-                    session.store.leave(track)
+            if stream.response is response:
+                stream.response = None
+                session.leave(stream)
+                if stream.is_listening:
+                    session.store.leave(stream)
             if self.sessions.find(session.id, session.principal) is session:
                 self.sessions.touch(session)
 
     # -- DELETE ------------------------------------------------------------------------------
 
-    async def delete(self, visit: Visit) -> None:
+    async def delete(self, request: HttpRequest) -> None:
         """End a session at its client's wish."""
-        session = await self._session(visit)
+        session = await self._session(request)
         if session is not None:
             self.sessions.end(session)
-            await visit.answer_empty(204)
+            await request.answer_empty(204)
 
-    async def _session(self, visit: Visit) -> HttpSession | None:
+    async def _session(self, request: HttpRequest) -> HttpSession | None:
         """The session that a GET or DELETE is for; if there is none the request is answered."""
-        session_id = visit.text(_SESSION)
-        if self._core.settings.stateless or (session_id is None and visit.method == "GET"):
+        session_id = request.header(_SESSION)
+        if self._core.settings.stateless or (session_id is None and request.method == "GET"):
             # Also what a client of 2024-11-05 meets, whose first request is a GET.
-            await visit.refuse(Refusal(405, NO_STREAM, (("Allow", "POST"),)))
+            await request.refuse(Refusal(405, NO_STREAM, (("Allow", "POST"),)))
             return None
         try:
-            self._version(visit)
+            self._version(request)
         except UnsupportedVersion as error:
-            await visit.fail(400, error)
+            await request.fail(400, error)
             return None
         if session_id is None:
-            await visit.fail_plainly(400, NO_SESSION)
+            await request.fail_plainly(400, NO_SESSION)
             return None
-        session = self.sessions.find(session_id, self._core.principal(visit))
+        session = self.sessions.find(session_id, self._core.principal(request))
         if session is None:
-            await visit.fail_plainly(404, NOT_FOUND)
+            await request.fail_plainly(404, NOT_FOUND)
         return session
 
 

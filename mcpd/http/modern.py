@@ -29,10 +29,10 @@ from ..transports.guards import Refusal
 from ..types.base import NO_JSON, Params, RequestMeta, Wire
 from ..versions import table
 from .core import Answering, Core, status_for, status_of
-from .event_store import Track
+from .event_store import ResumableStream
 from .headers import check_mirrors, check_standard
 from .reply import Reply
-from .visit import Visit
+from .request import HttpRequest
 
 __all__ = ["ModernEndpoint"]
 
@@ -50,14 +50,14 @@ _decode_head = Decoder(Params).decode
 _decode_call = Decoder(_CallHead).decode
 
 
-class _Nobody:
+class _NullChannel:
     """The channel of a notification: nobody waits at its other end."""
 
     is_congested = False
     is_multiplexed = False
 
-    def __init__(self, visit: Visit) -> None:
-        self._visit = visit
+    def __init__(self, request: HttpRequest) -> None:
+        self._request = request
 
     def send(self, frame: bytes, about: Id | None = None) -> None:
         """Nobody hears it."""
@@ -67,7 +67,7 @@ class _Nobody:
 
     def origin(self, about: Id | None = None) -> Origin:
         """The request that brought it."""
-        return self._visit.origin()
+        return self._request.origin()
 
     async def drain(self) -> None:
         """Nothing is queued."""
@@ -84,66 +84,66 @@ class ModernEndpoint:
         self._newest = table.get(table.MODERN[-1])
         """Fixes the era of a connection; its request names its own version."""
 
-    async def post(self, visit: Visit, request: Request) -> None:
+    async def post(self, request: HttpRequest, message: Request) -> None:
         """Answer one request; the client that leaves gives it up (S26-058, S26-096)."""
         core = self._core
-        is_listening = request.method == "subscriptions/listen"
-        reply = Reply(visit, Track, core.beats)
-        connection = core.connect(reply, core.opening(visit, self._newest, subscribes=is_listening))
+        is_listening = message.method == "subscriptions/listen"
+        reply = Reply(request, ResumableStream, core.keep_alive)
+        connection = core.connect(reply, core.opening(request, self._newest, subscribes=is_listening))
         session = connection.session
-        member = session.vocabulary.named.get(request.method)
+        member = session.vocabulary.named.get(message.method)
         try:
-            call = session.receive_request(request, visit.charge)
+            call = session.receive_request(message, request.charge)
             known = _NAMED.get(call.method)
             name: str | None = None if known is None else getattr(call.params, known)
-            check_standard(visit, call.version.name, call.method, call.raw, name, member)
+            check_standard(request, call.version.name, call.method, call.raw, name, member)
             if call.method == "tools/call" and name is not None:
                 mirrors = core.mirrors(name)
                 if mirrors:
-                    check_mirrors(visit, mirrors, call.params.arguments)
+                    check_mirrors(request, mirrors, call.params.arguments)
         except ProtocolError as error:
-            status, first = self._first_fault(visit, request, error, member)
+            status, first = self._first_fault(request, message, error, member)
             forget_frames(first)  # or this frame and its traceback would hold each other, and the request
-            await visit.fail(status, first, request.id)
+            await request.fail(status, first, message.id)
             return
 
         def waits() -> None:
             core.open.add(connection)
-            reply.attend(lambda: connection.cancel(call))
+            reply.watch_for_disconnect(lambda: connection.cancel(call))
 
         try:
             answer = await connection.answer(call, waits)
         finally:
-            if reply.is_attended:
+            if reply.is_watched:
                 core.open.discard(connection)
                 reply.stop()
             if is_listening:
                 connection.closed()
         await reply.finish(answer, status_of(answer))
 
-    async def post_other(self, visit: Visit, message: Notification | Response | Failure | list[Any]) -> None:
+    async def post_other(self, request: HttpRequest, message: Notification | Response | Failure | list[Any]) -> None:
         """Take a notification; of the protocol's own none means anything here: to give up is to leave (S26-053)."""
         if isinstance(message, list):
-            await visit.fail(400, InvalidRequest(f"{self._newest} has no batches: POST each message by itself"))
+            await request.fail(400, InvalidRequest(f"{self._newest} has no batches: POST each message by itself"))
             return
         if not isinstance(message, Notification):
             text = f"In {self._newest} the server asks nothing: there is no answer to send"
-            await visit.fail(400, InvalidRequest(text))
+            await request.fail(400, InvalidRequest(text))
             return
         core = self._core
-        connection = core.connect(_Nobody(visit), core.opening(visit, self._newest, subscribes=False))
+        connection = core.connect(_NullChannel(request), core.opening(request, self._newest, subscribes=False))
         if not connection.receive_message(message):
-            await visit.fail_plainly(503, OVER)
+            await request.fail_plainly(503, OVER)
             return
         core.open.add(connection)
         core.spawn(self._settle(connection))
-        await visit.answer_empty(202)
+        await request.answer_empty(202)
 
-    async def get(self, visit: Visit) -> None:
+    async def get(self, request: HttpRequest) -> None:
         """Refuse a GET or DELETE."""
-        version = visit.text(b"mcp-protocol-version")
+        version = request.header(b"mcp-protocol-version")
         text = f"In {version} there is only POST: listen with subscriptions/listen.\n"
-        await visit.refuse(Refusal(405, text, (("Allow", "POST"),)))
+        await request.refuse(Refusal(405, text, (("Allow", "POST"),)))
 
     delete = get
 
@@ -154,13 +154,13 @@ class ModernEndpoint:
             self._core.open.discard(connection)
 
     def _first_fault(
-        self, visit: Visit, request: Request, error: ProtocolError, member: str | None
+        self, request: HttpRequest, message: Request, error: ProtocolError, member: str | None
     ) -> tuple[int, ProtocolError]:
         """The status and error for a request that cannot be served: of all its faults the first in the order."""
         if isinstance(error, HeaderMismatch):
             return 400, error
         try:
-            meta = _decode_head(b"{}" if request.params is ABSENT else request.params).meta
+            meta = _decode_head(b"{}" if message.params is ABSENT else message.params).meta
         except MALFORMED:
             return 400, error
         late: UnsupportedVersion | None = None
@@ -172,23 +172,23 @@ class ModernEndpoint:
             late = unserved
         assert isinstance(meta, RequestMeta)
         try:
-            check_standard(visit, str(meta.protocol_version), request.method, request.params, member=member)
+            check_standard(request, str(meta.protocol_version), message.method, message.params, member=member)
             if late is not None:
                 return 400, late
             if isinstance(error, MethodNotFound):
                 return 404, error
-            self._check_call(visit, request)
+            self._check_call(request, message)
         except HeaderMismatch as mismatch:
             return 400, mismatch
         return status_for(error.code), error
 
-    def _check_call(self, visit: Visit, request: Request) -> None:
+    def _check_call(self, request: HttpRequest, message: Request) -> None:
         """The mirrored arguments of a tool call whose params are not all as they should be."""
-        if request.method == "tools/call":
+        if message.method == "tools/call":
             try:
-                call = _decode_call(request.params)
+                call = _decode_call(message.params)
             except MALFORMED:
                 return
             mirrors = self._core.mirrors(call.name)
             if mirrors:
-                check_mirrors(visit, mirrors, call.arguments)
+                check_mirrors(request, mirrors, call.arguments)

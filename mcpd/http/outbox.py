@@ -22,14 +22,15 @@ _MOST_WAITING = 64 * 1024 * 1024
 class Outbox:
     """`close` is for a client that is gone, or is to be. How what waits is written is a subclass's `_hand_on`.
 
-    Who waits in `drain` may hold a thread: if for `patience` seconds nothing is taken meanwhile, it closes (0: never).
+    Who waits in `drain` may hold a thread: if nothing is taken for `write_timeout` seconds meanwhile, it closes (0:
+    never).
     """
 
-    __slots__ = ("_charge", "_drained", "_patience", "_peer", "_waiting", "_waiting_bytes", "_writer", "is_open")
+    __slots__ = ("_charge", "_drained", "_peer", "_waiting", "_waiting_bytes", "_write_timeout", "_writer", "is_open")
 
-    def __init__(self, peer: str, patience: float = 0) -> None:
+    def __init__(self, peer: str, write_timeout: float = 0) -> None:
         self._peer = peer
-        self._patience = patience
+        self._write_timeout = write_timeout
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
         self._charge: Charge | None = None
@@ -47,10 +48,10 @@ class Outbox:
         while self.is_open and self.is_congested:
             if self._drained is None:
                 self._drained = asyncio.get_running_loop().create_future()
-            if self._patience <= 0:
+            if self._write_timeout <= 0:
                 await asyncio.shield(self._drained)
-            elif not (await asyncio.wait([self._drained], timeout=self._patience))[0] and self.is_open:
-                log.info("A client took nothing of what waits for it for %g s: its stream ends", self._patience)
+            elif not (await asyncio.wait([self._drained], timeout=self._write_timeout))[0] and self.is_open:
+                log.info("A client took nothing of what waits for it for %g s: its stream ends", self._write_timeout)
                 self.close()
 
     def close(self) -> None:

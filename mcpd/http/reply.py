@@ -12,51 +12,14 @@ from collections.abc import Callable
 from ..jsonrpc import Id
 from ..principal import Origin
 from ..wire.sse import KEEP_ALIVE
-from .event_store import Track
-from .stream import HEADERS, EventStream
-from .visit import Header, Visit
+from .event_store import ResumableStream
+from .event_stream import HEADERS, EventStreamResponse
+from .keep_alive import KeepAlive
+from .request import Header, HttpRequest
 
-__all__ = ["Beats", "Reply"]
-
+__all__ = ["Reply"]
 
 _MOST_EARLY = 64 * 1024
-
-
-class Beats:
-    """One timer for all replies and streams that last: every so often each says that it is still there.
-
-    `patience` is for how many seconds a client may take nothing while somebody waits for it (0: for ever).
-    """
-
-    def __init__(self, interval: float, patience: float = 0) -> None:
-        self.patience = patience
-        self._interval = interval
-        self._members: set[Reply | EventStream] = set()
-        self._timer: asyncio.TimerHandle | None = None
-
-    def add(self, member: Reply | EventStream) -> None:
-        """From now on `beat` is called on it, once in each interval."""
-        self._members.add(member)
-        if self._timer is None and self._interval > 0:
-            self._timer = asyncio.get_running_loop().call_later(self._interval, self._beat)
-
-    def discard(self, member: Reply | EventStream) -> None:
-        """It has ended."""
-        self._members.discard(member)
-
-    def _beat(self) -> None:
-        self._timer = None
-        for member in list(self._members):
-            member.beat()
-        if self._members:
-            self._timer = asyncio.get_running_loop().call_later(self._interval, self._beat)
-
-    def stop(self) -> None:
-        """No more beats."""
-        self._members.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
 
 class Reply:
@@ -64,23 +27,23 @@ class Reply:
 
     is_multiplexed = False
 
-    __slots__ = ("_beats", "_early", "_early_bytes", "_ending", "_is_done", "_is_gone", "_is_quiet", "_new_track",
-                 "_on_gone", "_own", "_watcher", "track", "visit")  # fmt: skip
+    __slots__ = ("_early", "_early_bytes", "_ending", "_is_disconnected", "_is_done", "_is_quiet", "_keep_alive",
+                 "_new_stream", "_on_disconnect", "_own", "_watcher", "request", "stream")  # fmt: skip
 
-    def __init__(self, visit: Visit, new_track: Callable[[], Track], beats: Beats) -> None:
-        self.visit = visit
-        self.track: Track | None = None
+    def __init__(self, request: HttpRequest, new_stream: Callable[[], ResumableStream], keep_alive: KeepAlive) -> None:
+        self.request = request
+        self.stream: ResumableStream | None = None
         """The stream, once it is one."""
-        self._new_track = new_track
-        self._beats = beats
+        self._new_stream = new_stream
+        self._keep_alive = keep_alive
         self._early: list[bytes] = []
         self._early_bytes = 0
-        self._own: EventStream | None = None
-        self._on_gone: Callable[[], None] | None = None
+        self._own: EventStreamResponse | None = None
+        self._on_disconnect: Callable[[], None] | None = None
         self._ending: asyncio.Future[None] | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._is_done = False
-        self._is_gone = False
+        self._is_disconnected = False
         self._is_quiet = False
 
     # -- as a channel ------------------------------------------------------------------------
@@ -88,13 +51,13 @@ class Reply:
     @property
     def is_congested(self) -> bool:
         """Whether the client is behind with reading."""
-        track = self.track
-        return track is not None and track.sink is not None and track.sink.is_congested
+        stream = self.stream
+        return stream is not None and stream.response is not None and stream.response.is_congested
 
     def send(self, frame: bytes, about: Id | None = None) -> None:
         """Say something before the answer."""
-        if self.track is not None:
-            self.track.push(frame)
+        if self.stream is not None:
+            self.stream.push(frame)
             return
         self._early.append(frame)
         self._early_bytes += len(frame)
@@ -111,50 +74,50 @@ class Reply:
 
     def origin(self, about: Id | None = None) -> Origin:
         """The request that this answers."""
-        return self.visit.origin()
+        return self.request.origin()
 
     async def drain(self) -> None:
         """Wait until the client has read most of what was said."""
-        if self.track is not None and self.track.sink is not None:
-            await self.track.sink.drain()
+        if self.stream is not None and self.stream.response is not None:
+            await self.stream.response.drain()
 
     async def aclose(self, reason: str = "") -> None:
         """Nothing to do: a reply ends with its answer."""
 
     # -- the life of a reply -----------------------------------------------------------------
 
-    def attend(self, on_gone: Callable[[], None] | None = None) -> None:
-        """The work takes time: watch the client meanwhile; `on_gone` is called if it leaves before the end."""
+    def watch_for_disconnect(self, on_disconnect: Callable[[], None] | None = None) -> None:
+        """The work takes time: watch the client meanwhile; `on_disconnect` is called if it leaves before the end."""
         loop = asyncio.get_running_loop()
-        self._on_gone = on_gone
-        self._beats.add(self)
+        self._on_disconnect = on_disconnect
+        self._keep_alive.add(self)
         self._watcher = loop.create_task(self._watch(), name="mcpd-watch")
         if self._early:
             loop.call_soon(self.begin)
 
     @property
-    def is_attended(self) -> bool:
+    def is_watched(self) -> bool:
         """Whether the client is watched, which `stop` ends."""
         return self._watcher is not None
 
     def begin(self) -> None:
         """Become an event stream, unless all is said by now."""
-        if self.track is not None or self._is_done:
+        if self.stream is not None or self._is_done:
             return
-        track = self.track = self._new_track()
-        opening = track.opening()
-        if not self._is_gone:
-            self._own = track.sink = EventStream(self.visit, self._beats.patience)
+        stream = self.stream = self._new_stream()
+        opening = stream.priming()
+        if not self._is_disconnected:
+            self._own = stream.response = EventStreamResponse(self.request, self._keep_alive.write_timeout)
             self._own.push(opening)
         for frame in self._early:
-            track.push(frame)
+            stream.push(frame)
         self._early.clear()
 
-    def beat(self) -> None:
+    def keep_alive(self) -> None:
         """Show that the work goes on, to the client and to what lies between."""
-        if self.track is not None:
+        if self.stream is not None:
             if self._own is not None:
-                self._own.beat()
+                self._own.keep_alive()
         elif self._is_quiet:
             self.begin()
             if self._own is not None:
@@ -164,45 +127,45 @@ class Reply:
     def release_connection(self) -> None:
         """Let the connection go and the work go on: the client comes back for the rest (2025-11-25)."""
         self.begin()
-        sink = None if self.track is None else self.track.sink
-        if sink is not None and self.track is not None:
+        response = None if self.stream is None else self.stream.response
+        if response is not None and self.stream is not None:
             # The connection of the POST, or the one on which the client came back.
-            self.track.sink = None
-            self._ending = asyncio.ensure_future(sink.end())
+            self.stream.response = None
+            self._ending = asyncio.ensure_future(response.end())
 
     async def finish(self, answer: bytes | None, status: int = 200, headers: tuple[Header, ...] = ()) -> None:
         """Give the answer, and complete the reply; None if the request was given up and there is no answer."""
         if self._watcher is not None:
             self.stop()
         self._is_done = True
-        track = self.track
-        if track is not None:
+        stream = self.stream
+        if stream is not None:
             if answer is not None:
-                track.push(answer)
-            track.complete()
-            if track.sink is not None:
-                await track.sink.end()
-        elif self._is_gone:
+                stream.push(answer)
+            stream.complete()
+            if stream.response is not None:
+                await stream.response.end()
+        elif self._is_disconnected:
             pass
         elif self._early:
-            track = self._new_track()
-            events = [track.opening(), *map(track.write, self._early)]
+            stream = self._new_stream()
+            events = [stream.priming(), *map(stream.write, self._early)]
             if answer is not None:
-                events.append(track.write(answer))
-            track.complete()
-            await self.visit.answer(200, b"".join(events), HEADERS[0], (*HEADERS[1:], *headers))
+                events.append(stream.write(answer))
+            stream.complete()
+            await self.request.answer(200, b"".join(events), HEADERS[0], (*HEADERS[1:], *headers))
         elif answer is not None:
-            await self.visit.answer(status, answer, headers=headers)
+            await self.request.answer(status, answer, headers=headers)
         else:
-            await self.visit.answer_empty(202)
+            await self.request.answer_empty(202)
 
     def stop(self) -> None:
         """The work is done: no longer watch the client."""
         self._is_done = True
         if self._watcher is not None:
             # Else the request would leave a circle of references for the garbage collector to find.
-            self._on_gone = None
-            self._beats.discard(self)
+            self._on_disconnect = None
+            self._keep_alive.discard(self)
             self._watcher.cancel()
             self._watcher = None
 
@@ -211,18 +174,18 @@ class Reply:
     async def _watch(self) -> None:
         """Wait until the client leaves."""
         try:
-            while (await self.visit.receive())["type"] != "http.disconnect":
+            while (await self.request.receive())["type"] != "http.disconnect":
                 pass
         except Exception:
             # Whatever a server raises when there is nothing more to receive: for us the client is gone.
             pass
-        self._beats.discard(self)
-        self._is_gone = True
+        self._keep_alive.discard(self)
+        self._is_disconnected = True
         own = self._own
         if own is not None:
-            if self.track is not None and self.track.sink is own:
-                self.track.sink = None
+            if self.stream is not None and self.stream.response is own:
+                self.stream.response = None
             if self._ending is None:
                 own.close()
-        if self._on_gone is not None:
-            self._on_gone()
+        if self._on_disconnect is not None:
+            self._on_disconnect()

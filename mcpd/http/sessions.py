@@ -17,10 +17,10 @@ from ..errors import InvalidRequest
 from ..jsonrpc import Id
 from ..principal import ANONYMOUS, Origin, Principal
 from .core import Answering, Core
-from .event_store import EventStore, Track
+from .event_store import EventStore, ResumableStream
+from .event_stream import EventStreamResponse
 from .reply import Reply
-from .stream import EventStream
-from .visit import Visit
+from .request import HttpRequest
 
 __all__ = ["HttpSession", "Sessions"]
 
@@ -37,7 +37,7 @@ class HttpSession:
     is_multiplexed = False
     connection: Answering
 
-    __slots__ = ("_held", "_latest", "_next_track", "busy", "connection", "id", "listening", "owner", "principal",
+    __slots__ = ("_held", "_latest", "_next_stream", "busy", "connection", "id", "listening", "owner", "principal",
                  "replies", "stopped", "store", "touched", "user")  # fmt: skip
 
     def __init__(self, principal: str, store: EventStore) -> None:
@@ -46,7 +46,7 @@ class HttpSession:
         self.store = store
         self.replies: dict[Id, Reply] = {}
         """The replies of the requests that are worked on."""
-        self.listening: list[Track] = []
+        self.listening: list[ResumableStream] = []
         """The GET streams that are connected, the newest last."""
         self.stopped: dict[Id, bytes] = {}
         """The answers to requests that were worked on when the session ended: errors."""
@@ -57,9 +57,9 @@ class HttpSession:
         self.busy = 0
         """How many HTTP requests of this session have a client that waits: with any, it is not idle."""
         self.touched = 0.0
-        self._latest: Reply | EventStream | None = None
+        self._latest: Reply | EventStreamResponse | None = None
         self._held: deque[bytes] | None = None
-        self._next_track = 0
+        self._next_stream = 0
 
     # -- as a channel ------------------------------------------------------------------------
 
@@ -75,10 +75,10 @@ class HttpSession:
             self._latest = reply
             reply.send(frame)
             return
-        for track in reversed(self.listening):
-            if track.sink is not None and track.sink.is_open:
-                self._latest = track.sink
-                track.push(frame)
+        for stream in reversed(self.listening):
+            if stream.response is not None and stream.response.is_open:
+                self._latest = stream.response
+                stream.push(frame)
                 return
         self._hold(frame)
 
@@ -89,7 +89,7 @@ class HttpSession:
     def origin(self, about: Id | None = None) -> Origin:
         """The HTTP request that carries a request which is worked on; without that, what is known of the session."""
         reply = None if about is None else self.replies.get(about)
-        return Origin("http", self.user) if reply is None else reply.visit.origin()
+        return Origin("http", self.user) if reply is None else reply.request.origin()
 
     def _hold(self, frame: bytes) -> None:
         if self._held is None:
@@ -104,16 +104,16 @@ class HttpSession:
 
     async def aclose(self, reason: str = "") -> None:
         """End all its GET streams."""
-        for track in list(self.listening):
-            if track.sink is not None:
-                await track.sink.end()
+        for stream in list(self.listening):
+            if stream.response is not None:
+                await stream.response.end()
 
     # -- streams -----------------------------------------------------------------------------
 
-    def new_track(self, *, is_listening: bool = False) -> Track:
+    def new_stream(self, *, is_listening: bool = False) -> ResumableStream:
         """A new event stream of this session."""
-        self._next_track += 1
-        return Track(self._next_track, self.store, primes=self._has_polling, is_listening=is_listening)
+        self._next_stream += 1
+        return ResumableStream(self._next_stream, self.store, primes=self._has_polling, is_listening=is_listening)
 
     @property
     def _has_polling(self) -> bool:
@@ -127,20 +127,20 @@ class HttpSession:
         if reply is not None and self._has_polling:
             reply.release_connection()
 
-    def listen(self, track: Track) -> bool:
+    def listen(self, stream: ResumableStream) -> bool:
         """Make a connected GET stream the one for what belongs to no request; False if there are too many."""
         if len(self.listening) >= _MOST_LISTENING:
             return False
-        self.listening.append(track)
+        self.listening.append(stream)
         held, self._held = self._held, None
         for frame in held or ():
-            track.push(frame)
+            stream.push(frame)
         return True
 
-    def leave(self, track: Track) -> None:
+    def leave(self, stream: ResumableStream) -> None:
         """A GET stream is not connected any more."""
-        if track in self.listening:
-            self.listening.remove(track)
+        if stream in self.listening:
+            self.listening.remove(stream)
         self.forget_latest()
 
     def forget_latest(self) -> None:
@@ -165,20 +165,20 @@ class Sessions:
     def __iter__(self) -> Iterator[HttpSession]:
         return iter(list(self._by_id.values()))
 
-    def new(self, visit: Visit) -> HttpSession:
+    def new(self, request: HttpRequest) -> HttpSession:
         """A session that nobody can find yet: `add` it once its client is initialized, or `drop` it."""
         settings = self._settings
         session = HttpSession(
-            self._core.principal(visit),
+            self._core.principal(request),
             EventStore(settings.max_stored_events, settings.max_stored_bytes, settings.retry_ms),
         )
-        opening = self._core.opening(visit, is_stateless=settings.stateless)
+        opening = self._core.opening(request, is_stateless=settings.stateless)
         session.connection = self._core.connect(session, opening)
-        session.owner = self._core.owner(visit)
-        session.user = visit.user
+        session.owner = self._core.owner(request)
+        session.user = request.user
         return session
 
-    def make_room(self, visit: Visit) -> bool:
+    def make_room(self, request: HttpRequest) -> bool:
         """Whether this client can have one more session; at the limit another one may end for it.
 
         That is one of the client with most sessions, counting the new one: the one that was idle longest, or if its
@@ -187,7 +187,7 @@ class Sessions:
         """
         if len(self._by_id) < self._settings.max_sessions:
             return True
-        newcomer = self._core.owner(visit)
+        newcomer = self._core.owner(request)
         own = self._by_owner[newcomer]
         crowded = self._most_crowded(newcomer)
         most = max(
@@ -250,9 +250,9 @@ class Sessions:
             if answer is not None:
                 session.stopped[call.id] = answer
         connection.closed()
-        for track in session.listening:
-            if track.sink is not None:
-                self._core.spawn(track.sink.end())
+        for stream in session.listening:
+            if stream.response is not None:
+                self._core.spawn(stream.response.end())
 
     def end_all(self) -> None:
         """End all sessions, and expire no more."""

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from .visit import Scope
+from .request import Scope
 
 __all__ = ["Stopping"]
 

@@ -14,18 +14,18 @@ from ..transports.apart import Apart
 from ..transports.guards import Refusal
 from .core import Core
 from .outbox import Outbox
-from .visit import Send, Visit
+from .request import HttpRequest, Send
 
 __all__ = ["AsgiWebSocket", "serve_websocket"]
 
 
-async def serve_websocket(core: Core, visit: Visit, send: Send, refusal: Refusal | None) -> None:
+async def serve_websocket(core: Core, request: HttpRequest, send: Send, refusal: Refusal | None) -> None:
     """Serve one WebSocket, from its handshake to its end; with a `refusal` that is all it gets."""
-    scope, receive = visit.scope, visit.receive
+    scope, receive = request.scope, request.receive
     await receive()  # websocket.connect
     if refusal is not None:
         if "websocket.http.response" in scope.get("extensions", {}):
-            kind, body = refusal.body(visit.text(b"accept"))
+            kind, body = refusal.body(request.header(b"accept"))
             headers = [(b"content-type", kind.encode())]
             headers += [(name.lower().encode(), value.encode()) for name, value in refusal.headers]
             await send({"type": "websocket.http.response.start", "status": refusal.status, "headers": headers})
@@ -34,7 +34,7 @@ async def serve_websocket(core: Core, visit: Visit, send: Send, refusal: Refusal
             await send({"type": "websocket.close", "code": 1008})
         return
     await send({"type": "websocket.accept", "subprotocol": "mcp" if "mcp" in scope.get("subprotocols", ()) else None})
-    await AsgiWebSocket(send, visit, core.settings.write_timeout).run(core, visit)
+    await AsgiWebSocket(send, request, core.settings.write_timeout).run(core, request)
 
 
 class AsgiWebSocket(Outbox):
@@ -42,23 +42,23 @@ class AsgiWebSocket(Outbox):
 
     is_multiplexed = True
 
-    def __init__(self, send: Send, visit: Visit, patience: float = 0) -> None:
-        super().__init__(visit.peer, patience)
-        self._visit = visit
+    def __init__(self, send: Send, request: HttpRequest, write_timeout: float = 0) -> None:
+        super().__init__(request.peer, write_timeout)
+        self._request = request
         self._send = send
         self._apart: Apart | None = None
         self._was_handed_on = False
 
-    async def run(self, core: Core, visit: Visit) -> None:
+    async def run(self, core: Core, request: HttpRequest) -> None:
         """Hand on what arrives until the client leaves."""
         most = core.settings.max_body_bytes
-        connection = core.connect(self, core.opening(visit))
+        connection = core.connect(self, core.opening(request))
         core.open.add(connection)
         core.sockets[self] = connection
         lost: ConnectionLost | None = None
         try:
             while True:
-                message = await visit.receive()
+                message = await request.receive()
                 if message["type"] == "websocket.disconnect":
                     if message.get("code", 1005) not in (1000, 1001, 1005):
                         lost = ConnectionLost("The WebSocket client went away")
@@ -101,7 +101,7 @@ class AsgiWebSocket(Outbox):
 
     def origin(self, about: Id | None = None) -> Origin:
         """The handshake."""
-        return self._visit.origin()
+        return self._request.origin()
 
     async def aclose(self, reason: str = "") -> None:
         """Send what is queued, and close."""

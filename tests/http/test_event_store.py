@@ -14,7 +14,7 @@ from support.http_stage import Stage
 
 from mcpd import Context
 from mcpd.http import HttpSettings
-from mcpd.http.event_store import EventStore, Track
+from mcpd.http.event_store import EventStore, ResumableStream
 
 
 def count(steps: int, door: str, id: Any = 1) -> dict[str, Any]:
@@ -189,10 +189,10 @@ async def test_of_what_is_forgotten_the_rest_is_replayed() -> None:
             assert await resumed.event() is None
         found = port.app.sessions.find(session.id, "")
         assert found is not None
-        assert len(found.store.tracks) == 1
+        assert len(found.store.streams) == 1
         for number in range(5):
             await session.ask("tools/call", count(3, "")["params"], id=10 + number)
-        assert len(found.store.tracks) == 1
+        assert len(found.store.streams) == 1
 
 
 async def test_a_stream_goes_on_after_others_have_said_much() -> None:
@@ -228,7 +228,7 @@ async def test_streams_that_clients_left_are_not_waited_for_without_end() -> Non
             await busy(port, session, 0)
         found = port.app.sessions.find(session.id, "")
         assert found is not None
-        assert len(found.store.tracks) < 20
+        assert len(found.store.streams) < 20
         assert (await port.ask(session.get(first))).status == 400
 
 
@@ -319,13 +319,13 @@ async def test_only_that_version_lets_connections_go() -> None:
 
 def test_numbers_name_their_stream() -> None:
     store = EventStore(10, 1000, 5)
-    first, second = Track(1, store, primes=True), Track(2, store)
-    assert first.opening() == b"id: 1-1\nretry: 5\ndata: \n\n"
-    assert second.opening() == b""
+    first, second = ResumableStream(1, store, primes=True), ResumableStream(2, store)
+    assert first.priming() == b"id: 1-1\nretry: 5\ndata: \n\n"
+    assert second.priming() == b""
     assert second.write(b"{}") == b"id: 2-1\ndata: {}\n\n"
     assert first.write(b"{}") == b"id: 1-2\ndata: {}\n\n"
-    assert Track().write(b"{}") == b"data: {}\n\n"
-    assert Track().opening() == b""
+    assert ResumableStream().write(b"{}") == b"data: {}\n\n"
+    assert ResumableStream().priming() == b""
     assert first.since(1) == [b"id: 1-2\ndata: {}\n\n"]
     assert first.since(2) == []
     assert first.since(0) is None
@@ -334,12 +334,12 @@ def test_numbers_name_their_stream() -> None:
 
 def test_the_newest_event_is_kept_whatever_its_size() -> None:
     store = EventStore(10, 100, 5)
-    track = Track(1, store)
-    track.write(b"small")
-    track.write(b"x" * 1000)
-    assert track.since(1) == [b"id: 1-2\ndata: " + b"x" * 1000 + b"\n\n"]
-    track.write(b"small")
-    assert track.since(1) == track.since(2) == [b"id: 1-3\ndata: small\n\n"]
+    stream = ResumableStream(1, store)
+    stream.write(b"small")
+    stream.write(b"x" * 1000)
+    assert stream.since(1) == [b"id: 1-2\ndata: " + b"x" * 1000 + b"\n\n"]
+    stream.write(b"small")
+    assert stream.since(1) == stream.since(2) == [b"id: 1-3\ndata: small\n\n"]
 
 
 @given(
@@ -350,30 +350,30 @@ def test_the_newest_event_is_kept_whatever_its_size() -> None:
 def test_the_store_against_a_list(written: list[tuple[int, int]], most_events: int, most_bytes: int) -> None:
     """Kept is a tail of all events, within both limits or one event long; each stream's tail is what replays."""
     store = EventStore(most_events, most_bytes, 1)
-    tracks = {number: Track(number, store) for number in (1, 2, 3)}
+    streams = {number: ResumableStream(number, store) for number in (1, 2, 3)}
     everything: list[tuple[int, int, bytes]] = []
-    last = dict.fromkeys(tracks, 0)
+    last = dict.fromkeys(streams, 0)
     for number, size in written:
-        data = tracks[number].write(b"x" * size)
+        data = streams[number].write(b"x" * size)
         last[number] += 1
         everything.append((number, last[number], data))
     kept = everything[:]
     while len(kept) > 1 and (len(kept) > most_events or sum(len(data) for _, _, data in kept) > most_bytes):
         kept.pop(0)
     # More may be said on all of them.
-    assert set(store.tracks) == {number for number, _ in written}
-    for number, track in tracks.items():
+    assert set(store.streams) == {number for number, _ in written}
+    for number, stream in streams.items():
         for position in range(last[number] + 2):
             there = [data for n, p, data in kept if n == number and p > position]
-            assert track.since(position) == (there if 0 < position <= last[number] else None)
-        track.complete()
-    assert set(store.tracks) == {number for number, _, _ in kept}
+            assert stream.since(position) == (there if 0 < position <= last[number] else None)
+        stream.complete()
+    assert set(store.streams) == {number for number, _, _ in kept}
 
 
 def test_frames_are_one_line() -> None:
     """Raw JSON of somebody else's hand may have line breaks between its tokens."""
     pretty = json.dumps({"a": ["b\n", 1]}, indent=1).encode()
-    event = Track().write(pretty.replace(b"\n", b"\r\n"))
+    event = ResumableStream().write(pretty.replace(b"\n", b"\r\n"))
     assert event.count(b"\n") == 2
     assert b"\r" not in event
     assert json.loads(event[6:]) == {"a": ["b\n", 1]}

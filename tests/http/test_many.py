@@ -35,7 +35,8 @@ async def count_objects() -> dict[str, int]:
     gc.collect()
     blocks = sys.getallocatedblocks()  # before what is made to count
     names = [type(one).__name__ for one in gc.get_objects()]
-    counted = {name: names.count(name) for name in ("HttpSession", "Connection", "EventStream", "Track", "Protocol")}
+    kinds = ("HttpSession", "Connection", "EventStreamResponse", "ResumableStream", "Protocol")
+    counted = {name: names.count(name) for name in kinds}
     return {**counted, "blocks": blocks}
 
 stage.server.run(
@@ -128,7 +129,7 @@ class Crowd:
             while True:
                 left = await self.objects()
                 # Of the connections one is that of the request that counts them; others are just ending.
-                if not left["HttpSession"] and not left["EventStream"] and left["Protocol"] < 30:
+                if not left["HttpSession"] and not left["EventStreamResponse"] and left["Protocol"] < 30:
                     return left
                 await asyncio.sleep(0.5)
 
@@ -181,7 +182,7 @@ async def _wait_together(child: Child) -> None:
         full = crowd.kilobytes()
         await crowd.leave()
         left = await crowd.emptied()
-        assert (left["Track"], left["Connection"]) == (0, 1)
+        assert (left["ResumableStream"], left["Connection"]) == (0, 1)
         # All that was taken is given back, but for what is made once and the lists of free objects that asyncio and
         # uvloop keep, of 250 of a kind.
         print(f"blocks of memory: {before['blocks']} before, {left['blocks']} after")

@@ -21,7 +21,7 @@ from support.http_peer import BOTH, MODERN, Peer, Port, request, serving
 from support.wires import META, PATIENCE, Wire
 
 from mcpd import Server
-from mcpd.http.visit import Receive, Scope, Send
+from mcpd.http.request import Receive, Scope, Send
 from mcpd.wire.headers import encode_value
 
 __all__ = ["HttpWire", "http_wire"]

@@ -1,4 +1,4 @@
-"""Event streams and replies by themselves: order, slow readers, beats, and clients that leave."""
+"""Event streams and replies by themselves: order, slow readers, keep-alive, and clients that leave."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from support.http_stage import Stage
 
 from mcpd import Context
 from mcpd.http import HttpSettings
-from mcpd.http.event_store import Track
-from mcpd.http.reply import Beats, Reply
-from mcpd.http.stream import EventStream
-from mcpd.http.visit import Visit
+from mcpd.http.event_store import ResumableStream
+from mcpd.http.event_stream import EventStreamResponse
+from mcpd.http.keep_alive import KeepAlive
+from mcpd.http.reply import Reply
+from mcpd.http.request import HttpRequest
 
 
 class Client:
@@ -27,7 +28,7 @@ class Client:
         self.sent: list[Any] = []
         self.is_broken = False
         scope = {"method": "POST", "path": "/mcp", "headers": []}
-        self.visit = Visit(scope, self._receive, self._send)
+        self.request = HttpRequest(scope, self._receive, self._send)
 
     async def _receive(self) -> Any:
         await self.left.wait()
@@ -55,7 +56,7 @@ async def turns(number: int = 10) -> None:
 
 async def test_what_is_pushed_together_is_written_together() -> None:
     client = Client()
-    stream = EventStream(client.visit)
+    stream = EventStreamResponse(client.request)
     for part in (b"a", b"b", b"c"):
         stream.push(part)
     await turns()
@@ -71,7 +72,7 @@ async def test_what_is_pushed_together_is_written_together() -> None:
 
 async def test_order_holds_while_the_client_reads_slowly() -> None:
     client = Client()
-    stream = EventStream(client.visit)
+    stream = EventStreamResponse(client.request)
     client.gate.clear()
     stream.push(b"a")
     await turns()
@@ -87,7 +88,7 @@ async def test_order_holds_while_the_client_reads_slowly() -> None:
 
 async def test_a_stream_can_begin_with_nothing() -> None:
     client = Client()
-    stream = EventStream(client.visit)
+    stream = EventStreamResponse(client.request)
     stream.push(b"")
     await turns()
     assert [message["type"] for message in client.sent] == ["http.response.start", "http.response.body"]
@@ -99,7 +100,7 @@ async def test_a_stream_can_begin_with_nothing() -> None:
 async def test_who_waits_for_a_slow_client_is_woken_when_it_reads_or_leaves() -> None:
     for leaves in (False, True):
         client = Client()
-        stream = EventStream(client.visit)
+        stream = EventStreamResponse(client.request)
         client.gate.clear()
         stream.push(b"x" * 2_000_000)
         assert stream.is_congested
@@ -117,7 +118,7 @@ async def test_who_waits_for_a_slow_client_is_woken_when_it_reads_or_leaves() ->
 
 async def test_a_client_that_never_reads_is_let_go() -> None:
     client = Client()
-    stream = EventStream(client.visit)
+    stream = EventStreamResponse(client.request)
     client.gate.clear()
     for _ in range(100):
         stream.push(b"x" * 1_000_000)
@@ -129,27 +130,27 @@ async def test_a_client_that_never_reads_is_let_go() -> None:
 async def test_a_server_that_cannot_send_means_that_the_client_is_gone() -> None:
     client = Client()
     client.is_broken = True
-    stream = EventStream(client.visit)
+    stream = EventStreamResponse(client.request)
     stream.push(b"a")
     await turns()
     assert not stream.is_open
     await stream.end([b"b"])
-    broken = EventStream(client.visit)
+    broken = EventStreamResponse(client.request)
     await broken.end([b"a"])
     assert not broken.is_open
 
 
 async def test_a_quiet_stream_says_that_it_is_there() -> None:
     client = Client()
-    stream = EventStream(client.visit)
+    stream = EventStreamResponse(client.request)
     stream.push(b"a")
     await turns()
     for _ in range(3):
-        stream.beat()
+        stream.keep_alive()
         await turns()
     assert client.body == b"a" + b":\n\n" * 2
     stream.push(b"b")
-    stream.beat()
+    stream.keep_alive()
     await turns()
     assert client.body == b"a" + b":\n\n" * 2 + b"b"
     await stream.end()
@@ -160,8 +161,8 @@ async def test_a_quiet_stream_says_that_it_is_there() -> None:
 
 async def test_an_answer_alone_is_json() -> None:
     client = Client()
-    reply = Reply(client.visit, Track, Beats(0))
-    reply.attend()
+    reply = Reply(client.request, ResumableStream, KeepAlive(0))
+    reply.watch_for_disconnect()
     await turns()
     await reply.finish(b"{}", 404)
     assert client.sent[0]["status"] == 404
@@ -175,8 +176,8 @@ async def test_an_answer_alone_is_json() -> None:
 async def test_whoever_left_gets_nothing() -> None:
     client = Client()
     gone: list[int] = []
-    reply = Reply(client.visit, Track, Beats(0))
-    reply.attend(lambda: gone.append(1))
+    reply = Reply(client.request, ResumableStream, KeepAlive(0))
+    reply.watch_for_disconnect(lambda: gone.append(1))
     client.left.set()
     await turns()
     assert gone == [1]
@@ -188,12 +189,12 @@ async def test_whoever_left_gets_nothing() -> None:
 
 async def test_nothing_is_answered_to_what_was_given_up() -> None:
     client = Client()
-    reply = Reply(client.visit, Track, Beats(0))
+    reply = Reply(client.request, ResumableStream, KeepAlive(0))
     await reply.finish(None)
     assert client.sent[0]["status"] == 202
     assert client.body == b""
     client = Client()
-    reply = Reply(client.visit, Track, Beats(0))
+    reply = Reply(client.request, ResumableStream, KeepAlive(0))
     reply.send(b"{}")
     await reply.finish(None)
     assert client.body == b"data: {}\n\n"
@@ -205,29 +206,29 @@ async def test_a_server_that_fails_to_receive_has_no_client() -> None:
     async def receive() -> Any:
         raise RuntimeError("no more messages")
 
-    client.visit.receive = receive
+    client.request.receive = receive
     gone: list[int] = []
-    reply = Reply(client.visit, Track, Beats(0))
-    reply.attend(lambda: gone.append(1))
+    reply = Reply(client.request, ResumableStream, KeepAlive(0))
+    reply.watch_for_disconnect(lambda: gone.append(1))
     await turns()
     assert gone == [1]
     reply.stop()
 
 
 async def test_beats_begin_with_the_first_and_stop_with_the_last() -> None:
-    beats = Beats(0.01)
+    keep_alive = KeepAlive(0.01)
     client = Client()
-    reply = Reply(client.visit, Track, beats)
-    reply.attend()
-    assert beats._timer is not None
+    reply = Reply(client.request, ResumableStream, keep_alive)
+    reply.watch_for_disconnect()
+    assert keep_alive._timer is not None
     while not client.body.endswith(b":\n\n"):
         await asyncio.sleep(0.001)
     assert client.sent[0]["status"] == 200
     await reply.finish(b"{}")
     assert client.body.endswith(b"data: {}\n\n")
-    while beats._timer is not None:
+    while keep_alive._timer is not None:
         await asyncio.sleep(0.001)
-    beats.stop()
+    keep_alive.stop()
 
 
 # ----------------------------------------------------------------------------------------- on the wire

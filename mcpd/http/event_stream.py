@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 from ..wire.sse import KEEP_ALIVE
 from .outbox import Outbox
-from .visit import EVENT_STREAM, Header, Send, Visit
+from .request import EVENT_STREAM, Header, HttpRequest, Send
 
-__all__ = ["HEADERS", "EventStream"]
+__all__ = ["HEADERS", "EventStreamResponse"]
 
 HEADERS: tuple[Header, ...] = (
     EVENT_STREAM,
@@ -22,14 +22,14 @@ HEADERS: tuple[Header, ...] = (
 _PIECE_BYTES = 256 * 1024
 
 
-class EventStream(Outbox):
+class EventStreamResponse(Outbox):
     """The body of one answer. `close` is for a client that is gone, `end` for a stream that is complete."""
 
-    __slots__ = ("_is_ending", "_send", "_visit", "is_quiet")
+    __slots__ = ("_is_ending", "_request", "_send", "is_quiet")
 
-    def __init__(self, visit: Visit, patience: float = 0) -> None:
-        super().__init__(visit.peer, patience)
-        self._visit = visit
+    def __init__(self, request: HttpRequest, write_timeout: float = 0) -> None:
+        super().__init__(request.peer, write_timeout)
+        self._request = request
         self._send: Send | None = None
         self._is_ending = False
         self.is_quiet = False
@@ -44,7 +44,7 @@ class EventStream(Outbox):
             self.is_quiet = False
             self._put(data)
 
-    def beat(self) -> None:
+    def keep_alive(self) -> None:
         """Push a comment if nothing else was said since the last time."""
         if self.is_quiet and not self._waiting:
             self.push(KEEP_ALIVE)
@@ -64,7 +64,7 @@ class EventStream(Outbox):
     async def _hand_on(self) -> None:
         """Hand on all that waits, then if the stream is ending complete it."""
         if self._send is None:
-            self._send = await self._visit.begin(HEADERS)
+            self._send = await self._request.begin(HEADERS)
         while True:
             # Even if there is nothing yet: some servers hold the head back until something of the body comes.
             body = b"".join(self._waiting) if len(self._waiting) != 1 else self._waiting[0]

@@ -23,10 +23,10 @@ __all__ = [
     "BadBody",
     "ClientDisconnected",
     "Header",
+    "HttpRequest",
     "Receive",
     "Scope",
     "Send",
-    "Visit",
 ]
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -63,15 +63,15 @@ class BadBody(Exception):
         super().__init__(text)
 
 
-def _nobody(visit: Visit) -> str:
+def _nobody(request: HttpRequest) -> str:
     return ""
 
 
-class Visit:
+class HttpRequest:
     """One request and its answer. `repeated` are the headers that came more than once (then joined by a comma)."""
 
-    __slots__ = ("_send", "charge", "extra", "fields", "method", "path", "receive", "repeated", "scope", "status",
-                 "user")  # fmt: skip
+    __slots__ = ("_send", "charge", "headers", "method", "path", "receive", "repeated", "response_headers", "scope",
+                 "status", "user")  # fmt: skip
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
@@ -83,9 +83,9 @@ class Visit:
         # Where an application is mounted, `path` may hold the place it is mounted at.
         self.path = path[len(root) :] if root and path.startswith(root) else path
         headers: list[Header] = scope["headers"]
-        self.fields: dict[bytes, bytes] = dict(headers)
+        self.headers: dict[bytes, bytes] = dict(headers)
         self.repeated = _NONE
-        self.extra: tuple[Header, ...] = ()
+        self.response_headers: tuple[Header, ...] = ()
         """Headers that every answer to this request carries."""
         self.charge: Charge | None = None
         """What its body takes of the budget, if it is large."""
@@ -93,23 +93,23 @@ class Visit:
         """Who sends it, as far as anybody asked."""
         self.status = 0
         """The status that was answered, 0 if none was."""
-        if len(self.fields) != len(headers):
+        if len(self.headers) != len(headers):
             self._join(headers)
 
     def _join(self, headers: Iterable[Header]) -> None:
         joined: dict[bytes, list[bytes]] = {}
         for name, value in headers:
             joined.setdefault(name, []).append(value)
-        self.fields = {name: b", ".join(values) for name, values in joined.items()}
+        self.headers = {name: b", ".join(values) for name, values in joined.items()}
         self.repeated = frozenset(name for name, values in joined.items() if len(values) > 1)
 
     def origin(self) -> Origin:
         """Where it comes from, for authors; its headers are those of the scope, which lasts as long as it does."""
         return Origin("websocket" if self.scope["type"] == "websocket" else "http", self.user, self.scope["headers"])
 
-    def text(self, name: bytes) -> str | None:
+    def header(self, name: bytes) -> str | None:
         """A header as text, None if it did not come."""
-        value = self.fields.get(name)
+        value = self.headers.get(name)
         return None if value is None else value.decode("latin-1")
 
     @property
@@ -123,18 +123,18 @@ class Visit:
     @property
     def accepts_both(self) -> bool:
         """Whether the answer may be JSON as well as an event stream; no `Accept` means anything."""
-        return _read_accept(self.fields.get(b"accept", b"*/*")) == _BIT_JSON | _BIT_EVENTS
+        return _read_accept(self.headers.get(b"accept", b"*/*")) == _BIT_JSON | _BIT_EVENTS
 
     @property
     def accepts_events(self) -> bool:
         """Whether the answer may be an event stream."""
-        return bool(_read_accept(self.fields.get(b"accept", b"*/*")) & _BIT_EVENTS)
+        return bool(_read_accept(self.headers.get(b"accept", b"*/*")) & _BIT_EVENTS)
 
     @property
     def has_json(self) -> bool:
         """Whether the body is said to be JSON in UTF-8, and not packed."""
-        value = self.fields.get(b"content-type")
-        if value is None or b"content-encoding" in self.fields:
+        value = self.headers.get(b"content-type")
+        if value is None or b"content-encoding" in self.headers:
             return False
         kind, *parameters = [part.strip().lower() for part in value.split(b";")]
         charset = [part.partition(b"=")[2].strip(b'"') for part in parameters if part.startswith(b"charset=")]
@@ -142,13 +142,13 @@ class Visit:
 
     # -- reading -----------------------------------------------------------------------------
 
-    async def read(self, most: int, patience: float, owner: Callable[[Visit], str] = _nobody) -> bytes:
+    async def read(self, most: int, timeout: float, owner: Callable[[HttpRequest], str] = _nobody) -> bytes:
         """The body, which takes of the budget of its `owner`.
 
-        Raises BadBody for one over `most` bytes, slower than `patience` seconds or without memory for it;
+        Raises BadBody for one over `most` bytes, slower than `timeout` seconds or without memory for it;
         ClientDisconnected if the client leaves.
         """
-        length = self.fields.get(b"content-length")
+        length = self.headers.get(b"content-length")
         if length is not None and length.isdigit() and (len(length) > 15 or int(length) > most):
             raise BadBody(413, _too_large(most))
         message = await self.receive()
@@ -157,24 +157,24 @@ class Visit:
         body: bytes = message.get("body", b"")
         if message.get("more_body"):
             try:
-                async with asyncio.timeout(patience):
+                async with asyncio.timeout(timeout):
                     body = await self._read_on(body, most, owner)
             except TimeoutError:
-                raise BadBody(408, f"The body did not arrive within {patience:g} s") from None
+                raise BadBody(408, f"The body did not arrive within {timeout:g} s") from None
         if len(body) > most:
             raise BadBody(413, _too_large(most))
         if len(body) > SMALL:
             self._hold(weigh(body), owner)
         return body
 
-    def _hold(self, size: int, owner: Callable[[Visit], str]) -> None:
+    def _hold(self, size: int, owner: Callable[[HttpRequest], str]) -> None:
         if self.charge is None:
             self.charge = Charge(id(self), owner(self))
         if not self.charge.set(size):
             self.charge = None
             raise BadBody(503, OVER)
 
-    async def _read_on(self, first: bytes, most: int, owner: Callable[[Visit], str]) -> bytes:
+    async def _read_on(self, first: bytes, most: int, owner: Callable[[HttpRequest], str]) -> bytes:
         parts, size = [first], len(first)
         while size <= most:
             message = await self.receive()
@@ -194,7 +194,7 @@ class Visit:
     async def answer(self, status: int, body: bytes, kind: Header = JSON, headers: Iterable[Header] = ()) -> None:
         """Answer with a whole body."""
         self.status = status
-        fields = [kind, (b"content-length", b"%d" % len(body)), *headers, *self.extra]
+        fields = [kind, (b"content-length", b"%d" % len(body)), *headers, *self.response_headers]
         await self._send({"type": "http.response.start", "status": status, "headers": fields})
         await self._send({"type": "http.response.body", "body": body if self.method != "HEAD" else b""})
 
@@ -203,7 +203,7 @@ class Visit:
         self.status = status
         lengths = () if status == 204 else ((b"content-length", b"0"),)
         await self._send(
-            {"type": "http.response.start", "status": status, "headers": [*lengths, *headers, *self.extra]}
+            {"type": "http.response.start", "status": status, "headers": [*lengths, *headers, *self.response_headers]}
         )
         await self._send({"type": "http.response.body", "body": b""})
 
@@ -213,7 +213,7 @@ class Visit:
 
     async def refuse(self, refusal: Refusal, headers: Iterable[Header] = ()) -> None:
         """Answer that there is no such service: JSON with an `error` for clients, a text for browsers."""
-        kind, body = refusal.body(self.text(b"accept"))
+        kind, body = refusal.body(self.header(b"accept"))
         fields = [(name.lower().encode(), value.encode()) for name, value in refusal.headers]
         await self.answer(refusal.status, body, (b"content-type", kind.encode()), [*fields, *headers])
 
@@ -233,8 +233,8 @@ class Visit:
     async def begin(self, headers: Iterable[Header]) -> Send:
         """Begin an answer of unknown length; what is given back takes the parts of its body."""
         self.status = 200
-        self.fields = _NOTHING  # it may last for hours, and its head was read
-        await self._send({"type": "http.response.start", "status": 200, "headers": [*headers, *self.extra]})
+        self.headers = _NOTHING  # it may last for hours, and its head was read
+        await self._send({"type": "http.response.start", "status": 200, "headers": [*headers, *self.response_headers]})
         return self._send
 
 
