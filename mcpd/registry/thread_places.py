@@ -6,7 +6,9 @@ as many, and all clients of one address, whose tokens nobody may have checked, l
 that holds all it can leaves a third of them free, two leave a fifth, however long their functions hang, and so the
 next client finds a place at once. Who may not begin waits for `wait_seconds` at most; the connections
 that wait take turns. A function that waits for its client's answer gives its place back meanwhile, as long as not
-too many do: each still has a thread.
+too many do: each still has a thread. With the answer it goes on, in a place of its share if there is one, else beside
+the places, and then counts among those that ask until it is done: however many hang after their answer, they take no
+place from others.
 
 Used on the event loop's thread only.
 """
@@ -158,11 +160,30 @@ class Places:
         self.give_back(taker)
         return True
 
-    def resume(self, taker: Taker) -> None:
-        """It goes on, beside those that run, be there a place or not: it holds its thread anyway."""
+    def resume(self, taker: Taker) -> bool:
+        """It goes on, as it holds its thread anyway; whether in a place of its share.
+
+        If not, it stays counted among those that ask, until `end_beside`: it takes no place from anybody.
+        """
+        if not self._may_begin(taker):
+            self._names[taker.name] += 1
+            return False
+        self._asks_no_more(taker)
+        self._hold(taker)
+        return True
+
+    def end_beside(self, taker: Taker) -> None:
+        """A function is done that went on without a place."""
+        _less(self._names, taker.name)
+        self._asks_no_more(taker)
+
+    def end_paused(self, taker: Taker) -> None:
+        """A function is done before anybody knew that it went on."""
+        self._asks_no_more(taker)
+
+    def _asks_no_more(self, taker: Taker) -> None:
         self._asking_in_all -= 1
         _less(self._asking, taker.connection)
-        self._hold(taker)
 
     # -- what the log is told ----------------------------------------------------------------
 

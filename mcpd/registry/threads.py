@@ -2,8 +2,8 @@
 
 Theory of operation. How many run at once, and whose turn it is, is decided in `thread_places`. A place is given back
 when the waiting task *and* the thread are done with it: a cancelled call leaves a thread behind that still runs.
-While a function waits for the client's answer its place is free for another; it then goes on at once, whoever runs
-meanwhile, as it holds its thread anyway and could only be done the later.
+While a function waits for the client's answer its place is free for another; it then goes on at once, in a place or
+beside them, as it holds its thread anyway and could only be done the later.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _places_of: WeakKeyDictionary[asyncio.AbstractEventLoop, Places] = WeakKeyDictio
 class _Place:
     """The place of one function. Its task and its thread may end in either order; the last one gives it back."""
 
-    __slots__ = ("_is_free_meanwhile", "_lock", "_loop", "_places", "_taker", "_users")
+    __slots__ = ("_is_beside", "_is_paused", "_lock", "_loop", "_places", "_taker", "_users")
 
     def __init__(self, places: Places, taker: Taker, loop: asyncio.AbstractEventLoop) -> None:
         self._places = places
@@ -69,7 +69,8 @@ class _Place:
         self._loop = loop
         self._lock = threading.Lock()
         self._users = 1
-        self._is_free_meanwhile = False
+        self._is_paused = False
+        self._is_beside = False
 
     def run(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """Call the function, in its thread."""
@@ -96,22 +97,30 @@ class _Place:
             return self._users == 0
 
     def _give_back(self) -> None:
-        self._places.give_back(self._taker)
+        if self._is_paused:
+            self._is_paused = False
+            self._places.end_paused(self._taker)
+        elif self._is_beside:
+            self._places.end_beside(self._taker)
+        else:
+            self._places.give_back(self._taker)
 
     def pause(self) -> None:
         """The function, in its thread, begins to wait for the client."""
         self._tell(self._pause)
 
     def _pause(self) -> None:
-        self._is_free_meanwhile = self._places.pause(self._taker)
+        if self._users and not self._is_beside:  # else it is over by now
+            self._is_paused = self._places.pause(self._taker)
 
     def resume(self) -> None:
         """It goes on."""
         self._tell(self._resume)
 
     def _resume(self) -> None:
-        if self._is_free_meanwhile:
-            self._places.resume(self._taker)
+        if self._users and self._is_paused:
+            self._is_paused = False
+            self._is_beside = not self._places.resume(self._taker)
 
     def _tell(self, step: Callable[[], None]) -> None:
         try:

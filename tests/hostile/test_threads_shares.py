@@ -18,7 +18,7 @@ from support.wires import OpenWire, memory_wire, stdio_wire, websocket_wire
 
 from mcpd import Context, Server
 from mcpd.http import HttpSettings
-from mcpd.registry import thread_places
+from mcpd.registry import thread_places, threads
 from mcpd.registry.threads import limit_threads
 
 _FORM = {"type": "object", "properties": {"sure": {"type": "boolean"}}}
@@ -53,6 +53,11 @@ class Stage:
                 return str(ctx.elicit("Sure?", _FORM).action)  # type: ignore[attr-defined]
             finally:
                 self.count(-1)
+
+        @server.tool
+        def ask_and_stay(ctx: Context) -> str:
+            ctx.elicit("Sure?", _FORM)
+            return stay()
 
         @server.tool
         def report(times: int, ctx: Context) -> str:
@@ -196,6 +201,39 @@ async def test_questions_that_nobody_answers_hold_a_bounded_number_of_threads(
                 calls.remove(message["id"])
         assert stage.most <= 5 + 6 + 1
         assert stage.inside == 0
+
+
+async def test_those_that_hang_after_their_answer_hold_up_no_other(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(thread_places, "_ASKING_OF_ONE", 5)
+    limit_threads(9, 20)
+    places = threads._places_of[asyncio.get_running_loop()]
+    capabilities: dict[str, Any] = {"elicitation": {"form": {}}}
+    async with (
+        memory_wire(stage.server, "2025-11-25", capabilities=capabilities) as wire,
+        memory_wire(stage.server, "2025-11-25", capabilities=capabilities) as other,
+    ):
+        calls = [wire.ask("tools/call", {"name": "ask_and_stay", "arguments": {}}) for _ in range(5)]
+        questions = [await wire.receive() for _ in calls]
+        calls += [wire.ask("tools/call", {"name": "stay"}) for _ in range(6)]
+        await stage.settles(6)
+        for question in questions:
+            wire.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}})
+        await stage.settles(6 + 5)
+        assert places._free == 3
+        async with asyncio.timeout(10):
+            assert await other.text("greet") == "hello"
+        # Its own next call waits: it has its share.
+        calls.append(wire.ask("tools/call", {"name": "greet"}))
+        stage.go.set()
+        ended = {(await wire.receive())["id"] for _ in calls}
+        assert ended == set(calls)
+        await other.text("greet")
+    async with asyncio.timeout(10):
+        while places._free < 9:
+            await asyncio.sleep(0.005)
+    assert (places._asking_in_all, places._asking, places._held, places._names) == (0, {}, {}, {})
 
 
 @asynccontextmanager
