@@ -113,35 +113,28 @@ class _Answer(Struct):
 _read_id = Decoder(_Answer).decode
 
 
-class Call:
-    """One request of the peer, from receipt to answer."""
+class Call(Struct, eq=False):
+    """One request of the peer, from receipt to answer. A struct because these are made in C."""
 
-    __slots__ = (
-        "batch", "charge", "id", "last_progress", "meta", "method", "params", "raw", "session", "task", "told",
-        "version",
-    )  # fmt: skip
-
-    def __init__(
-        self, session: Session, request: Request, version: Version, params: Any, meta: RequestMeta | None
-    ) -> None:
-        self.session = session
-        self.id = request.id
-        self.method = request.method
-        self.raw = request.params
-        self.version = version
-        self.params = params
-        self.meta = meta
-        self.last_progress: float | None = None
-        self.told = 0
-        """How many bytes were sent about it since the event loop turned last, but never 0 again after the first."""
-        self.task: Any = None
-        self.batch: Any = None
+    session: Session
+    id: Id
+    method: str
+    raw: Raw
+    version: Version
+    params: Any
+    meta: RequestMeta | None
+    last_progress: float | None = None
+    told: int = 0
+    """How many bytes were sent about it since the event loop turned last, but never 0 again after the first."""
+    task: Any = None
+    batch: Any = None
+    charge: Charge | None = None
+    """What it takes of the budget; most calls are small, and never have one."""
 
     def hold(self, size: int) -> None:
         """Take so many bytes more of the budget, till the end of this call. Raises InternalError if it has not them."""
-        charge = getattr(self, "charge", None)
+        charge = self.charge
         if charge is None:
-            # Most calls are small, and never have one.
             self.charge = charge = Charge(id(self.session), self.session.owner)
         if not charge.add(size):
             raise InternalError(OVER)
@@ -262,9 +255,10 @@ class Session:
         """Open a call, which keeps the `charge` for its bytes. Raises ProtocolError with what the peer did wrong; then
         nothing was opened.
         """
-        if request.id in self.in_flight:
+        in_flight = self.in_flight
+        if request.id in in_flight:
             raise InvalidRequest("This id belongs to a request that is still being answered")
-        many = len(self.in_flight)
+        many = len(in_flight)
         if many >= self.max_in_flight:
             raise InvalidRequest(f"Too many requests at once: {self.max_in_flight} are being answered; retry later")
         version = self.version
@@ -276,7 +270,7 @@ class Session:
             opened.charge = charge
         if many >= _UNCOUNTED:
             opened.hold(CALL)
-        self.in_flight[request.id] = opened
+        in_flight[request.id] = opened
         return opened
 
     def _open_legacy(self, request: Request, version: Version) -> Call:
@@ -296,7 +290,7 @@ class Session:
         meta: RequestMeta | None = params.meta
         if meta is not None and meta.protocol_version is not UNSET:
             raise InvalidRequest(_ERA_FIXED)
-        return Call(self, request, version, params, meta)
+        return Call(self, request.id, request.method, request.params, version, params, meta)
 
     def _open_modern(self, request: Request) -> Call:
         """A request where the version is in its own `_meta`, or where no version is known yet.
@@ -322,7 +316,7 @@ class Session:
                 ):
                     if self.version is None and method != "server/discover":
                         self.version = newest
-                    return Call(self, request, newest, params, meta)
+                    return Call(self, request.id, request.method, request.params, newest, params, meta)
         return self._open_unusual(request)
 
     def _open_unusual(self, request: Request) -> Call:
@@ -339,7 +333,7 @@ class Session:
                 return self._initialize(request)
             newest_legacy = table.get(table.NEWEST_LEGACY)
             if method == "ping":
-                return Call(self, request, newest_legacy, head, meta)
+                return Call(self, request.id, request.method, request.params, newest_legacy, head, meta)
             if not table.is_known_method(method) and self.vocabulary.request(newest_legacy, method) is None:
                 raise MethodNotFound(f"Method not found: {method}")
         elif bare and method == "initialize":
@@ -359,7 +353,7 @@ class Session:
             raise InvalidParams(f"_meta.{META}logLevel: expected one of {known}", {"requested": level})
         if self.version is None and method != "server/discover":
             self.version = table.get(table.MODERN[-1])
-        return Call(self, request, version, params, params.meta)
+        return Call(self, request.id, request.method, request.params, version, params, params.meta)
 
     def _initialize(self, request: Request) -> Call:
         params: InitializeParams = _read(_initialize_reader, request.params)
@@ -370,7 +364,7 @@ class Session:
         self.version = table.negotiate(params.protocol_version)
         # What the version does not know was not declared, whatever the client wrote.
         self.client = Client(self.version.shape(params.capabilities), params.client_info)
-        return Call(self, request, self.version, params, params.meta)
+        return Call(self, request.id, request.method, request.params, self.version, params, params.meta)
 
     def receive_notification(self, message: Notification) -> Any | None:
         """The params of a notification, in the newest vocabulary; None if it is to be ignored.
@@ -409,12 +403,13 @@ class Session:
 
     def respond(self, answered: Call, result: Any) -> bytes | None:
         """The answer as a frame, closing the call; None if it was cancelled meanwhile. Raises ResultTooLarge."""
-        if self.in_flight.get(answered.id) is not answered:
+        in_flight, request_id = self.in_flight, answered.id
+        if in_flight.get(request_id) is not answered:
             return None
-        frame = encode(Result(answered.id, answered.version.shape_result(result, self.identity)))
+        frame = encode(Result(request_id, answered.version.shape_result(result, self.identity)))
         if len(frame) > self.max_frame_bytes:
             raise ResultTooLarge(len(frame), self.max_frame_bytes)
-        del self.in_flight[answered.id]
+        del in_flight[request_id]
         return frame
 
     def fail(self, answered: Call, error: ProtocolError) -> bytes | None:

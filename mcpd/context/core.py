@@ -119,7 +119,7 @@ class RequestInfo:
     @property
     def lifespan(self) -> Any:
         """What the server's lifespan gave, see `Server(lifespan=…)`; None without one."""
-        return getattr(self._exchange, "lifespan", None)
+        return self._exchange.lifespan
 
     @property
     def meta(self) -> dict[str, Any]:

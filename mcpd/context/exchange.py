@@ -10,6 +10,8 @@ import threading
 from collections.abc import Awaitable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from msgspec import Struct
+
 from ..errors import LocalProtocolError
 from ..jsonrpc import Id
 from ..principal import Origin
@@ -44,20 +46,16 @@ class _ThisThread(threading.local):
 this_thread = _ThisThread()
 
 
-class Exchange:
-    """One request from receipt to answer. Made for each, so it holds what it has to and no more."""
+class Exchange(Struct, eq=False):
+    """One request from receipt to answer. A struct because these are made in C, one for each request."""
 
-    __slots__ = ("_asking", "_has_ended", "_pending", "call", "lifespan", "peer")
-
-    lifespan: Any
-    """What the server's lifespan gave; not set where it has none."""
-
-    def __init__(self, call: Call, peer: Peer) -> None:
-        self.call = call
-        self.peer = peer
-        self._asking: Asking | None = None
-        self._pending: set[ThreadCall] | None = None
-        self._has_ended = False
+    call: Call
+    peer: Peer
+    lifespan: Any = None
+    """What the server's lifespan gave; None where it has none."""
+    _asking: Asking | None = None
+    _pending: set[ThreadCall] | None = None
+    _has_ended: bool = False
 
     @property
     def request_id(self) -> Id:

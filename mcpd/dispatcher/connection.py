@@ -208,7 +208,7 @@ class Connection:
         call.batch = batch
         answer = self._begin(call)
         if answer.__class__ is CoroutineType:
-            call.task = self._run(answer)
+            call.task = (self._runner or self._make_runner()).start(answer)
         else:
             self._send(call, answer)  # type: ignore[arg-type]
 
@@ -223,10 +223,9 @@ class Connection:
         else:
             self._start(request, charge=charge)
 
-    def _run(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any] | None:
-        if self._runner is None:
-            self._runner = EagerTaskRunner(self.loop, self._tasks)
-        return self._runner.start(work)
+    def _make_runner(self) -> EagerTaskRunner:
+        self._runner = EagerTaskRunner(self.loop, self._tasks)
+        return self._runner
 
     async def answer(self, call: Call, waits: Callable[[], None] | None = None) -> bytes | None:
         """Run an opened call inside the calling task and give its answer; None if the client gave it up meanwhile.
@@ -300,7 +299,7 @@ class Connection:
     ) -> bytes | None:
         session = self.session
         answer: bytes | None
-        if not call.is_open:
+        if session.in_flight.get(call.id) is not call:
             # Given up before its first step: what nobody waits for is not begun.
             work.close()
             return None
@@ -332,7 +331,11 @@ class Connection:
             answer = self._fail(call, error)
         finally:
             exchange.end()
-        if not hand_back:
+        if hand_back:
+            return answer
+        if call.batch is None and answer is not None and not call.told:
+            self.channel.send(answer, call.id)
+        else:
             self._send(call, answer)
         return answer
 
@@ -400,8 +403,7 @@ class Connection:
         if version is None or listener is None:
             return True
         nobody: Any = None  # what it asks is no part of any request
-        request = Request("2.0", nobody, message.method, message.params)
-        call = Call(self.session, request, version, params, params.meta)
+        call = Call(self.session, nobody, message.method, message.params, version, params, params.meta)
         try:
             if len(self._tasks) >= 2 * self.session.max_in_flight:
                 raise InternalError("as many calls and notifications are worked on as one connection may have")
@@ -409,7 +411,7 @@ class Connection:
         except InternalError as error:
             log.warning("Dropped %s: %s", printable(message.method), printable(error))
             return False
-        self._run(listener(Exchange(call, self), params))
+        (self._runner or self._make_runner()).start(listener(Exchange(call, self), params))
         return True
 
     def _receive_batch(self, batch: Batch, size: int) -> None:

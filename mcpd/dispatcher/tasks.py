@@ -32,20 +32,16 @@ class _ParkedFuture:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._wakeup: Callable[[_ParkedFuture], object] | None = None
+        self.wakeup: Callable[[_ParkedFuture], object] | None = None
+        """What steps the task that is parked here; None while there is none."""
         self.is_cancelled = False
         self.work: Work | None = None
         self.context: Context | None = None
         self.waits_for: Any = None
 
-    @property
-    def is_taken(self) -> bool:
-        """Whether a spare task is parked here."""
-        return self._wakeup is not None
-
     def wake(self) -> None:
         """Step the parked task now."""
-        wakeup, self._wakeup = self._wakeup, None
+        wakeup, self.wakeup = self.wakeup, None
         if wakeup is not None and not self.is_cancelled:
             wakeup(self)
 
@@ -55,12 +51,12 @@ class _ParkedFuture:
         return self._loop
 
     def add_done_callback(self, wakeup: Callable[[_ParkedFuture], object], *, context: Context | None = None) -> None:
-        self._wakeup = wakeup
+        self.wakeup = wakeup
 
     def cancel(self, msg: object = None) -> bool:
-        if not self.is_cancelled and self._wakeup is not None:
+        if not self.is_cancelled and self.wakeup is not None:
             self.is_cancelled = True
-            self._loop.call_soon(self._wakeup, self)
+            self._loop.call_soon(self.wakeup, self)
         return True
 
     def result(self) -> None:
@@ -190,13 +186,14 @@ class EagerTaskRunner:
         `work` handles its own exceptions.
         """
         parked = self._parked
-        if not parked.is_taken or parked.is_cancelled or asyncio.current_task(self._loop) is not None:
-            if self._task.done():
-                self._park()
-            return self._keep(self._loop.create_task(_Later(work)))
+        if parked.wakeup is None or parked.is_cancelled:
+            return self._start_later(work)
         loop, task = self._loop, self._task
         context = copy_context()
-        _enter_task(loop, task)
+        try:
+            _enter_task(loop, task)
+        except RuntimeError:  # another task is current
+            return self._start_later(work)
         try:
             waits_for = context.run(work.send, None)
         except StopIteration:
@@ -207,6 +204,11 @@ class EagerTaskRunner:
         parked.wake()
         self._park()
         return self._keep(task)
+
+    def _start_later(self, work: Work) -> asyncio.Task[Any]:
+        if self._task.done():
+            self._park()
+        return self._keep(self._loop.create_task(_Later(work)))
 
     def close(self) -> None:
         """Let the spare go."""

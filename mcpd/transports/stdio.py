@@ -31,6 +31,9 @@ __all__ = ["MAX_FRAME_BYTES", "StdioChannel", "claim", "fill_gaps"]
 
 _READ_BYTES = 65536
 _JOIN_BYTES = 65536
+_SMALL_BYTES = 1024
+_MOST_SMALL = _JOIN_BYTES // _SMALL_BYTES
+"""So many small lines are queued without counting their bytes."""
 _HIGH_WATER = 1024 * 1024
 _MOST_PARTS = 64
 _LAST_SECONDS = 2.0
@@ -118,7 +121,6 @@ class StdioChannel:
         """What waits to be written takes of the budget."""
         self._receiver: Receiver | None = None
         self._out: list[bytes] = []
-        self._out_bytes = 0
         self._unsent: deque[memoryview] = deque()
         self._unsent_bytes = 0
         self._taken_bytes = 0
@@ -146,22 +148,13 @@ class StdioChannel:
         self._was_blocking = os.get_blocking(self._fd_out)
         os.set_blocking(self._fd_out, False)
         try:
-            self._loop.add_reader(self._fd_in, self._readable)
+            self._loop.add_reader(self._fd_in, self._push)
             self._is_reading = self._can_poll_in = True
         except (PermissionError, NotImplementedError):
             # A regular file cannot be polled, nor a pipe on Windows: a thread reads instead.
             threading.Thread(target=self._read_in_thread, name="mcpd-stdin", daemon=True).start()
 
     # -- reading -----------------------------------------------------------------------------
-
-    def _readable(self) -> None:
-        try:
-            chunk = os.read(self._fd_in, _READ_BYTES)
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError:
-            chunk = b""
-        self._push(chunk)
 
     def end(self) -> None:
         """Who wrote our input is gone: take what was left in the pipe, and no more, whoever else holds it open."""
@@ -176,7 +169,15 @@ class StdioChannel:
             self._push(chunk)
         self._push(b"")
 
-    def _push(self, chunk: bytes) -> None:
+    def _push(self, chunk: bytes | None = None) -> None:
+        """Hand on what the peer wrote: `chunk`, or what there is to read now; b"" is the end."""
+        if chunk is None:
+            try:
+                chunk = os.read(self._fd_in, _READ_BYTES)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:
+                chunk = b""
         receiver = self._receiver
         if self._has_ended or receiver is None:
             return
@@ -223,7 +224,7 @@ class StdioChannel:
         if self._is_paused:
             return
         if not self._has_ended and self._can_poll_in and not self._is_reading:
-            self._loop.add_reader(self._fd_in, self._readable)
+            self._loop.add_reader(self._fd_in, self._push)
             self._is_reading = True
         if self._waiting is not None:
             self._waiting.release()
@@ -263,29 +264,36 @@ class StdioChannel:
         """Queue one line. All lines of one turn leave in one write, up to 64 KiB."""
         if self._is_broken:
             return
-        self._out.append(frame)
-        self._out_bytes += len(frame)
-        if self._out_bytes > _JOIN_BYTES:
-            # Who sends much in one turn has to see at once that it is not taken.
-            if self.is_congested and len(frame) > _JOIN_BYTES and self._is_refused(frame):
+        out = self._out
+        out.append(frame)
+        if len(frame) > _SMALL_BYTES or len(out) > _MOST_SMALL:
+            self._send_much(frame)
+        elif not self._is_pushing and not self._is_flush_due:
+            self._is_flush_due = True
+            self._loop.call_soon(self._flush_later)
+
+    def _send_much(self, frame: bytes) -> None:
+        """Who sends much in one turn has to see at once that it is not taken."""
+        queued = sum(map(len, self._out))
+        if queued > _JOIN_BYTES:
+            if self.is_congested and len(frame) > _JOIN_BYTES and self._is_refused(frame, queued):
                 return
             self._flush()
         elif not self._is_pushing and not self._is_flush_due:
             self._is_flush_due = True
             self._loop.call_soon(self._flush_later)
 
-    def _is_refused(self, frame: bytes) -> bool:
+    def _is_refused(self, frame: bytes, queued: int) -> bool:
         """Whether a large answer, the last that was queued, finds no memory behind those that nobody reads.
 
         An error has taken its place then.
         """
-        if self._always_reads or self._charge.set(self._unsent_bytes + self._out_bytes):
+        if self._always_reads or self._charge.set(self._unsent_bytes + queued):
             return False
         answer = Torn(frame[:END_BYTES], b"")
         if not answer.is_answer or self._receiver is None:
             return False  # who asks or reports waits for room by itself
         del self._out[-1]
-        self._out_bytes -= len(frame)
         error = InternalError(OVER)
         error.request_id = answer.id
         self._receiver.receive_error(error)
@@ -310,7 +318,7 @@ class StdioChannel:
             self._flush()
 
     def _flush(self) -> None:
-        out, self._out, self._out_bytes = self._out, [], 0
+        out, self._out = self._out, []
         large = out.pop() if len(out[-1]) > _JOIN_BYTES else None
         out.append(b"")
         data: bytes | memoryview = b"\n".join(out)

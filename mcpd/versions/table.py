@@ -189,13 +189,14 @@ class Version:
 
         Spec: 2026-07-28 basic/index (resultType, serverInfo in `_meta`), server/utilities/caching.
         """
-        kept = result.__class__ in _KEPT
+        cls = result.__class__
+        kept = cls in _KEPT
         if kept:
             raw = self._kept.get(result)
             if raw is not None:
                 return raw
-        if result.__class__ is ObjectResult:
-            return self._shape_object(result, identity)
+        elif cls is ObjectResult:
+            return self._shape_object(result, identity)  # type: ignore[arg-type]
         shaped: Result = self.shape(result)
         if self.is_modern:
             if shaped is result:

@@ -48,7 +48,7 @@ class Splitter:
                 lines = [_tear(line) if line.__class__ is bytes and len(line) > limit else line for line in lines]
         if last:
             self._keep(last)
-        return [line for line in lines if line.__class__ is Torn or (line and not line.isspace())]  # type: ignore[union-attr]
+        return [line for line in lines if line and not line.isspace()]
 
     def _complete(self, end: bytes) -> bytes | Torn:
         if not self._is_skipping and self._tail_bytes + len(end) > self.max_frame_bytes:

@@ -36,6 +36,10 @@ class Torn(NamedTuple):
     is_refused: bool = False
     """Not for its size alone: whoever reads had no room for it."""
 
+    def isspace(self) -> bool:
+        """It never is: so a list of lines can be sifted without a look at what each of them is."""
+        return False
+
     @property
     def id(self) -> int | str | None:
         """The message's id; None if it has none, or it cannot be told."""
