@@ -11,7 +11,7 @@ import re
 import typing
 from abc import ABCMeta
 from collections.abc import Iterator, Mapping, Sequence, Set, ValuesView
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Annotated, Any, Union
 
 from msgspec import NODEFAULT, Struct, ValidationError, convert
@@ -20,10 +20,12 @@ from msgspec.structs import fields
 
 from ..registry.annotations import plain_function
 from ..registry.catalog import Catalog
-from ..registry.content import is_content
+from ..registry.content import BLOCKS, is_content
 from ..registry.docstring import parse
 from ..registry.foreign import dec_hook, enc_hook, parts_of, to_builtins
 from ..registry.problems import Problem
+from ..registry.type_adapter import StandIn
+from ..types.prompts import GetPromptResult, PromptMessage
 
 __all__ = ["advise", "summary"]
 
@@ -46,6 +48,7 @@ def advise(catalog: Catalog) -> Iterator[Problem]:
         if not (prompt.prompt.description or "").strip():
             yield _warning(where, "no description: people choose prompts by it; write a docstring")
         yield from _of_function(where, prompt.callee, has_schema=False)
+        yield from _of_messages(where, prompt.callee)
     for template in catalog.templates:
         yield from _of_function(f"resource template {template.key}", template.callee, has_schema=False)
         yield from _of_result(f"resource template {template.key}", template.callee, is_tool=False)
@@ -116,10 +119,38 @@ def _of_result(where: str, callee: Any, *, is_tool: bool = True) -> Iterator[Pro
     if is_tool and any(member in _BYTES for member in members):
         text = "bytes say nothing of their type: return image(…), audio(…) or embedded(…)"
         yield Problem(where, f"it returns bytes, and each call that does fails: {text}")
+    if isinstance(callee.output_type, StandIn):
+        return  # pydantic writes it
     for kind in dict.fromkeys(kind for member in members for kind in _classes(member)):
         if _fails(kind):
             text = "make it a dataclass, or return what it holds"
             yield Problem(where, f"it returns {kind.__qualname__}, which cannot be written as JSON: {text}")
+
+
+def _of_messages(where: str, callee: Any) -> Iterator[Problem]:
+    members = list(_members(callee.returns))
+    for member in members:
+        if not _may_be_messages(member) and (member not in (None, NoneType) or len(members) == 1):
+            member = None if member is NoneType else member
+            name = str(member) if typing.get_args(member) else getattr(member, "__qualname__", member)
+            text = "return text, content blocks, (role, content) or PromptMessage, or a list of them"
+            yield Problem(where, f"it returns {name}, and each call that does fails: {text}")
+
+
+def _may_be_messages(hint: Any) -> bool:
+    """Whether a prompt can be made of some value of this type: as far as the type tells."""
+    if hint in (None, NoneType):
+        return False
+    kind = typing.get_origin(hint) or hint
+    if kind is list:
+        return any(_may_be_messages(member) for item in typing.get_args(hint) or (Any,) for member in _members(item))
+    if not isinstance(kind, type) or kind in (Any, object, inspect.Parameter.empty):
+        return True
+    if isinstance(kind, ABCMeta) or getattr(kind, "_is_protocol", False):
+        return True
+    if kind in (bool, int, float, bytes, dict, set, frozenset):  # what is derived from these is none, either
+        return False
+    return issubclass(kind, (str, list, tuple, PromptMessage, GetPromptResult, *BLOCKS)) or bool(kind.__subclasses__())
 
 
 def _members(hint: Any) -> Iterator[Any]:

@@ -6,14 +6,25 @@ import dataclasses
 import datetime
 import enum
 from abc import ABC
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
 from msgspec import Meta, Struct
+from support.wires import MODERN, memory_wire
 
-from mcpd import CallToolResult, ContentBlock, Context, ImageContent, Server, image, text
+from mcpd import (
+    CallToolResult,
+    ContentBlock,
+    Context,
+    GetPromptResult,
+    ImageContent,
+    PromptMessage,
+    Server,
+    image,
+    text,
+)
 from mcpd.server.advice import summary
 
 
@@ -26,6 +37,10 @@ class Plain:
 
     def __init__(self, name: str) -> None:
         self.name = name
+
+
+class Text(str):
+    """A str with a name."""
 
 
 class Base(ABC):  # noqa: B024 - what is derived from it may be anything
@@ -103,9 +118,12 @@ def test_what_is_not_described() -> None:
     assert found(dig) == [(False, "tool dig: no description: models choose tools by it; write a docstring")]
     assert found(dig, description="Dig.") == []
     server = Server("t")
-    server.prompt(dig)
+
+    def plan() -> str: ...
+
+    server.prompt(plan)
     assert [str(problem) for problem in server.problems()] == [
-        "prompt dig: no description: people choose prompts by it; write a docstring"
+        "prompt plan: no description: people choose prompts by it; write a docstring"
     ]
 
 
@@ -179,6 +197,16 @@ def test_results_that_may_well_work(returns: Any) -> None:
     assert [said for is_error, said in found(bed) if is_error] == []
 
 
+def test_what_pydantic_writes_does_not_fail() -> None:
+    pytest.importorskip("pydantic")
+
+    def turn(by: complex) -> complex:
+        """Turn a number."""
+        return by * 1j
+
+    assert found(turn) == []
+
+
 def test_content_is_no_plain_class() -> None:
     def photo() -> list[ImageContent]:
         """Take a photo."""
@@ -189,6 +217,54 @@ def test_content_is_no_plain_class() -> None:
         return text("a"), image(b"", "image/png")
 
     assert found(photo, both) == []
+
+
+@pytest.mark.parametrize(
+    ("returns", "value", "named"),
+    [
+        (int, 1, "int"),
+        (str | int, 1, "int"),
+        (dict, {"role": "user"}, "dict"),
+        (list[dict[str, str]], [{"role": "user", "content": "x"}], "list[dict[str, str]]"),
+        (Point, Point(1), "Point"),
+        (Plain, Plain("a"), "Plain"),
+        (None, None, "None"),
+        (bytes | str, b"x", "bytes"),
+    ],
+)
+async def test_results_of_which_no_prompt_can_be_made(returns: Any, value: Any, named: str) -> None:
+    """Without this the author learns of it from the log, when a client asks for the prompt."""
+
+    def plan() -> Any:
+        """Plan a season."""
+        return value
+
+    plan.__annotations__["return"] = returns
+    server = Server("t")
+    server.add_prompt(plan)
+    (problem,) = server.problems()
+    assert (problem.is_error, problem.where) == (True, "prompt plan")
+    assert problem.text.startswith(f"it returns {named}, and each call that does fails: return text, content blocks")
+    async with memory_wire(server, MODERN) as wire:
+        assert (await wire.error("prompts/get", {"name": "plan"}))["code"] == -32603
+
+
+@pytest.mark.parametrize(
+    "returns",
+    [
+        str, Any, object, "str", str | None, Text, list, list[str], list[Any], list[str | ContentBlock], ImageContent,
+        PromptMessage, list[PromptMessage], GetPromptResult, tuple[str, str], list[tuple[str, str]], Base, Parent,
+        Sequence[str], Annotated[str, "said"], list[dict[str, str] | PromptMessage],
+    ],
+)  # fmt: skip
+def test_results_of_which_a_prompt_may_well_be_made(returns: Any) -> None:
+    def plan() -> Any:
+        """Plan a season."""
+
+    plan.__annotations__["return"] = returns
+    server = Server("t")
+    server.add_prompt(plan)
+    assert server.problems() == []
 
 
 def test_a_resource_that_cannot_be_read() -> None:
