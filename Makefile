@@ -4,6 +4,7 @@
 #   make serve    a working server on http://127.0.0.1:8080/mcp (and WebSocket) from an empty checkout
 #   make check    format, lint, types, import contract, unit tests: under two minutes
 #   make test     everything, with all that the tests need; what CI runs
+#   make test-all-pythons   the core tests with each Python from 3.11 to 3.14 that the machine has
 #   make clients  agent frameworks against our servers and FastMCP's, with all that this needs; what CI runs too
 #   make conformance   the official conformance suite, with what it needs
 #   make bench    our figures against the raw floors
@@ -20,6 +21,7 @@ VENV  := .venv
 TOOLS := .tools
 PY    := $(VENV)/bin/python
 PIP   := $(PY) -m pip -qq --disable-pip-version-check
+INSTALL := $(PY) .ci/install.py
 NODE_VERSION := 22.23.3
 NPM_FOLDERS  := $(patsubst %/package-lock.json,%,$(wildcard tests/*/package-lock.json conformance/package-lock.json))
 ADDR  ?= :8080
@@ -28,7 +30,7 @@ ADDR  ?= :8080
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
 
-.PHONY: serve check static test unit clients bench soak conformance format clean setup-serve setup-test setup-clients debian
+.PHONY: serve check static test unit test-all-pythons clients bench soak conformance format clean setup setup-serve setup-test setup-clients debian
 
 # ------------------------------------------------------------------------------- what to run
 
@@ -46,15 +48,19 @@ unit: $(VENV)/.test
 
 check: static unit
 
+# What has to be fetched is fetched side by side, and the code read by its tools meanwhile.
 # Some of the tests cannot reach the coverage that all of them have to.
-test: setup-test static
+test: $(VENV)/.test
+	@$(MAKE) -j 4 -O setup-test static
 	rm -f .coverage .coverage.*
 	$(PY) -m pytest -n 2 --dist worksteal $(if $(PYTEST_ARGS),,--cov --cov-report=term) -m "not clients" $(PYTEST_ARGS)
 
-# What is long to fetch is fetched side by side; what the system installs is there by then.
-clients: $(VENV)/.test $(TOOLS)/.node
-	@$(MAKE) -j 3 setup-clients
+clients: $(VENV)/.test
+	@$(MAKE) -j 4 -O setup-clients
 	$(PY) -m pytest -n 2 --dist loadgroup -q -m clients tests/clients $(PYTEST_ARGS)
+
+test-all-pythons: $(VENV)/.test
+	@$(PY) .ci/all_pythons.py $(PYTEST_ARGS)
 
 bench: $(VENV)/.test
 	$(PY) tests/bench/run.py $(BENCH_ARGS)
@@ -76,10 +82,15 @@ clean:
 # ----------------------------------------------------------------------- what has to be there
 
 setup-serve: $(VENV)/.serve
+
+# All that CI needs, at once.
+setup: $(VENV)/.test
+	@$(MAKE) -j 4 -O setup-test setup-clients
+
 setup-test: $(VENV)/.test $(TOOLS)/.oldest $(TOOLS)/.mcp2 $(TOOLS)/.mcp1 $(TOOLS)/.converters $(TOOLS)/.node $(NPM_FOLDERS:%=%/node_modules/.package-lock.json)
 
 FRAMEWORKS := smolagents llama-index langchain openai-agents pydantic-ai fastmcp
-setup-clients: $(FRAMEWORKS:%=$(TOOLS)/clients/.%) tests/clients/js/node_modules/.package-lock.json
+setup-clients: $(TOOLS)/.node $(FRAMEWORKS:%=$(TOOLS)/clients/.%) tests/clients/js/node_modules/.package-lock.json
 
 # One line per Debian package: the command that proves it is there, then the package.
 DEBIAN := npm:npm chromium:chromium
@@ -107,36 +118,38 @@ $(VENV)/.serve: pyproject.toml | $(VENV)/bin/python
 	$(PIP) install --editable '.[http]'
 	@touch $@
 
-$(VENV)/.test: pyproject.toml | $(VENV)/bin/python
-	$(PIP) install --editable '.[all,test]'
+# A fast installer, if there is one for this machine; without it pip does the same in more time.
+$(TOOLS)/.uv: | $(VENV)/bin/python
+	@mkdir -p $(TOOLS)
+	@$(PIP) install --upgrade --target $(TOOLS)/uv uv 2>/dev/null || echo "no uv to be had: pip installs, which takes longer"
+	@touch $@
+
+$(VENV)/.test: pyproject.toml | $(VENV)/bin/python $(TOOLS)/.uv
+	$(INSTALL) $(PY) --editable '.[all,test]'
 	@touch $@ $(VENV)/.serve
 
 # The official Python clients have dependencies of their own: each lives in its own environment.
-$(TOOLS)/.mcp%: tests/official/requirements-mcp%.txt | $(VENV)/bin/python
-	@mkdir -p $(TOOLS)
-	$(PY) -m venv --clear $(TOOLS)/mcp$*
-	$(TOOLS)/mcp$*/bin/python -m pip -qq --disable-pip-version-check install --requirement $<
+$(TOOLS)/.mcp%: tests/official/requirements-mcp%.txt | $(VENV)/bin/python $(TOOLS)/.uv
+	@rm -rf $(TOOLS)/mcp$*
+	$(INSTALL) $(TOOLS)/mcp$*/bin/python --requirement $<
 	@touch $@
 
-# So do those who turn our schemas into those of model vendors.
 # The oldest dependencies that are allowed, for tests/test_oldest.py.
-$(TOOLS)/.oldest: tests/constraints-oldest.txt pyproject.toml | $(VENV)/bin/python
-	@mkdir -p $(TOOLS)
-	$(PY) -m venv --clear $(TOOLS)/oldest
-	$(TOOLS)/oldest/bin/python -m pip -qq --disable-pip-version-check install --constraint $< --editable '.[all,test]'
+$(TOOLS)/.oldest: tests/constraints-oldest.txt pyproject.toml | $(VENV)/bin/python $(TOOLS)/.uv
+	@rm -rf $(TOOLS)/oldest
+	$(INSTALL) $(TOOLS)/oldest/bin/python --constraint $< --editable '.[all,test]'
 	@touch $@
 
-$(TOOLS)/.converters: tests/clients/requirements-converters.txt | $(VENV)/bin/python
-	@mkdir -p $(TOOLS)
-	$(PY) -m venv --clear $(TOOLS)/converters
-	$(TOOLS)/converters/bin/python -m pip -qq --disable-pip-version-check install --requirement $<
+# Those who turn our schemas into those of model vendors.
+$(TOOLS)/.converters: tests/clients/requirements-converters.txt | $(VENV)/bin/python $(TOOLS)/.uv
+	@rm -rf $(TOOLS)/converters
+	$(INSTALL) $(TOOLS)/converters/bin/python --requirement $<
 	@touch $@
 
-# So do agent frameworks.
-$(TOOLS)/clients/.%: tests/clients/requirements-%.txt | $(VENV)/bin/python
-	@mkdir -p $(TOOLS)/clients
-	$(PY) -m venv --clear $(TOOLS)/clients/$*
-	$(TOOLS)/clients/$*/bin/python -m pip -qq --disable-pip-version-check install --requirement $<
+# Agent frameworks.
+$(TOOLS)/clients/.%: tests/clients/requirements-%.txt | $(VENV)/bin/python $(TOOLS)/.uv
+	@rm -rf $(TOOLS)/clients/$*
+	$(INSTALL) $(TOOLS)/clients/$*/bin/python --requirement $<
 	@touch $@
 
 # The conformance suite needs Node 22; it comes as an npm package, for the two machines that Linux runs on.
