@@ -80,6 +80,8 @@ class Settings(Struct, kw_only=True):
             "ADDR",
         ),
     ] = None
+    listeners: Any = ()
+    """Others to serve on beside these, a sequence of `listener.Listener`."""
     http_settings: Any = None
     """The details of HTTP, an `HttpSettings`; None for the defaults."""
     ws_limits: Any = None

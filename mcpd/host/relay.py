@@ -22,11 +22,12 @@ from websockets.http11 import Request
 from ..channel import Channel, Receiver
 from ..errors import ConfigurationError
 from ..principal import ANONYMOUS, Principal
+from ..transports.accepting import Gate
 from ..transports.address import Address, authority, bind, parse
 from ..transports.authentication import Refusal, RequestHeaders
 from ..transports.guards import Access, Guard
 from ..transports.websocket import WebSocketChannel
-from ..transports.websocket_server import Endpoint, Limits, Listener
+from ..transports.websocket_server import Endpoint, Limits
 from .call import ToolCall
 from .channels import ViewReceiver
 from .context import HostContext
@@ -56,7 +57,7 @@ class Relay:
         self._maker = maker
         self._endpoint = _ViewEndpoint(guard, limits, origin)
         self._wait_seconds = wait_seconds
-        self._listener: Listener | None = None
+        self._gate: Gate | None = None
         self._is_listening = False
         self.base_url = ""
         """What the address of each View begins with: `ws://host:port`, for a page's `connect-src`."""
@@ -66,8 +67,8 @@ class Relay:
         # Whoever connects has to know an id, which is a token of its own.
         sockets = await bind(address, is_guarded=True)
         self.base_url = f"ws://{authority(sockets[0])}"
-        self._listener = Listener(self._endpoint, sockets)
-        await self._listener.start()
+        self._gate = Gate(self._endpoint.crowd, sockets, self._endpoint.connect)
+        await self._gate.start()
         self._is_listening = True
 
     async def open_view(
@@ -96,8 +97,9 @@ class Relay:
         self._is_listening = False
         for view_id in list(self._endpoint.expected):
             self._endpoint.expire(view_id)
-        if self._listener is not None:
-            await self._listener.aclose()
+        if self._gate is not None:
+            self._gate.close()
+            await self._endpoint.aclose("the server is shutting down")
         while self._endpoint.closing:
             await asyncio.wait(self._endpoint.closing)
 

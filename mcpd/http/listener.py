@@ -10,7 +10,7 @@ import asyncio
 import os
 import socket
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..channel import Channel, Receiver
@@ -20,30 +20,57 @@ from ..transports.address import Address, authority, bind, parse
 from ..transports.guards import Access
 from ..transports.websocket_server import Endpoint, Limits
 from .app import HttpApp
+from .core import Answering
 from .http1 import LINGER, Http1Protocol, HttpState, new_config
 
-__all__ = ["HttpListener", "listen"]
+__all__ = ["HttpListener"]
 
 _BACKLOG = 512
 _DEFAULT_ACCESS = Access()
 
 
 class HttpListener:
-    """Listening sockets and the connections that came of them. `url` is what to give to a client."""
+    """The application on `:PORT`, `HOST:PORT`, `[IPV6]:PORT` or `unix:/PATH`, and WebSocket on the same.
 
-    def __init__(self, app: HttpApp, websockets: Endpoint, sockets: list[socket.socket], path: str) -> None:
+    `url` is what to give to a client, once it has started; `crowd` counts all connections of the process.
+    """
+
+    def __init__(
+        self,
+        app: HttpApp,
+        address: str | Address,
+        access: Access = _DEFAULT_ACCESS,
+        crowd: Crowd | None = None,
+    ) -> None:
         self.app = app
-        self._websockets = websockets
-        self._unix_path = path
-        self._state = HttpState(websockets.crowd)
-        self._gate = Gate(websockets.crowd, sockets, self._connect)
+        self.url = ""
+        self._address = parse(address) if isinstance(address, str) else address
+        self._access = access
+        self._crowd = Crowd() if crowd is None else crowd
+        self._state = HttpState(self._crowd)
+        self._gate: Gate | None = None
+        self._websockets: Endpoint
         self._timer: asyncio.TimerHandle | None = None
         self.config = new_config(app, self._upgrade)
+
+    @property
+    def connections(self) -> Iterable[Answering]:
+        """All that may have calls running."""
+        return self.app.connections
+
+    async def start(self, accept: Callable[[Channel], Receiver]) -> None:
+        """Begin to accept; `accept` gives the receiver of a WebSocket's frames.
+
+        Raises ConfigurationError for an address that cannot be used, or that is open to others without a token (D9).
+        """
+        app, path = self.app, self._address.path
+        limits = Limits(max_frame_bytes=app.settings.max_body_bytes, max_connections=app.settings.max_connections)
+        sockets = [_bind_unix(path)] if path else await bind(self._address, is_guarded=self._access.is_guarded)
+        self._websockets = Endpoint(accept, app.guard, limits, (*app.paths, "/"), self._crowd)
+        self._crowd.check(limits.max_connections)
         endpoint = app.settings.path
         self.url = f"unix:{path} (http://localhost{endpoint})" if path else f"http://{authority(sockets[0])}{endpoint}"
-
-    async def start(self) -> None:
-        """Begin to accept."""
+        self._gate = Gate(self._crowd, sockets, self._connect)
         await self._gate.start()
         self._close_idle()
 
@@ -64,13 +91,15 @@ class HttpListener:
     def pause(self) -> None:
         """Accept no more, and close what is idle; calls that run may still be answered. `aclose` comes next."""
         self.app.drain()
+        if self._gate is None:
+            return
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self._gate.close()
-        if self._unix_path:
+        if self._address.path:
             try:
-                os.unlink(self._unix_path)
+                os.unlink(self._address.path)
             except OSError:
                 pass  # gone already
         self._websockets.pause()
@@ -81,6 +110,8 @@ class HttpListener:
         """End what is still open, answers that are being written last, and cut off what does not end by itself."""
         self.pause()
         await self.app.aclose()
+        if self._gate is None:
+            return
         await self._websockets.aclose("the server is shutting down")
         connections = self._state.connections
         for connection in list(connections):
@@ -97,34 +128,6 @@ class HttpListener:
     async def _settle(self) -> None:
         if self._state.tasks:
             await asyncio.wait(self._state.tasks, timeout=LINGER)
-
-
-async def listen(
-    app: HttpApp,
-    address: str | Address,
-    accept: Callable[[Channel], Receiver],
-    access: Access = _DEFAULT_ACCESS,
-    crowd: Crowd | None = None,
-) -> HttpListener:
-    """Serve the application on `:PORT`, `HOST:PORT`, `[IPV6]:PORT` or `unix:/PATH`.
-
-    `accept` gives the receiver of a WebSocket's frames; `crowd` counts all connections of the process. Raises
-    ConfigurationError for an address that cannot be used, or that is open to others without a token (D9).
-    """
-    if isinstance(address, str):
-        address = parse(address)
-    limits = Limits(max_frame_bytes=app.settings.max_body_bytes, max_connections=app.settings.max_connections)
-    sockets = [_bind_unix(address.path)] if address.path else await bind(address, is_guarded=access.is_guarded)
-    websockets = Endpoint(accept, app.guard, limits, (*app.paths, "/"), crowd)
-    websockets.crowd.check(limits.max_connections)
-    listener = HttpListener(app, websockets, sockets, address.path)
-    try:
-        await listener.start()
-    except BaseException:
-        for listening in sockets:
-            listening.close()
-        raise
-    return listener
 
 
 def _bind_unix(path: str) -> socket.socket:

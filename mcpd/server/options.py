@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypedDict
 
 from ..extensions.ui.options import AppToolOptions
 from ..http import HttpSettings
+from ..listener import Listener
 from ..registry.options import DescribedTool
 from ..transports.websocket_server import Limits
 
@@ -20,6 +21,7 @@ class ToolOptions(DescribedTool, AppToolOptions, total=False):
 class RunOptions(TypedDict, total=False):
     """What `Server.run` takes beside the transports: the other members of `serve_options.Settings`."""
 
+    listeners: Sequence[Listener]
     http_settings: HttpSettings | None
     ws_limits: Limits | None
     descriptors: tuple[int, int] | None

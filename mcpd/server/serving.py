@@ -11,8 +11,10 @@ import asyncio
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
@@ -26,7 +28,7 @@ from ..session import Opening
 from .shutdown import ExitDeadline, StdinWatchdog, end_if_hung, take_once
 
 if TYPE_CHECKING:
-    from ..http.listener import HttpListener
+    from ..listener import Ending, Listener
     from ..transports.accepting import Crowd
     from ..transports.guards import Access
     from .app import Server
@@ -54,7 +56,8 @@ def settings_for(*, stdio: bool, ws: str | None, http: str | None, **others: Any
     for name, address in (("ws", ws), ("http", http)):
         if address is not None and not isinstance(address, str):
             raise ConfigurationError(f'{name}={address!r} is no address; write it as text, for example ":8080"')
-    return Settings(stdio=stdio or (ws is None and http is None), ws=ws, http=http, **others)
+    has_others = ws is not None or http is not None or bool(others.get("listeners"))
+    return Settings(stdio=stdio or not has_others, ws=ws, http=http, **others)
 
 
 def run(server: Server, settings: Settings) -> None:
@@ -72,7 +75,7 @@ def run(server: Server, settings: Settings) -> None:
             "in it write: await mcpd.server.serving.serve(server, Settings(stdio=True))"
         )
     older = threading.enumerate()
-    if settings.ws is not None or settings.http is not None:
+    if settings.ws is not None or settings.http is not None or settings.listeners:
         from ..transports.accepting import raise_descriptor_limit
 
         raise_descriptor_limit()
@@ -125,79 +128,121 @@ async def serve(server: Server, settings: Settings, exit_deadline: ExitDeadline 
     `exit_deadline` ends the process should tools not stop; without it they are left behind.
     """
     stop = _Stop(asyncio.get_running_loop(), settings.grace, exit_deadline)
-    connections: set[Connection] = set()
-    listeners: list[_Listening] = []
-    closers: list[Callable[[], Awaitable[None]]] = []
+    clients = _Clients(server, stop)
     stdin_watchdog: StdinWatchdog | None = None
-
-    limit_threads(settings.max_threads, settings.thread_timeout)
-    if settings.max_memory is not None:
-        BUDGET.most = settings.max_memory
-
-    if settings.max_frame_bytes is not None:
-        server.allow_frames(settings.max_frame_bytes)
-
-    def accept(channel: Channel) -> Receiver:
-        opening = Opening(principal=channel.origin().user.id, peer=getattr(channel, "peer", ""))
-        connection = server.connect(channel, opening)
-        connections.add(connection)
-        connection.ended.add_done_callback(lambda _: _leave(connection, connections))
-        return connection
-
-    crowd: Crowd | None = None
-    if settings.ws is not None or settings.http is not None:
-        from ..transports.accepting import Crowd
-
-        crowd = Crowd()
     lifespan = server.lifespan
+
+    _apply_limits(server, settings)
     try:
-        if lifespan is not None and crowd is not None and not await _open(lifespan, stop):
+        listeners = _listeners(server, settings)
+        if listeners and lifespan is not None and not await _open(lifespan, stop):
             return
-        if settings.ws is not None:
-            listeners.append(await _listen_websocket(server, settings, accept, crowd))
-            closers.append(listeners[-1].aclose)
-        http = None
-        if settings.http is not None:
-            http = await _listen_http(server, settings, accept, crowd)
-            listeners.append(http)
-            closers.append(http.aclose)
-        if settings.announce is not None:
-            for listener in listeners:
+        for listener in listeners:
+            await clients.listen(listener)
+        for listener in listeners:
+            if settings.announce is not None and listener.url:
                 settings.announce(listener.url)
+
         if settings.stdio:
-            from ..transports.stdio import MAX_FRAME_BYTES, StdioChannel, claim
+            from ..transports.stdio_listener import StdioListener, claim
 
             fd_in, fd_out = settings.descriptors or claim()
-            channel = StdioChannel(fd_in, fd_out, max_frame_bytes=settings.max_frame_bytes or MAX_FRAME_BYTES)
-            connection = server.connect(channel)
-            connections.add(connection)
-
-            def ended(end: asyncio.Future[McpdError | None]) -> None:
-                if end.result() is not None:
-                    connection.abort()  # nobody reads what is still answered
-                stop.set()
-
-            connection.ended.add_done_callback(ended)
-            channel.start(connection)
-            closers.append(channel.aclose)
+            await clients.listen(StdioListener(fd_in, fd_out, settings.max_frame_bytes))
             if settings.look_over is not None and not listeners:
                 asyncio.get_running_loop().call_later(_SETTLED_SECONDS, settings.look_over)
             if exit_deadline is not None:
                 stdin_watchdog = StdinWatchdog(fd_in, settings.grace + _ENDING_SECONDS, exit_deadline)
             if lifespan is not None:
                 await _open(lifespan, stop)
+
         await stop.wait()
-        for listener in listeners:
-            listener.pause()
-        await _finish([*connections, *(http.app.connections if http is not None else ())], settings.grace, stop)
+        clients.pause()
+        await _finish(clients.connections, settings.grace, stop)
     finally:
-        for close in closers:
-            await close()
+        await clients.aclose()
         if lifespan is not None:
             await _close(lifespan, stop, settings.grace)
         if stdin_watchdog is not None:
             stdin_watchdog.stop()
         stop.restore()
+
+
+def _apply_limits(server: Server, settings: Settings) -> None:
+    limit_threads(settings.max_threads, settings.thread_timeout)
+    if settings.max_memory is not None:
+        BUDGET.most = settings.max_memory
+    if settings.max_frame_bytes is not None:
+        server.allow_frames(settings.max_frame_bytes)
+
+
+def _listeners(server: Server, settings: Settings) -> list[Listener]:
+    """All that others connect to, which is not stdin."""
+    found: list[Listener] = []
+    if settings.ws is not None or settings.http is not None:
+        from ..transports.accepting import Crowd
+
+        crowd = Crowd()
+        if settings.ws is not None:
+            found.append(_websocket_listener(server, settings.ws, settings, crowd))
+        if settings.http is not None:
+            found.append(_http_listener(server, settings.http, settings, crowd))
+    return [*found, *settings.listeners]
+
+
+class _Clients:
+    """All listeners of one server, and the connections of those who came to them."""
+
+    def __init__(self, server: Server, stop: _Stop) -> None:
+        self._server = server
+        self._stop = stop
+        self._listeners: list[Listener] = []
+        self._accepted: set[Connection] = set()
+        self._is_paused = False
+
+    async def listen(self, listener: Listener) -> None:
+        """Start one listener more."""
+        await listener.start(self._accept)
+        self._listeners.append(listener)
+
+    def pause(self) -> None:
+        """Nobody comes in any more."""
+        if not self._is_paused:
+            self._is_paused = True
+            for listener in self._listeners:
+                listener.pause()
+
+    @property
+    def connections(self) -> list[Ending]:
+        """All that may have calls running."""
+        from ..listener import HasConnections
+
+        others = [listener.connections for listener in self._listeners if isinstance(listener, HasConnections)]
+        return [*self._accepted, *chain.from_iterable(others)]
+
+    async def aclose(self) -> None:
+        """End all of them."""
+        self.pause()
+        for listener in self._listeners:
+            await listener.aclose()
+
+    def _accept(self, channel: Channel, *, is_only: bool = False) -> Receiver:
+        """A connection for a client; see `listener.Accept`."""
+        opening = Opening(principal=channel.origin().user.id, peer=getattr(channel, "peer", ""))
+        connection = self._server.connect(channel, opening)
+        self._accepted.add(connection)
+        connection.ended.add_done_callback(partial(self._end if is_only else self._leave, connection))
+        return connection
+
+    def _leave(self, connection: Connection, _: asyncio.Future[McpdError | None]) -> None:
+        """One client of many is gone: nobody wants its answers."""
+        self._accepted.discard(connection)
+        connection.abort()
+
+    def _end(self, connection: Connection, ended: asyncio.Future[McpdError | None]) -> None:
+        """The only client says no more: what it asked for is still answered, unless it went without a word."""
+        if ended.result() is not None:
+            connection.abort()
+        self._stop.set()
 
 
 async def _open(lifespan: Lifespan, stop: _Stop) -> bool:
@@ -230,18 +275,6 @@ async def _close(lifespan: Lifespan, stop: _Stop, grace: float) -> None:
         await asyncio.wait([closing], timeout=1)
 
 
-class _Listening(Protocol):
-    """Listening sockets, of whichever transport."""
-
-    url: str
-
-    def pause(self) -> None:
-        """Accept nobody more; calls that run may still be answered."""
-
-    async def aclose(self) -> None:
-        """Close everything."""
-
-
 def _access(server: Server, settings: Settings) -> Access:
     from ..transports.guards import Access
 
@@ -254,51 +287,29 @@ def _access(server: Server, settings: Settings) -> Access:
     return access.or_by(server.authenticate)
 
 
-async def _listen_websocket(
-    server: Server, settings: Settings, accept: Callable[[Channel], Receiver], crowd: Crowd | None
-) -> _Listening:
-    from ..transports.websocket_server import Limits, listen
+def _websocket_listener(server: Server, address: str, settings: Settings, crowd: Crowd) -> Listener:
+    from ..transports.websocket_server import Limits, WebSocketListener
 
-    assert settings.ws is not None
     limits = settings.ws_limits or Limits()
     if settings.max_frame_bytes is not None:
         limits = structs.replace(limits, max_frame_bytes=settings.max_frame_bytes)
-    return await listen(settings.ws, accept, _access(server, settings), limits, crowd)
+    return WebSocketListener(address, _access(server, settings), limits, crowd)
 
 
-async def _listen_http(
-    server: Server, settings: Settings, accept: Callable[[Channel], Receiver], crowd: Crowd | None
-) -> HttpListener:
+def _http_listener(server: Server, address: str, settings: Settings, crowd: Crowd) -> Listener:
     from ..http import HttpSettings
-    from ..http.listener import listen
+    from ..http.listener import HttpListener
     from ..transports.address import parse
 
-    assert settings.http is not None
-    address = parse(settings.http)
+    parsed = parse(address)
     access = _access(server, settings)
     details = settings.http_settings or HttpSettings()
     if settings.max_frame_bytes is not None:
         details = structs.replace(details, max_body_bytes=settings.max_frame_bytes)
-    return await listen(server.http_app(access, details, bound=address.host), address, accept, access, crowd)
+    return HttpListener(server.http_app(access, details, bound=parsed.host), parsed, access, crowd)
 
 
-class _Finishing(Protocol):
-    """A connection, as far as its end goes."""
-
-    async def finish(self, grace: float) -> None:
-        """Let running calls answer for so long, then stop the rest."""
-
-    def abort(self) -> None:
-        """Stop all running calls now."""
-
-
-def _leave(connection: Connection, connections: set[Connection]) -> None:
-    """A client of a listening transport is gone: nobody wants its answers."""
-    connections.discard(connection)
-    connection.abort()
-
-
-async def _finish(connections: Sequence[_Finishing], grace: float, stop: _Stop) -> None:
+async def _finish(connections: Sequence[Ending], grace: float, stop: _Stop) -> None:
     """Let all calls end by themselves for `grace` seconds, or until the second wish to stop; then cancel them."""
     finishing: asyncio.Future[Any] = asyncio.gather(*(connection.finish(grace) for connection in connections))
     hurry: asyncio.Future[Any] = asyncio.ensure_future(stop.wait_again())

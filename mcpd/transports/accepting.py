@@ -154,9 +154,13 @@ class Gate:
         self._opening: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begin to accept."""
+        """Begin to accept. If that fails the sockets are closed."""
         self._crowd.add(self)
-        await self._open()
+        try:
+            await self._open()
+        except BaseException:
+            self.close()
+            raise
 
     async def _open(self) -> None:
         for listening in self._sockets:

@@ -6,7 +6,6 @@ Each connection has its own session; what goes on in it is `websocket`'s.
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
@@ -22,7 +21,7 @@ from .guards import Access, Guard, Refusal
 from .stdio import MAX_FRAME_BYTES
 from .websocket import WebSocketChannel
 
-__all__ = ["Endpoint", "Limits", "Listener", "listen"]
+__all__ = ["Endpoint", "Limits", "WebSocketListener"]
 
 _PATHS = ("/mcp", "/")
 
@@ -116,46 +115,50 @@ class Endpoint:
         await asyncio.gather(*(channel.aclose(reason) for channel in list(self.connections)))
 
 
-class Listener:
-    """Listening sockets and the connections that came of them. `url` is what to give to a client."""
+class WebSocketListener:
+    """WebSocket on `:PORT`, `HOST:PORT` or `[IPV6]:PORT`. `url` is what to give to a client, once it has started.
 
-    def __init__(self, endpoint: Endpoint, sockets: list[socket.socket]) -> None:
-        self.endpoint = endpoint
+    `crowd` counts all connections of the process. Raises ConfigurationError for a host or origin that is none.
+    """
+
+    endpoint: Endpoint
+    """Who may connect, and who has; from the start on."""
+
+    def __init__(
+        self,
+        address: str | Address,
+        access: Access = _DEFAULT_ACCESS,
+        limits: Limits = _DEFAULT_LIMITS,
+        crowd: Crowd | None = None,
+    ) -> None:
+        self.url = ""
+        self._address = parse(address) if isinstance(address, str) else address
+        self._access = access
+        self._guard = Guard(access, self._address.host)
+        self._limits = limits
+        self._crowd = Crowd() if crowd is None else crowd
+        self._gate: Gate | None = None
+
+    async def start(self, accept: Callable[[Channel], Receiver]) -> None:
+        """Begin to accept; `accept` gives the receiver of each connection.
+
+        Raises ConfigurationError for an address that cannot be used, or is open to others without a token (D9).
+        """
+        sockets = await bind(self._address, is_guarded=self._access.is_guarded)
+        self._crowd.check(self._limits.max_connections)
+        self.endpoint = Endpoint(accept, self._guard, self._limits, crowd=self._crowd)
+        self._gate = Gate(self._crowd, sockets, self.endpoint.connect)
         self.url = f"ws://{authority(sockets[0])}/mcp"
-        self._gate = Gate(endpoint.crowd, sockets, endpoint.connect)
-
-    async def start(self) -> None:
-        """Begin to accept."""
         await self._gate.start()
 
     def pause(self) -> None:
         """Accept nobody and read nothing more; calls that run may still be answered. `aclose` comes next."""
-        self._gate.close()
-        self.endpoint.pause()
+        if self._gate is not None:
+            self._gate.close()
+            self.endpoint.pause()
 
     async def aclose(self) -> None:
         """Accept no more, let what is queued be sent, and close every connection with 1001."""
-        self.pause()
-        await self.endpoint.aclose("the server is shutting down")
-
-
-async def listen(
-    address: str | Address,
-    accept: Callable[[Channel], Receiver],
-    access: Access = _DEFAULT_ACCESS,
-    limits: Limits = _DEFAULT_LIMITS,
-    crowd: Crowd | None = None,
-) -> Listener:
-    """Serve WebSocket on `:PORT`, `HOST:PORT` or `[IPV6]:PORT`; `accept` gives the receiver of each connection.
-
-    `crowd` counts all connections of the process. Raises ConfigurationError for an address that cannot be used, or is
-    open to others without a token (D9).
-    """
-    if isinstance(address, str):
-        address = parse(address)
-    guard = Guard(access, address.host)
-    endpoint = Endpoint(accept, guard, limits, crowd=crowd)
-    listener = Listener(endpoint, await bind(address, is_guarded=access.is_guarded))
-    endpoint.crowd.check(limits.max_connections)
-    await listener.start()
-    return listener
+        if self._gate is not None:
+            self.pause()
+            await self.endpoint.aclose("the server is shutting down")

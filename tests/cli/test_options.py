@@ -40,7 +40,7 @@ def test_the_command_takes_what_the_table_says() -> None:
     assert set(table) < set(Options.__struct_fields__)
     only_in_programs = set(Settings.__struct_fields__) - set(table)
     assert only_in_programs == {
-        "announce", "descriptors", "http_settings", "look_over", "thread_timeout", "token", "ws_limits"
+        "announce", "descriptors", "http_settings", "listeners", "look_over", "thread_timeout", "token", "ws_limits"
     }  # fmt: skip
 
 
@@ -61,7 +61,7 @@ def test_what_run_takes_is_the_same_for_people_and_for_type_checkers() -> None:
     assert set(told) == set(hints) - {"stdio", "ws", "http"}
     for name, hint in told.items():
         assert hints[name] in (hint, Any), name
-    assert [name for name in told if hints[name] is Any] == ["http_settings", "ws_limits"]
+    assert [name for name in told if hints[name] is Any] == ["listeners", "http_settings", "ws_limits"]
 
 
 def test_defaults_are_told_once() -> None:

@@ -21,7 +21,7 @@ from support.websocket_peer import Peer as WebSocketPeer
 
 from mcpd.errors import ConfigurationError
 from mcpd.http import HttpSettings
-from mcpd.http.listener import listen
+from mcpd.http.listener import HttpListener
 from mcpd.transports.guards import Access
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
@@ -87,7 +87,7 @@ async def test_nothing_stays_open_when_listening_fails(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(type(asyncio.get_running_loop()), "create_server", fail)
     with pytest.raises(OSError, match="no"):
-        await listen(app, "127.0.0.1:0", stage.server.connect)
+        await HttpListener(app, "127.0.0.1:0").start(stage.server.connect)
     assert made[0].fileno() == -1
 
 

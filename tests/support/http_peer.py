@@ -17,7 +17,7 @@ from support.wire_schema import Conversation
 
 from mcpd import Server
 from mcpd.http import HttpApp, HttpSettings
-from mcpd.http.listener import HttpListener, listen
+from mcpd.http.listener import HttpListener
 from mcpd.transports.address import parse
 from mcpd.transports.guards import Access
 
@@ -402,7 +402,9 @@ async def serving(
 ) -> AsyncIterator[Port]:
     """The server on a free port of the loopback, closed at the end with all that is still connected to it."""
     app = server.http_app(access, settings, bound=parse(address).host, **more)
-    port = Port(await listen(app, address, server.connect, access))
+    listener = HttpListener(app, address, access)
+    await listener.start(server.connect)
+    port = Port(listener)
     try:
         yield port
     finally:

@@ -16,7 +16,7 @@ from typing import Any
 
 from mcpd.channel import Channel
 from mcpd.transports.guards import Access, Guard
-from mcpd.transports.websocket_server import Endpoint, Limits, Listener, listen
+from mcpd.transports.websocket_server import Endpoint, Limits, WebSocketListener
 
 __all__ = [
     "BINARY",
@@ -95,7 +95,7 @@ class House:
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
         self.guests: list[Recorder] = []
-        self.listener: Listener
+        self.listener: WebSocketListener
         self._came = asyncio.Event()
 
     def accept(self, channel: Channel) -> Recorder:
@@ -135,7 +135,8 @@ async def serving(
     **limits: Any,
 ) -> AsyncIterator[House]:
     house = House(answer)
-    house.listener = await listen(address, house.accept, access, Limits(**{"close_timeout": 0.3, **limits}))
+    house.listener = WebSocketListener(address, access, Limits(**{"close_timeout": 0.3, **limits}))
+    await house.listener.start(house.accept)
     try:
         yield house
     finally:

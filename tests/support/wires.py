@@ -30,7 +30,7 @@ from support.wire_schema import VERSIONS, Conversation, SchemaViolation
 from mcpd import Server
 from mcpd.transports.memory import pair
 from mcpd.transports.stdio import StdioChannel
-from mcpd.transports.websocket_server import listen
+from mcpd.transports.websocket_server import WebSocketListener
 
 __all__ = [
     "CLIENT_INFO",
@@ -415,7 +415,8 @@ async def websocket_wire(server: Server, version: str | None = None, **opening: 
         connections.append(server.connect(channel))
         return connections[-1]
 
-    listener = await listen("127.0.0.1:0", accept)
+    listener = WebSocketListener("127.0.0.1:0")
+    await listener.start(accept)
     port = int(listener.url.rpartition(":")[2].partition("/")[0])
     peer = Peer(*await asyncio.open_connection("127.0.0.1", port, limit=1 << 26))
     reading = None

@@ -34,7 +34,7 @@ from mcpd import Context, Server
 from mcpd.channel import Channel
 from mcpd.errors import ConfigurationError, ConnectionLost
 from mcpd.transports.guards import Access
-from mcpd.transports.websocket_server import listen
+from mcpd.transports.websocket_server import WebSocketListener
 
 # --------------------------------------------------------------------------- the library's clients
 
@@ -212,7 +212,8 @@ async def test_a_receiver_that_cannot_be_made_gives_500(caplog: pytest.LogCaptur
     def accept(channel: Channel) -> Recorder:
         raise RuntimeError("secret")
 
-    listener = await listen("127.0.0.1:0", accept)
+    listener = WebSocketListener("127.0.0.1:0")
+    await listener.start(accept)
     house = House(None)
     house.listener = listener
     try:
@@ -305,20 +306,20 @@ async def test_token() -> None:
 async def test_a_wider_address_without_a_token_is_refused() -> None:
     """D9."""
     with pytest.raises(ConfigurationError, match="--token-file"):
-        await listen("0.0.0.0:0", House(None).accept)
+        await WebSocketListener("0.0.0.0:0").start(House(None).accept)
     async with serving(address="0.0.0.0:0", access=Access(insecure=True)) as house, raw(house):
         pass
 
 
 async def test_a_setting_that_is_no_good_leaves_no_socket_behind() -> None:
     with pytest.raises(ConfigurationError, match="--allow-host"):
-        await listen("127.0.0.1:0", House(None).accept, Access(hosts=("/",)))
+        await WebSocketListener("127.0.0.1:0", Access(hosts=("/",))).start(House(None).accept)
 
 
 async def test_a_port_in_use() -> None:
     async with serving() as house:
         with pytest.raises(ConfigurationError, match=f"127.0.0.1:{house.port} is in use"):
-            await listen(f"127.0.0.1:{house.port}", house.accept)
+            await WebSocketListener(f"127.0.0.1:{house.port}").start(house.accept)
 
 
 async def test_connections_are_limited() -> None:

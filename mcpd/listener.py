@@ -1,0 +1,63 @@
+"""What takes clients in, of whichever transport: `serving` starts it, gives each client a session, and ends it.
+
+stdio, WebSocket, HTTP and unix sockets are listeners; `Settings(listeners=[…])` takes others beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol, runtime_checkable
+
+from .channel import Channel, Receiver
+
+__all__ = ["Accept", "Ending", "HasConnections", "Listener"]
+
+
+class Accept(Protocol):
+    """What a listener is given: it makes a connection to the server out of each channel."""
+
+    def __call__(self, channel: Channel, *, is_only: bool = False) -> Receiver:
+        """A new session for the client of this channel; what is given takes the frames that the client sends.
+
+        `is_only` says that there is no other client and will be none, as on stdin: serving ends with this connection.
+        Call it in the event loop's thread.
+        """
+
+
+class Listener(Protocol):
+    """Takes clients in. All of it is called in the event loop's thread, each once, in this order."""
+
+    @property
+    def url(self) -> str:
+        """What to give to a client, told to `announce` once it has started; "" if nobody connects by an address."""
+
+    async def start(self, accept: Accept) -> None:
+        """Begin to take clients in.
+
+        Raises ConfigurationError, and leaves nothing open, for an address that cannot be used.
+        """
+
+    def pause(self) -> None:
+        """Take in nobody more and read nothing more; calls that run may still be answered."""
+
+    async def aclose(self) -> None:
+        """Send what is queued, within bounds, and end every connection."""
+
+
+class Ending(Protocol):
+    """A connection, as far as its end goes."""
+
+    async def finish(self, grace: float) -> None:
+        """Let running calls answer for so many seconds, then stop the rest."""
+
+    def abort(self) -> None:
+        """Stop all running calls now."""
+
+
+@runtime_checkable
+class HasConnections(Protocol):
+    """A listener with connections that it made itself, without `accept`: HTTP, whose sessions have many channels."""
+
+    @property
+    def connections(self) -> Iterable[Ending]:
+        """All that may have calls running, which get the time to be answered."""
