@@ -27,13 +27,13 @@ class Channel(Protocol):
     def is_multiplexed(self) -> bool:
         """All requests and answers of the connection share this channel; false where each request has its own."""
 
-    def send(self, frame: bytes, about: Id | None = None) -> None:
-        """Queue one frame. `about` is the id of the peer's request that it belongs to, if any.
+    def send(self, frame: bytes, related_request_id: Id | None = None) -> None:
+        """Queue one frame. `related_request_id` is that of the peer's request which it belongs to, if any.
 
         Never blocks and never raises: after the end frames are dropped.
         """
 
-    def send_apart(self, frame: bytes, about: Id | None = None) -> None:
+    def send_apart(self, frame: bytes, related_request_id: Id | None = None) -> None:
         """Queue the answer to a request about which notifications were sent: they do not arrive in one piece.
 
         Where a channel has pieces, it leaves a moment later than what is sent now; answers keep their order.
@@ -42,7 +42,7 @@ class Channel(Protocol):
     async def drain(self) -> None:
         """Wait until the peer has taken enough of what was queued, or is gone."""
 
-    def origin(self, about: Id | None = None) -> Origin:
+    def origin(self, related_request_id: Id | None = None) -> Origin:
         """Where the peer's request of that id came from; without one, and once it was answered, the connection."""
 
     async def aclose(self, reason: str = "") -> None:

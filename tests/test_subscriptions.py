@@ -421,7 +421,7 @@ class SlowChannel:
         self.is_congested = False
         self.taken = asyncio.Event()
 
-    def send(self, frame: bytes, about: Any = None) -> None:
+    def send(self, frame: bytes, related_request_id: Any = None) -> None:
         self.sent.append(frame)
 
     async def drain(self) -> None:

@@ -59,13 +59,13 @@ class _NullChannel:
     def __init__(self, request: HttpRequest) -> None:
         self._request = request
 
-    def send(self, frame: bytes, about: Id | None = None) -> None:
+    def send(self, frame: bytes, related_request_id: Id | None = None) -> None:
         """Nobody hears it."""
 
-    def send_apart(self, frame: bytes, about: Id | None = None) -> None:
+    def send_apart(self, frame: bytes, related_request_id: Id | None = None) -> None:
         """Nor this."""
 
-    def origin(self, about: Id | None = None) -> Origin:
+    def origin(self, related_request_id: Id | None = None) -> Origin:
         """The request that brought it."""
         return self._request.origin()
 

@@ -54,7 +54,7 @@ class Reply:
         stream = self.stream
         return stream is not None and stream.response is not None and stream.response.is_congested
 
-    def send(self, frame: bytes, about: Id | None = None) -> None:
+    def send(self, frame: bytes, related_request_id: Id | None = None) -> None:
         """Say something before the answer."""
         if self.stream is not None:
             self.stream.push(frame)
@@ -68,11 +68,11 @@ class Reply:
             # Work that does not wait has said all in a moment, and needs no stream for it.
             asyncio.get_running_loop().call_soon(self.begin)
 
-    def send_apart(self, frame: bytes, about: Id | None = None) -> None:
+    def send_apart(self, frame: bytes, related_request_id: Id | None = None) -> None:
         """The same: the answer to a POST comes by `finish`, in an event of its own."""
-        self.send(frame, about)
+        self.send(frame, related_request_id)
 
-    def origin(self, about: Id | None = None) -> Origin:
+    def origin(self, related_request_id: Id | None = None) -> Origin:
         """The request that this answers."""
         return self.request.origin()
 

@@ -68,9 +68,9 @@ class HttpSession:
         """Whether the stream that was last written to is behind. Streams do not wait for each other."""
         return self._latest is not None and self._latest.is_congested
 
-    def send(self, frame: bytes, about: Id | None = None) -> None:
+    def send(self, frame: bytes, related_request_id: Id | None = None) -> None:
         """Say something on the stream of the request it belongs to, else on the newest GET stream, or hold it."""
-        reply = None if about is None else self.replies.get(about)
+        reply = None if related_request_id is None else self.replies.get(related_request_id)
         if reply is not None:
             self._latest = reply
             reply.send(frame)
@@ -82,13 +82,13 @@ class HttpSession:
                 return
         self._hold(frame)
 
-    def send_apart(self, frame: bytes, about: Id | None = None) -> None:
+    def send_apart(self, frame: bytes, related_request_id: Id | None = None) -> None:
         """The same: on an event stream each message is an event of its own."""
-        self.send(frame, about)
+        self.send(frame, related_request_id)
 
-    def origin(self, about: Id | None = None) -> Origin:
+    def origin(self, related_request_id: Id | None = None) -> Origin:
         """The HTTP request that carries a request which is worked on; without that, what is known of the session."""
-        reply = None if about is None else self.replies.get(about)
+        reply = None if related_request_id is None else self.replies.get(related_request_id)
         return Origin("http", self.user) if reply is None else reply.request.origin()
 
     def _hold(self, frame: bytes) -> None:

@@ -84,12 +84,12 @@ class AsgiWebSocket(Outbox):
             connection.abort()
             connection.closed(lost)
 
-    def send(self, frame: bytes, about: Id | None = None) -> None:
+    def send(self, frame: bytes, related_request_id: Id | None = None) -> None:
         """Queue one text frame."""
         if self.is_open:
             self._put(frame)
 
-    def send_apart(self, frame: bytes, about: Id | None = None) -> None:
+    def send_apart(self, frame: bytes, related_request_id: Id | None = None) -> None:
         """Queue one text frame a moment later: ASGI has no way to ask whether what went before it was read."""
         if self._apart is None:
             self._apart = Apart(asyncio.get_running_loop(), self.send, self._is_handed_on)
@@ -99,7 +99,7 @@ class AsgiWebSocket(Outbox):
         was, self._was_handed_on = self._was_handed_on, not self._waiting and self._writer is None
         return was and self._was_handed_on
 
-    def origin(self, about: Id | None = None) -> Origin:
+    def origin(self, related_request_id: Id | None = None) -> Origin:
         """The handshake."""
         return self._request.origin()
 

@@ -95,11 +95,11 @@ class ProcessChannel:
         """Read on."""
         self._channel.resume()
 
-    def send(self, frame: bytes, about: Id | None = None) -> None:
+    def send(self, frame: bytes, related_request_id: Id | None = None) -> None:
         """Queue one line for the child."""
         self._channel.send(frame)
 
-    def send_apart(self, frame: bytes, about: Id | None = None) -> None:
+    def send_apart(self, frame: bytes, related_request_id: Id | None = None) -> None:
         """Queue one line that the child reads by itself."""
         self._channel.send_apart(frame)
 
@@ -107,7 +107,7 @@ class ProcessChannel:
         """Wait until the child has taken what was queued."""
         await self._channel.drain()
 
-    def origin(self, about: Id | None = None) -> Origin:
+    def origin(self, related_request_id: Id | None = None) -> Origin:
         """The process at the other end."""
         return Origin("stdio")
 

@@ -260,7 +260,7 @@ class StdioChannel:
 
     # -- writing -----------------------------------------------------------------------------
 
-    def send(self, frame: bytes, about: Id | None = None) -> None:
+    def send(self, frame: bytes, related_request_id: Id | None = None) -> None:
         """Queue one line. All lines of one turn leave in one write, up to 64 KiB."""
         if self._is_broken:
             return
@@ -299,7 +299,7 @@ class StdioChannel:
         self._receiver.receive_error(error)
         return True
 
-    def send_apart(self, frame: bytes, about: Id | None = None) -> None:
+    def send_apart(self, frame: bytes, related_request_id: Id | None = None) -> None:
         """Queue one line that the peer reads by itself: it leaves when what was sent before it was read."""
         if self._is_broken:
             return
@@ -447,7 +447,7 @@ class StdioChannel:
             self._drained = self._loop.create_future()
         await asyncio.shield(self._drained)
 
-    def origin(self, about: Id | None = None) -> Origin:
+    def origin(self, related_request_id: Id | None = None) -> Origin:
         """The process at the other end."""
         return Origin("stdio")
 

@@ -306,7 +306,7 @@ class WebSocketChannel(asyncio.Protocol):
         name = None if self._transport is None else self._transport.get_extra_info("peername")
         return str(name[0]) if isinstance(name, tuple) and name else ""
 
-    def origin(self, about: Id | None = None) -> Origin:
+    def origin(self, related_request_id: Id | None = None) -> Origin:
         """The handshake."""
         lines = [line.partition(b":") for line in self._head.split(b"\n") if line]
         return Origin("websocket", self.user, [(name, value) for name, _, value in lines])
@@ -404,7 +404,7 @@ class WebSocketChannel(asyncio.Protocol):
 
     # -- writing -----------------------------------------------------------------------------
 
-    def send(self, frame: bytes, about: Id | None = None) -> None:
+    def send(self, frame: bytes, related_request_id: Id | None = None) -> None:
         """Queue one text frame. All frames of one turn leave in one write."""
         if not self._is_open:
             return
@@ -419,7 +419,7 @@ class WebSocketChannel(asyncio.Protocol):
             self._is_flush_due = True
             self._loop.call_soon(self._flush_later)
 
-    def send_apart(self, frame: bytes, about: Id | None = None) -> None:
+    def send_apart(self, frame: bytes, related_request_id: Id | None = None) -> None:
         """Queue one text frame that the client reads by itself: it leaves when a ping behind the others is answered."""
         if not self._is_open or self._protocol.state is not OPEN:
             return

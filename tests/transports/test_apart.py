@@ -75,9 +75,9 @@ async def test_a_result_waits_until_what_went_before_it_was_read(ends: Pair) -> 
     fd_in, fd_out, reads = ends
     channel = StdioChannel(fd_in, fd_out)
     channel.start(Nobody())
-    channel.send(b"progress", about=1)
-    channel.send_apart(b"result", about=1)
-    channel.send(b"of another request", about=2)
+    channel.send(b"progress", related_request_id=1)
+    channel.send_apart(b"result", related_request_id=1)
+    channel.send(b"of another request", related_request_id=2)
     await turns(20)
     assert unread(fd_out) > 0
     assert os.read(reads, 1 << 20) == b"progress\nof another request\n"
@@ -92,8 +92,8 @@ async def test_a_result_does_not_wait_for_ever(ends: Pair, monkeypatch: pytest.M
     fd_in, fd_out, reads = ends
     channel = StdioChannel(fd_in, fd_out)
     channel.start(Nobody())
-    channel.send(b"progress", about=1)
-    channel.send_apart(b"result", about=1)
+    channel.send(b"progress", related_request_id=1)
+    channel.send_apart(b"result", related_request_id=1)
     before = unread(fd_out)
     while unread(fd_out) in (0, before):
         await asyncio.sleep(0.001)
@@ -105,8 +105,8 @@ async def test_what_is_held_is_sent_before_the_end(ends: Pair) -> None:
     fd_in, fd_out, reads = ends
     channel = StdioChannel(fd_in, fd_out)
     channel.start(Nobody())
-    channel.send(b"progress", about=1)
-    channel.send_apart(b"result", about=1)
+    channel.send(b"progress", related_request_id=1)
+    channel.send_apart(b"result", related_request_id=1)
     closing = asyncio.create_task(channel.aclose())
     assert await arrives(reads) == b"progress\n"
     assert await arrives(reads) == b"result\n"
@@ -130,10 +130,10 @@ async def test_little_is_held() -> None:
 async def test_over_websocket_a_result_waits_for_the_answer_to_a_ping() -> None:
     bare = Bare(answer=lambda frame: None)
     channel = bare.open().channel
-    channel.send(b"progress 1", about=1)
-    channel.send_apart(b"result 1", about=1)
-    channel.send(b"progress 2", about=2)
-    channel.send_apart(b"result 2", about=2)
+    channel.send(b"progress 1", related_request_id=1)
+    channel.send_apart(b"result 1", related_request_id=1)
+    channel.send(b"progress 2", related_request_id=2)
+    channel.send_apart(b"result 2", related_request_id=2)
     pings = [payload for opcode, payload in bare.frames() if opcode == PING]
     assert [payload for opcode, payload in bare.frames() if opcode == TEXT] == [b"progress 1", b"progress 2"]
     bare.channel.data_received(frame(PONG, b"mcpd-x") + frame(PONG, b"mcpd-") + frame(PONG, b"mcpd-999999999999"))
@@ -151,8 +151,8 @@ async def test_a_client_that_answers_no_ping_gets_its_result(monkeypatch: pytest
     monkeypatch.setattr(apart, "_PATIENCE", 0.01)
     bare = Bare(answer=lambda frame: None)
     channel = bare.open().channel
-    channel.send(b"progress", about=1)
-    channel.send_apart(b"result", about=1)
+    channel.send(b"progress", related_request_id=1)
+    channel.send_apart(b"result", related_request_id=1)
     while b"result" not in [payload for _, payload in bare.frames()]:
         await asyncio.sleep(0.001)
     bare.lose()
@@ -167,10 +167,10 @@ class Watched:
     def __init__(self) -> None:
         self.sent: list[tuple[str, bytes]] = []
 
-    def send(self, frame: bytes, about: Any = None) -> None:
+    def send(self, frame: bytes, related_request_id: Any = None) -> None:
         self.sent.append(("send", frame))
 
-    def send_apart(self, frame: bytes, about: Any = None) -> None:
+    def send_apart(self, frame: bytes, related_request_id: Any = None) -> None:
         self.sent.append(("apart", frame))
 
     async def drain(self) -> None: ...

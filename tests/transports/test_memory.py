@@ -39,7 +39,7 @@ def joined() -> tuple[MemoryChannel, Ear, MemoryChannel, Ear]:
 async def test_frames_arrive_in_order_and_never_at_once() -> None:
     near, near_ear, far, far_ear = joined()
     near.send(b"1")
-    near.send(b"2", about=5)
+    near.send(b"2", related_request_id=5)
     far.send(b"3")
     assert not far_ear.heard
     await turn()

@@ -98,7 +98,7 @@ async def test_lines_in_and_lines_out(ends: Ends) -> None:
     ends.close(ends.writes)
     assert await ear.wait(4) == [b'{"a":1}', b'{"b":2}\r', b"last", ("closed", None)]
     channel.send(b"one")
-    channel.send(b"two", about=1)
+    channel.send(b"two", related_request_id=1)
     assert await read(ends.reads, 8) == b"one\ntwo\n"
     await channel.aclose()
     assert os.get_blocking(ends.fd_out)

@@ -275,7 +275,7 @@ async def test_frames_of_one_turn_leave_in_one_write() -> None:
     bare = Bare()
     bare.open()
     for number in range(5):
-        bare.channel.send(b"%d" % number, about=number)
+        bare.channel.send(b"%d" % number, related_request_id=number)
     assert bare.socket.writes == []
     await asyncio.sleep(0)
     assert len(bare.socket.writes) == 1
