@@ -3,8 +3,9 @@
 The framing is websockets' sans-I/O protocol, fed straight from an asyncio protocol: its asyncio server
 costs a queue, a lock and a task's wake-up for each message (measured: 0.57 of the time without them).
 What arrives is pushed into the receiver; all that is sent while one read is worked on leaves in one write.
-Nothing of listening lives here (that is `websocket_server`), and no MCP rule: to the specification this is a
-custom transport, which keeps the JSON-RPC format and each version's lifecycle (S25-043, S26-045).
+Nothing of listening lives here (that is `websocket_server`), nor of the handshake (`websocket_handshake`), and no
+MCP rule: to the specification this is a custom transport, which keeps the JSON-RPC format and each version's
+lifecycle (S25-043, S26-045).
 
 permessage-deflate is never accepted: on the loopback, where most of this runs, it only costs; elsewhere it
 holds up to 316 KiB for each connection, lets a small frame become a huge message, and leaks secrets that
@@ -20,16 +21,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from websockets.exceptions import InvalidState
 from websockets.frames import CloseCode, Frame, Opcode
-from websockets.http11 import Request, Response
 from websockets.protocol import OPEN
-from websockets.server import ServerProtocol
-from websockets.typing import Subprotocol
 
 from ..budget import OVER, SMALL, Charge, client_of
 from ..channel import Receiver
@@ -38,7 +35,7 @@ from ..jsonrpc import Id
 from ..principal import ANONYMOUS, Origin, Principal
 from ..printable import printable
 from .apart import Apart
-from .authentication import Refusal, RequestHeaders
+from .websocket_handshake import Handshake, HandshakeFields, WebSocketProtocol
 from .wire_log import wire_log
 
 if TYPE_CHECKING:
@@ -48,23 +45,13 @@ __all__ = ["WebSocketChannel"]
 
 log = logging.getLogger("mcpd.websocket")
 
-SUBPROTOCOL = Subprotocol("mcp")
-
 _JOIN_BYTES = 65536
 _HIGH_WATER = 1024 * 1024
 _LOW_WATER = 256 * 1024
 _REASON_BYTES = 123
-_MOST_EARLY = 16 * 1024
 _ASK = b"mcpd-"
 
 _TEXT, _CONTINUATION, _BINARY, _CLOSE, _PONG = Opcode.TEXT, Opcode.CONT, Opcode.BINARY, Opcode.CLOSE, Opcode.PONG
-
-
-class _Protocol(ServerProtocol):
-    """The framing of one connection; takes the subprotocol `mcp` if it is offered, and none otherwise."""
-
-    def select_subprotocol(self, subprotocols: Sequence[Subprotocol]) -> Subprotocol | None:
-        return SUBPROTOCOL if SUBPROTOCOL in subprotocols else None
 
 
 class WebSocketChannel(asyncio.Protocol):
@@ -79,7 +66,7 @@ class WebSocketChannel(asyncio.Protocol):
         self._endpoint = endpoint
         self._limits = endpoint.limits
         self._loop = asyncio.get_running_loop()
-        self._protocol = _Protocol(max_size=endpoint.limits.max_frame_bytes, logger=wire_log)
+        self._protocol = WebSocketProtocol(max_size=endpoint.limits.max_frame_bytes, logger=wire_log)
         self._transport: asyncio.Transport | None = None
         self._receiver: Receiver | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -105,14 +92,9 @@ class WebSocketChannel(asyncio.Protocol):
         self._asked = 0
         """How many pings were sent to learn whether all before them was read."""
         self.is_congested = False
-        self.path = ""
-        """What the handshake asked for, with its query."""
-        self.user: Principal = ANONYMOUS
-        """Who opened it, as far as anybody asked."""
-        self._head = b""
-        self._asking: asyncio.Task[Principal | Refusal] | None = None
-        """Finds out whom the handshake is from; meanwhile nothing is read on, and little is kept."""
-        self._early = b""
+        self._handshake: Handshake | None = Handshake(endpoint, self._protocol, self)
+        """Takes what arrives until it is answered."""
+        self._fields: HandshakeFields | None = None
 
     # -- what asyncio calls ------------------------------------------------------------------
 
@@ -128,12 +110,8 @@ class WebSocketChannel(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._was_heard = True
-        if self._asking is None and self._receiver is None and not self._is_closing:
-            data = self._receive_handshake(data)
-        if self._asking is not None:
-            self._keep_early(data)
-            return
-        if not data:
+        if self._handshake is not None:
+            self._handshake.receive(data)
             return
         self._protocol.receive_data(data)
         # Once the handshake is through, all events are frames.
@@ -156,8 +134,8 @@ class WebSocketChannel(asyncio.Protocol):
             self._fail(CloseCode.TRY_AGAIN_LATER, OVER)
 
     def eof_received(self) -> bool:
-        if self._asking is not None and self._transport is not None:
-            self._transport.abort()  # nobody is there to hear what came of its handshake
+        if self._handshake is not None and self._handshake.is_authenticating:
+            self.abort()  # nobody is there to hear what came of its handshake
             return False
         self._protocol.receive_eof()
         self._push()
@@ -166,7 +144,9 @@ class WebSocketChannel(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_open = False
         self._is_closing = True
-        self._stop_asking()
+        if self._handshake is not None:
+            self._handshake.close()
+            self._handshake = None
         self._cancel_timer()
         self._endpoint.connections.discard(self)
         self._charge = self._unread = self._fragments = None
@@ -196,106 +176,40 @@ class WebSocketChannel(asyncio.Protocol):
 
     # -- handshake ---------------------------------------------------------------------------
 
-    def _receive_handshake(self, data: bytes) -> bytes:
-        """Feed the request line by line and answer it; gives what comes after it.
+    def begin_authenticating(self) -> None:
+        """The handshake has come; to find out who sends it has a time-out of its own."""
+        self._cancel_timer()
 
-        The library parses on without waiting for the answer: a ping sent too early would be answered before it.
-        """
-        protocol = self._protocol
-        start = 0
-        while start < len(data) and protocol.handshake_exc is None:
-            end = data.find(b"\n", start) + 1 or len(data)
-            protocol.receive_data(data[start:end])
-            start = end
-            for request in protocol.events_received():
-                self._answer(cast("Request", request))
-                self._flush()
-                return data[start:]
-        error = protocol.handshake_exc
-        if error is not None:
-            # Not HTTP, or a POST: where the library would only hang up, say why.
-            text = f"This port speaks WebSocket, and this was no handshake of it: {error.__cause__ or error}.\n"
-            self._flush(_reject(protocol, Refusal(400, text), None).serialize())
-        return data[start:]
+    def accept(self, fields: HandshakeFields) -> None:
+        """Make the receiver of the connection's frames. May raise anything."""
+        self._fields = fields
+        self._receiver = self._endpoint.accept(self)
 
-    def _answer(self, request: Request) -> None:
-        """Answer the handshake, or begin to find out whom it is from."""
-        headers = RequestHeaders.of(_fields(request))
-        found = self._endpoint.check(headers)
-        if isinstance(found, Principal | Refusal):
-            self._decide(request, found)
-            return
-        self._cancel_timer()  # that has a limit of its own
-        self._endpoint.authenticating += 1
-        self._asking = self._loop.create_task(found)
-        self._asking.add_done_callback(partial(self._asked_whom, request))
-
-    def _asked_whom(self, request: Request, task: asyncio.Task[Principal | Refusal]) -> None:
-        self._endpoint.authenticating -= 1
-        if self._asking is not task:
-            return  # the connection is lost
-        self._asking = None
-        if task.cancelled():  # with all that runs in the event loop
-            if self._transport is not None:
-                self._transport.abort()
-            return
-        early, self._early = self._early, b""
-        self._decide(request, task.result())
-        self._flush()
-        if early:
-            self.data_received(early)
-
-    def _stop_asking(self) -> None:
-        task, self._asking = self._asking, None
-        self._early = b""
-        if task is not None:
-            task.cancel()
-
-    def _keep_early(self, data: bytes) -> None:
-        """What a client sends before its handshake is answered; RFC 6455 4.1 has it wait."""
-        self._early += data
-        if len(self._early) > _MOST_EARLY and self._transport is not None:
-            log.warning("Cut off %s, which did not wait for the answer to its handshake", printable(self._peer()))
-            self._transport.abort()
-
-    def _decide(self, request: Request, found: Principal | Refusal) -> None:
-        protocol = self._protocol
-        refusal = found if isinstance(found, Refusal) else self._endpoint.refuse(request)
-        accept = request.headers.get("Accept")
-        self.path = request.path
-        if isinstance(found, Principal):
-            self.user = found
-        # In one piece, as a connection lasts and few tools ask; and without credentials, for that same reason.
-        kept = Origin("websocket", fields=_fields(request)).headers()
-        self._head = "\n".join(f"{name}:{value}" for name, value in kept.items()).encode("latin-1")
-        if refusal is None:
-            response = protocol.accept(request)
-            if response.status_code == 426:
-                host = request.headers.get("Host")
-                text = f"This is an MCP server that speaks WebSocket: connect an MCP client to ws://{host}/mcp.\n"
-                response = _reject(protocol, Refusal(426, text, (("Upgrade", "websocket"),)), accept)
-            elif response.status_code != 101:
-                response = _reject(protocol, Refusal(response.status_code, response.body.decode()), accept)
-        else:
-            log.warning(
-                "Refused a connection from %s: %d %s",
-                printable(self._peer()),
-                refusal.status,
-                printable(refusal.text.rstrip()),
-            )
-            response = _reject(protocol, refusal, accept)
-        if response.status_code == 101:
-            try:
-                self._receiver = self._endpoint.accept(self)
-            except Exception:
-                log.exception("A connection could not be set up")
-                text = "The server failed to set up the connection; see its log.\n"
-                response = _reject(protocol, Refusal(500, text), accept)
-        protocol.send_response(response)
+    def end_handshake(self, rest: bytes = b"", *, farewell: bytes = b"") -> None:
+        """The answer is to be written; `rest` came behind the handshake. `farewell` is for what was none."""
+        self._handshake = None
         if self._receiver is not None:
             self._cancel_timer()
             self._is_open = True
             self._keep_alive()
+        self._flush(farewell)
+        if rest:
+            self.data_received(rest)
+
+    def abort(self) -> None:
+        """Cut the connection off."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    @property
+    def path(self) -> str:
+        """What the handshake asked for, with its query; empty until it is accepted."""
+        return "" if self._fields is None else self._fields.path
+
+    @property
+    def user(self) -> Principal:
+        """Who opened it, as far as anybody asked."""
+        return ANONYMOUS if self._fields is None else self._fields.user
 
     def _peer(self) -> str:
         return self.peer or "a local peer"
@@ -308,8 +222,7 @@ class WebSocketChannel(asyncio.Protocol):
 
     def origin(self, related_request_id: Id | None = None) -> Origin:
         """The handshake."""
-        lines = [line.partition(b":") for line in self._head.split(b"\n") if line]
-        return Origin("websocket", self.user, [(name, value) for name, _, value in lines])
+        return Origin("websocket") if self._fields is None else self._fields.origin()
 
     # -- reading -----------------------------------------------------------------------------
 
@@ -562,25 +475,6 @@ class WebSocketChannel(asyncio.Protocol):
             return
         self._taken_bytes = taken
         self._set_timer(delay, self._keep_alive)
-
-
-def _fields(request: Request) -> list[tuple[bytes, bytes]]:
-    """The headers as they came; older versions of the library give bytes beyond ASCII as lone surrogates."""
-    return [
-        (name.encode("latin-1"), value.encode("latin-1", "surrogateescape"))
-        for name, value in request.headers.raw_items()
-    ]
-
-
-def _reject(protocol: ServerProtocol, refusal: Refusal, accept: str | None) -> Response:
-    response = protocol.reject(refusal.status, refusal.text)
-    kind, response.body = refusal.body(accept)
-    for name, value in (("Content-Type", kind), ("Content-Length", str(len(response.body)))):
-        del response.headers[name]
-        response.headers[name] = value
-    for name, value in refusal.headers:
-        response.headers[name] = value
-    return response
 
 
 def _shorten(reason: str) -> str:

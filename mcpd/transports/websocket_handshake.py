@@ -1,0 +1,229 @@
+"""The opening handshake of a WebSocket connection: it is read, its sender is authenticated, and it is answered.
+
+Nothing here outlives the answer: what follows it is the connection's, in `websocket`.
+Spec: RFC 6455 4.2; the checks beyond it are those of every listener, in `guards` and `authentication`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeAlias, cast
+
+from websockets.http11 import Request, Response
+from websockets.server import ServerProtocol
+from websockets.typing import Subprotocol
+
+from ..principal import ANONYMOUS, Origin, Principal
+from ..printable import printable
+from .authentication import Refusal, RequestHeaders
+
+__all__ = ["Admission", "Handshake", "HandshakeFields", "WebSocketProtocol"]
+
+log = logging.getLogger("mcpd.websocket")
+
+SUBPROTOCOL = Subprotocol("mcp")
+
+_MOST_EARLY = 16 * 1024
+
+_Known: TypeAlias = Principal | Refusal
+
+
+class WebSocketProtocol(ServerProtocol):
+    """The framing of one connection; takes the subprotocol `mcp` if it is offered, and none otherwise."""
+
+    def select_subprotocol(self, subprotocols: Sequence[Subprotocol]) -> Subprotocol | None:
+        return SUBPROTOCOL if SUBPROTOCOL in subprotocols else None
+
+
+class HandshakeFields:
+    """What is kept of a handshake that was accepted, for as long as its connection lasts."""
+
+    __slots__ = ("_lines", "path", "user")
+
+    def __init__(self, request: Request, user: Principal) -> None:
+        self.path = request.path
+        """What it asked for, with its query."""
+        self.user = user
+        """Who sent it, as far as anybody asked."""
+        # In one piece, as a connection lasts and few tools ask; and without credentials, for that same reason.
+        kept = Origin("websocket", fields=_fields(request)).headers()
+        self._lines = "\n".join(f"{name}:{value}" for name, value in kept.items()).encode("latin-1")
+
+    def origin(self) -> Origin:
+        """Where the connection comes from, for authors."""
+        lines = [line.partition(b":") for line in self._lines.split(b"\n") if line]
+        return Origin("websocket", self.user, [(name, value) for name, _, value in lines])
+
+
+class Admission(Protocol):
+    """Who may connect, see `websocket_server.Endpoint`."""
+
+    authenticating: int
+
+    def check(self, headers: RequestHeaders) -> _Known | Coroutine[Any, Any, _Known]:
+        """Who sends this handshake, or why it gets no WebSocket; to be awaited if that is not known at once."""
+
+    def refuse(self, request: Request) -> Refusal | None:
+        """Why this handshake, of somebody who may come in, gets no WebSocket."""
+
+
+class _Connection(Protocol):
+    """The connection whose handshake it is."""
+
+    @property
+    def peer(self) -> str:
+        """The address that the client connects from, empty if it has none."""
+
+    def begin_authenticating(self) -> None:
+        """The handshake has come; to find out who sends it has a time-out of its own."""
+
+    def accept(self, fields: HandshakeFields) -> None:
+        """Make the receiver of the connection's frames. May raise anything."""
+
+    def end_handshake(self, rest: bytes = b"", *, farewell: bytes = b"") -> None:
+        """The answer is to be written; `rest` came behind the handshake. `farewell` is for what was none."""
+
+    def abort(self) -> None:
+        """Cut the connection off."""
+
+
+class Handshake:
+    """Fed by a connection until it is answered. `close` is for one that was lost before."""
+
+    __slots__ = ("_admission", "_connection", "_early", "_protocol", "_task")
+
+    def __init__(self, admission: Admission, protocol: ServerProtocol, connection: _Connection) -> None:
+        self._admission = admission
+        self._protocol = protocol
+        self._connection = connection
+        self._task: asyncio.Task[_Known] | None = None
+        """Finds out who sends the handshake; meanwhile nothing is read on, and little is kept."""
+        self._early = b""
+
+    @property
+    def is_authenticating(self) -> bool:
+        """Whether the handshake has come, and waits until it is known who sends it."""
+        return self._task is not None
+
+    def receive(self, data: bytes) -> None:
+        """Feed the request line by line and answer it.
+
+        The library parses on without waiting for the answer: a ping sent too early would be answered before it.
+        """
+        if self._task is not None:
+            self._keep_early(data)
+            return
+
+        protocol = self._protocol
+        start = 0
+        while start < len(data) and protocol.handshake_exc is None:
+            end = data.find(b"\n", start) + 1 or len(data)
+            protocol.receive_data(data[start:end])
+            start = end
+            for request in protocol.events_received():
+                self._take(cast("Request", request), data[start:])
+                return
+
+        error = protocol.handshake_exc
+        if error is not None:
+            # Not HTTP, or a POST: where the library would only hang up, say why.
+            text = f"This port speaks WebSocket, and this was no handshake of it: {error.__cause__ or error}.\n"
+            farewell = _reject(protocol, Refusal(400, text), None).serialize()
+            self._connection.end_handshake(data[start:], farewell=farewell)
+
+    def close(self) -> None:
+        """The connection is lost: nobody is there to be answered."""
+        task, self._task = self._task, None
+        self._early = b""
+        if task is not None:
+            task.cancel()
+
+    def _take(self, request: Request, rest: bytes) -> None:
+        """Answer the handshake, or begin to find out who sends it."""
+        found = self._admission.check(RequestHeaders.of(_fields(request)))
+        if isinstance(found, Principal | Refusal):
+            self._answer(request, found)
+            self._connection.end_handshake(rest)
+            return
+
+        self._connection.begin_authenticating()
+        self._admission.authenticating += 1
+        self._task = asyncio.get_running_loop().create_task(found)
+        self._task.add_done_callback(partial(self._authenticated, request))
+        self._keep_early(rest)
+
+    def _authenticated(self, request: Request, task: asyncio.Task[_Known]) -> None:
+        self._admission.authenticating -= 1
+        if self._task is not task:
+            return  # the connection is lost
+        self._task = None
+        if task.cancelled():  # with all that runs in the event loop
+            self._connection.abort()
+            return
+        early, self._early = self._early, b""
+        self._answer(request, task.result())
+        self._connection.end_handshake(early)
+
+    def _keep_early(self, data: bytes) -> None:
+        """What a client sends before its handshake is answered; RFC 6455 4.1 has it wait."""
+        self._early += data
+        if len(self._early) > _MOST_EARLY:
+            log.warning("Cut off %s, which did not wait for the answer to its handshake", printable(self._peer()))
+            self._connection.abort()
+
+    def _answer(self, request: Request, found: _Known) -> None:
+        """Decide, and give the library what is to be answered."""
+        protocol = self._protocol
+        refusal = found if isinstance(found, Refusal) else self._admission.refuse(request)
+        accept = request.headers.get("Accept")
+        if refusal is None:
+            response = protocol.accept(request)
+            if response.status_code == 426:
+                host = request.headers.get("Host")
+                text = f"This is an MCP server that speaks WebSocket: connect an MCP client to ws://{host}/mcp.\n"
+                response = _reject(protocol, Refusal(426, text, (("Upgrade", "websocket"),)), accept)
+            elif response.status_code != 101:
+                response = _reject(protocol, Refusal(response.status_code, response.body.decode()), accept)
+        else:
+            log.warning(
+                "Refused a connection from %s: %d %s",
+                printable(self._peer()),
+                refusal.status,
+                printable(refusal.text.rstrip()),
+            )
+            response = _reject(protocol, refusal, accept)
+
+        if response.status_code == 101:
+            try:
+                user = found if isinstance(found, Principal) else ANONYMOUS
+                self._connection.accept(HandshakeFields(request, user))
+            except Exception:
+                log.exception("A connection could not be set up")
+                text = "The server failed to set up the connection; see its log.\n"
+                response = _reject(protocol, Refusal(500, text), accept)
+        protocol.send_response(response)
+
+    def _peer(self) -> str:
+        return self._connection.peer or "a local peer"
+
+
+def _fields(request: Request) -> list[tuple[bytes, bytes]]:
+    """The headers as they came; older versions of the library give bytes beyond ASCII as lone surrogates."""
+    return [
+        (name.encode("latin-1"), value.encode("latin-1", "surrogateescape"))
+        for name, value in request.headers.raw_items()
+    ]
+
+
+def _reject(protocol: ServerProtocol, refusal: Refusal, accept: str | None) -> Response:
+    response = protocol.reject(refusal.status, refusal.text)
+    kind, response.body = refusal.body(accept)
+    for name, value in (("Content-Type", kind), ("Content-Length", str(len(response.body)))):
+        del response.headers[name]
+        response.headers[name] = value
+    for name, value in refusal.headers:
+        response.headers[name] = value
+    return response
