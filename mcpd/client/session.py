@@ -65,6 +65,7 @@ from ..types.lifecycle import (
 from ..types.notifications import CancelledParams, LogLevel, ProgressParams
 from ..versions import table
 from ..versions.table import Version
+from ..wire.torn import answered_by
 from .faults import Faults
 
 __all__ = ["Answered", "Asked", "Event", "Notified", "Progressed", "Session", "Withdrawn"]
@@ -459,11 +460,11 @@ def _is_utf8(frame: bytes) -> bool:
 
 
 def _answered_by(frame: bytes | Raw) -> Id | None:
-    """The id of a frame that is no call, however bad it is otherwise; None if it cannot be read."""
+    """The id of a frame that is no call, however bad it is otherwise; None if it cannot be told."""
     try:
         found = _read_bearer(frame)
     except MALFORMED:
-        return None
+        return answered_by(bytes(frame))
     return found.id if found.method is ABSENT else None
 
 

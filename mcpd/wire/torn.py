@@ -1,4 +1,4 @@
-"""Whose message it was that is too large to be read: what its first and last bytes say of it.
+"""Whose message it was that is too large to be read, or no JSON: what its first and last bytes say of it.
 
 Clients and servers write the id near the one end or the other, beside members that are short. One that stands
 between large members is not looked for.
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from msgspec import DecodeError
 from msgspec.json import decode
 
-__all__ = ["END_BYTES", "Torn"]
+__all__ = ["END_BYTES", "Torn", "answered_by"]
 
 END_BYTES = 512
 """How much of each end is kept."""
@@ -57,3 +57,9 @@ class Torn(NamedTuple):
             return _IS_ANSWER.get(found[2])
         found = _first_member(self.head)
         return None if found is None else _IS_ANSWER.get(found[1])
+
+
+def answered_by(message: bytes) -> int | str | None:
+    """The id of the request that a message answers which cannot be read; None if it is no answer, or not to be told."""
+    torn = Torn(message[:END_BYTES], message[-END_BYTES:])
+    return torn.id if torn.is_answer else None

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.clock import Clock
+from support.clock import Clock, until
 
 from mcpd import Callbacks, Client
 from mcpd.client import ClientLimits
@@ -200,6 +200,8 @@ async def test_a_request_waits_as_long_as_callbacks_get_on() -> None:
 
     async def slow(params: LogMessageParams) -> None:
         nonlocal waited
+        if not waited:
+            await until(lambda: client._open._inbox.is_paused)  # type: ignore[union-attr]
         if waited < 1500 and client._open._inbox.is_paused:  # type: ignore[union-attr]
             waited += 150
             await clock.advance(150)
@@ -316,6 +318,19 @@ async def test_a_list_without_end_is_an_error(answer: Any, limits: dict[str, int
     async with scripted("tools/list", answer, **limits) as client:
         with memory(50 * MB), pytest.raises(ProtocolError, match=reason):
             await client.list_tools()
+
+
+@pytest.mark.parametrize(
+    "answer", [f'{{"a":{"[" * 100_000}{"]" * 100_000}}}', '{"content":[', '{"content":[]}}', '{"a":"\x01"}']
+)
+async def test_an_answer_that_is_no_json_fails_its_call(answer: str, caplog: pytest.LogCaptureFixture) -> None:
+    """At once, and not when its time is over: the id stands before it."""
+    async with scripted("tools/call", answer) as client:
+        client.timeout = None
+        with pytest.raises(ProtocolError, match="Parse error"):
+            async with asyncio.timeout(20):
+                await client.call_tool("any")
+        assert len(caplog.records) == 1
 
 
 async def test_a_result_that_asks_too_much_is_an_error() -> None:
