@@ -85,7 +85,7 @@ class Settings(Struct, kw_only=True):
     http_settings: Any = None
     """The details of HTTP, an `HttpSettings`; None for the defaults."""
     ws_limits: Any = None
-    """What one WebSocket client may use, a `transports.websocket_server.Limits`; None for the defaults."""
+    """What one WebSocket client may use, a `transports.websocket_server.WebSocketLimits`; None for the defaults."""
     descriptors: tuple[int, int] | None = None
     """(in, out), if stdio was claimed already."""
     token: str | None = None

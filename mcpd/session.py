@@ -45,7 +45,16 @@ from .versions import table
 from .versions.table import Version
 from .versions.vocabulary import NO_EXTENSIONS, Vocabulary
 
-__all__ = ["MAX_FRAME_BYTES", "WATCH_BYTES", "Call", "Client", "Opening", "Session", "check_envelope", "has_envelope"]
+__all__ = [
+    "MAX_FRAME_BYTES",
+    "WATCH_BYTES",
+    "Call",
+    "ClientIdentity",
+    "Opening",
+    "Session",
+    "check_envelope",
+    "has_envelope",
+]
 
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 """The default limit of one message."""
@@ -58,7 +67,7 @@ _head = Decoder(Params).decode
 _NO_CAPABILITIES = ClientCapabilities()
 
 
-class Client:
+class ClientIdentity:
     """What a peer says of itself: in `initialize`, or in one request's `_meta` (then decoded when asked for)."""
 
     __slots__ = ("_capabilities", "_info", "_raw_capabilities", "_raw_info")
@@ -98,7 +107,7 @@ class Client:
         return self._info
 
 
-_UNKNOWN = Client()
+_UNKNOWN = ClientIdentity()
 _UNCOUNTED = 64
 """So many calls of a connection cost nothing to count; each one more takes of the budget."""
 _NOTHING: frozenset[str] = frozenset()
@@ -145,10 +154,10 @@ class Call(Struct, eq=False):
         return self.session.in_flight.get(self.id) is self
 
     @property
-    def client(self) -> Client:
+    def client(self) -> ClientIdentity:
         """Who asks."""
         if self.version.is_modern and self.meta is not None:
-            return Client(raw_capabilities=self.meta.client_capabilities, raw_info=self.meta.client_info)
+            return ClientIdentity(raw_capabilities=self.meta.client_capabilities, raw_info=self.meta.client_info)
         return self.session.client
 
     @property
@@ -363,7 +372,7 @@ class Session:
                 raise InternalError(OVER)
         self.version = table.negotiate(params.protocol_version)
         # What the version does not know was not declared, whatever the client wrote.
-        self.client = Client(self.version.shape(params.capabilities), params.client_info)
+        self.client = ClientIdentity(self.version.shape(params.capabilities), params.client_info)
         return Call(self, request.id, request.method, request.params, self.version, params, params.meta)
 
     def receive_notification(self, message: Notification) -> Any | None:

@@ -18,7 +18,7 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "limits.md"
 # The structs whose every number is a limit, less those that are none.
 STRUCTS = [
     "http.core.HttpSettings",
-    "transports.websocket_server.Limits",
+    "transports.websocket_server.WebSocketLimits",
     "host.policy.Limits",
     "client.limits.ClientLimits",
 ]

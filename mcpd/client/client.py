@@ -33,12 +33,12 @@ from ..types.resources import ReadResourceResult, Resource, ResourceTemplate
 from ..types.tools import CallToolResult, Tool
 from ..versions import table
 from .callbacks import Callbacks, capabilities
-from .connection import Connection, OnProgress
+from .connection import ClientConnection, OnProgress
 from .faults import Faults
 from .limits import ClientLimits
 from .lists import read_list
 from .rounds import run_rounds
-from .session import Session
+from .session import ClientSession
 from .subscription import Subscription
 from .target import Target, connect
 
@@ -81,8 +81,8 @@ class Client:
         self._target = target
         self._callbacks = callbacks
         self._wanted = version
-        self._session = Session(info or _OURSELVES, capabilities(callbacks, extensions))
-        self._open: Connection | None = None
+        self._session = ClientSession(info or _OURSELVES, capabilities(callbacks, extensions))
+        self._open: ClientConnection | None = None
         self._subscription: Subscription | None = None
 
     # ------------------------------------------------------------------------------------- opening
@@ -103,7 +103,7 @@ class Client:
         if self._open is not None:
             raise LocalProtocolError("a Client is opened once; make another one")
         channel = await connect(self._target, self.limits)
-        connection = self._open = Connection(self._session, channel, self._callbacks, self.limits)
+        connection = self._open = ClientConnection(self._session, channel, self._callbacks, self.limits)
         channel.start(connection)
         try:
             await self._agree(connection)
@@ -113,7 +113,7 @@ class Client:
             await self.aclose()
             raise
 
-    async def _agree(self, connection: Connection) -> None:
+    async def _agree(self, connection: ClientConnection) -> None:
         session, name = self._session, self._wanted
         if name is None or table.get(name).is_modern:
             name = await self._probe(connection)
@@ -128,7 +128,7 @@ class Client:
         if self._wanted is not None and name != self._wanted:
             raise ConfigurationError(f"the server does not speak {self._wanted}; the newest in common is {name}")
 
-    async def _probe(self, connection: Connection) -> str:
+    async def _probe(self, connection: ClientConnection) -> str:
         session = self._session
         try:
             answer: Raw | RemoteError = await connection.answer(session.probe(), "server/discover", self.probe_seconds)
@@ -313,7 +313,7 @@ class Client:
     def _has_resources(self) -> bool:
         return self.server_capabilities.resources is not None
 
-    def _connection(self) -> Connection:
+    def _connection(self) -> ClientConnection:
         if self._open is None or self._session.version is None:
             raise LocalProtocolError("the client is not open: use it inside `async with`")
         return self._open

@@ -32,9 +32,9 @@ from ..printable import printable
 from .callbacks import Callbacks, answer_to
 from .inbox import Inbox
 from .limits import ClientLimits
-from .session import Answered, Asked, Event, Notified, Progressed, Session, Withdrawn
+from .session import Answered, Asked, ClientSession, Event, Notified, Progressed, Withdrawn
 
-__all__ = ["Connection", "OnProgress", "PausableChannel", "StartableChannel"]
+__all__ = ["ClientConnection", "OnProgress", "PausableChannel", "StartableChannel"]
 
 log = logging.getLogger("mcpd.client")
 
@@ -84,14 +84,14 @@ class _Waiting:
         clock.reschedule(self.latest if stopped else min(now + timeout, self.latest))
 
 
-class Connection:
+class ClientConnection:
     """One channel, its session, and the requests that wait. A `Receiver`; make it on the event loop's thread."""
 
     longest = 3600.0
     """No request waits longer, whatever the signs of life."""
 
     def __init__(
-        self, session: Session, channel: Channel, callbacks: Callbacks, limits: ClientLimits = _DEFAULT_LIMITS
+        self, session: ClientSession, channel: Channel, callbacks: Callbacks, limits: ClientLimits = _DEFAULT_LIMITS
     ) -> None:
         self.session = session
         self.channel = channel

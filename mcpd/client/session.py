@@ -68,7 +68,7 @@ from ..versions.table import Version
 from ..wire.torn import answered_by
 from .faults import Faults
 
-__all__ = ["Answered", "Asked", "Event", "Notified", "Progressed", "Session", "Withdrawn"]
+__all__ = ["Answered", "Asked", "ClientSession", "Event", "Notified", "Progressed", "Withdrawn"]
 
 log = logging.getLogger("mcpd.client")
 
@@ -105,7 +105,7 @@ class Progressed(Struct, frozen=True):
 
 
 class Asked(Struct, frozen=True):
-    """The server asks something: answer with `Session.answer` or `Session.refuse`. Legacy versions only."""
+    """The server asks something: answer with `ClientSession.answer` or `ClientSession.refuse`. Legacy versions only."""
 
     ask_id: Id
     method: str
@@ -143,7 +143,7 @@ class _Bearer(Struct):
 _read_bearer = Decoder(_Bearer).decode
 
 
-class Session:
+class ClientSession:
     """One connection, seen from the client."""
 
     def __init__(self, info: Implementation, capabilities: ClientCapabilities) -> None:

@@ -20,7 +20,7 @@ from ..printable import printable
 from ..types.base import META
 from ..types.rounds import ListenParams, SubscriptionFilter
 from .callbacks import Callbacks
-from .connection import Connection
+from .connection import ClientConnection
 from .session import Notified
 
 __all__ = ["Subscription"]
@@ -57,7 +57,7 @@ _SUBSCRIBED = frozenset(
 class Subscription:
     """What one client wants to hear of."""
 
-    def __init__(self, connection: Connection, callbacks: Callbacks) -> None:
+    def __init__(self, connection: ClientConnection, callbacks: Callbacks) -> None:
         self._connection = connection
         self._callbacks = callbacks
         self._uris: frozenset[str] = frozenset()

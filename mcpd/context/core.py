@@ -15,7 +15,7 @@ from msgspec.json import Decoder
 from ..channel import ResumableChannel
 from ..jsonrpc import MALFORMED, Id
 from ..principal import Principal, Transport
-from ..session import Client
+from ..session import ClientIdentity
 from ..types.lifecycle import ClientCapabilities, Implementation
 from ..types.notifications import LOG_LEVELS, LogLevel, LogMessageParams, ProgressParams
 from ..types.sampling import CreateMessageResult, Root, SamplingMessage
@@ -89,7 +89,7 @@ class RequestInfo:
         return self._exchange.call.client.capabilities
 
     @property
-    def client(self) -> Client:
+    def client(self) -> ClientIdentity:
         """Identity and capabilities together."""
         return self._exchange.call.client
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 from ..errors import LocalProtocolError
 from ..jsonrpc import Id
 from ..principal import Origin
-from ..session import Call, Client
+from ..session import Call, ClientIdentity
 
 if TYPE_CHECKING:
     from ..types.rounds import ListenResult, SubscriptionFilter
@@ -73,7 +73,7 @@ class Exchange(Struct, eq=False):
         return self.call.version.name
 
     @property
-    def client(self) -> Client:
+    def client(self) -> ClientIdentity:
         """Who asks: identity and capabilities."""
         return self.call.client
 

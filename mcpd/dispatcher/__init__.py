@@ -1,5 +1,5 @@
 """The asyncio side of a connection: calls in and out, subscriptions, tasks."""
 
-from .connection import Connection, Handler
+from .connection import Handler, ServerConnection
 
-__all__ = ["Connection", "Handler"]
+__all__ = ["Handler", "ServerConnection"]

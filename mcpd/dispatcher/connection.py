@@ -46,7 +46,7 @@ from ..printable import printable
 from ..session import Call, Session
 from ..types.rounds import ListenResult, SubscriptionFilter
 from .batch_reply import BatchReply
-from .outgoing import Outgoing
+from .outgoing import OutgoingRequests
 from .subscriptions import Subscriptions
 from .tasks import EagerTaskRunner, Resumption
 from .wire_errors import wire_error
@@ -54,7 +54,7 @@ from .wire_errors import wire_error
 if TYPE_CHECKING:
     from ..context.request_state import RequestStateCodec
 
-__all__ = ["Connection", "Handler", "Listener"]
+__all__ = ["Handler", "NotificationListener", "ServerConnection"]
 
 log = logging.getLogger("mcpd")
 
@@ -66,13 +66,13 @@ _TURN_BYTES = 64 * 1024
 
 Handler: TypeAlias = Callable[[Exchange, Any], Any]
 
-Listener: TypeAlias = Callable[[Exchange, Any], Coroutine[Any, Any, None]]
+NotificationListener: TypeAlias = Callable[[Exchange, Any], Coroutine[Any, Any, None]]
 """(exchange that belongs to no request, params) -> what is done about a notification."""
 
-_NO_LISTENERS: Mapping[str, Listener] = {}
+_NO_LISTENERS: Mapping[str, NotificationListener] = {}
 
 
-class Connection:
+class ServerConnection:
     """One channel, its session, and the calls that run for it. Make it on the event loop's thread."""
 
     __slots__ = ("_ended", "_get_state_codec", "_is_ending", "_outgoing", "_runner", "_subscriptions", "_tasks",
@@ -84,7 +84,7 @@ class Connection:
         handlers: Mapping[str, Handler],
         channel: Channel,
         get_state_codec: Callable[[], RequestStateCodec] | None = None,
-        listeners: Mapping[str, Listener] = _NO_LISTENERS,
+        listeners: Mapping[str, NotificationListener] = _NO_LISTENERS,
         to_builtins: Callable[[Any], Any] = to_builtins,
     ) -> None:
         self.session = session
@@ -100,7 +100,7 @@ class Connection:
         self._is_ending = False
         # Over HTTP a connection may be for one request, which needs none of these: made when first asked for.
         self._subscriptions: Subscriptions | None = None
-        self._outgoing: Outgoing | None = None
+        self._outgoing: OutgoingRequests | None = None
         self._ended: asyncio.Future[McpdError | None] | None = None
         self._runner: EagerTaskRunner | None = None
 
@@ -485,7 +485,7 @@ class Connection:
         Raises RemoteError if it answers with an error, RequestTimeout, ConnectionLost.
         """
         if self._outgoing is None:
-            self._outgoing = Outgoing(self.session, self.channel, self.loop)
+            self._outgoing = OutgoingRequests(self.session, self.channel, self.loop)
         return await self._outgoing.request(method, params, about, timeout)
 
     def listen(self, call: Call, wanted: SubscriptionFilter) -> Coroutine[Any, Any, ListenResult]:

@@ -16,10 +16,10 @@ from ..jsonrpc import Failure, Id, Response, remote_error
 from ..session import Call, Session
 from ..types.notifications import CancelledParams
 
-__all__ = ["Outgoing"]
+__all__ = ["OutgoingRequests"]
 
 
-class Outgoing:
+class OutgoingRequests:
     """The requests of one connection that the peer has not answered yet."""
 
     def __init__(self, session: Session, channel: Channel, loop: asyncio.AbstractEventLoop) -> None:

@@ -21,7 +21,7 @@ from ..registry.meta_keys import is_meta_key
 from ..registry.problems import Problem
 from ..registry.threads import run_in_thread
 from ..registry.tools import Extra
-from ..session import Client
+from ..session import ClientIdentity
 from ..types.base import ObjectResult, Params, Result
 from ..types.tools import CallToolResult
 
@@ -168,7 +168,7 @@ class Extension:
         self.server = server
         server.announce(self)
 
-    def admits(self, client: Client) -> bool:
+    def admits(self, client: ClientIdentity) -> bool:
         """Whether the extension is in force for that client: by default, if it offers it with an object."""
         return isinstance((client.capabilities.extensions or {}).get(self.id), dict)
 

@@ -27,7 +27,7 @@ from ..transports.address import Address, authority, bind, parse
 from ..transports.authentication import Refusal, RequestHeaders
 from ..transports.guards import Access, Guard
 from ..transports.websocket import WebSocketChannel
-from ..transports.websocket_server import Endpoint, Limits
+from ..transports.websocket_server import Endpoint, WebSocketLimits
 from .call import ToolCall
 from .channels import ViewReceiver
 from .context import HostContext
@@ -53,7 +53,9 @@ class ViewMaker(Protocol):
 class Relay:
     """A listening address for the Views of one host, and of one page. Made by `Host.listen_views`."""
 
-    def __init__(self, maker: ViewMaker, origin: str, guard: Guard, limits: Limits, wait_seconds: float) -> None:
+    def __init__(
+        self, maker: ViewMaker, origin: str, guard: Guard, limits: WebSocketLimits, wait_seconds: float
+    ) -> None:
         self._maker = maker
         self._endpoint = _ViewEndpoint(guard, limits, origin)
         self._wait_seconds = wait_seconds
@@ -111,7 +113,7 @@ class Relay:
 class _ViewEndpoint(Endpoint):
     """Who may connect to what: the same guard as everywhere, then the page's origin, then the id."""
 
-    def __init__(self, guard: Guard, limits: Limits, origin: str) -> None:
+    def __init__(self, guard: Guard, limits: WebSocketLimits, origin: str) -> None:
         super().__init__(self._begin, guard, limits)
         self.expected: OrderedDict[str, tuple[ShownView, asyncio.TimerHandle]] = OrderedDict()
         self.closing: set[asyncio.Task[None]] = set()
@@ -178,7 +180,7 @@ class _ViewEndpoint(Endpoint):
 
 
 async def open_relay(
-    maker: ViewMaker, address: str, origin: str, *, hosts: Iterable[str] = (), limits: Limits | None = None
+    maker: ViewMaker, address: str, origin: str, *, hosts: Iterable[str] = (), limits: WebSocketLimits | None = None
 ) -> Relay:
     """Listen at `address` for the page at `origin` (`http://host:port`); `hosts` are more names of this machine."""
     parsed = parse(address)
@@ -186,6 +188,6 @@ async def open_relay(
     if scheme not in ("http", "https") or not found or not rest or any(char in rest for char in "/?#, *"):
         raise ConfigurationError(f"origin {origin!r}: write the page's scheme://host:port, e.g. http://localhost:8000")
     guard = Guard(Access(hosts=tuple(hosts)), parsed.host)
-    relay = Relay(maker, origin.lower(), guard, limits or Limits(), 10.0)
+    relay = Relay(maker, origin.lower(), guard, limits or WebSocketLimits(), 10.0)
     await relay.listen(parsed)
     return relay

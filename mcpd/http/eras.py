@@ -21,7 +21,7 @@ from .legacy import LegacyEndpoint
 from .modern import ModernEndpoint
 from .request import HttpRequest
 
-__all__ = ["Endpoint", "Eras", "Other", "Step"]
+__all__ = ["EraEndpoint", "Eras", "Other", "Step"]
 
 Step: TypeAlias = Coroutine[Any, Any, Any]
 """A part of the work on a request; it gives the next one, or None."""
@@ -30,7 +30,7 @@ Other: TypeAlias = Notification | Response | Failure | list[Message | ProtocolEr
 """What may be posted beside a request; the list is a batch."""
 
 
-class Endpoint(Protocol):
+class EraEndpoint(Protocol):
     """How one era answers."""
 
     def post(self, request: HttpRequest, message: Request, /) -> Step:
@@ -52,10 +52,10 @@ class Eras:
     def __init__(self, core: Core) -> None:
         self.legacy = LegacyEndpoint(core)
         self._modern = ModernEndpoint(core)
-        self.named: dict[bytes | None, Endpoint] = {name.encode(): self._modern for name in table.MODERN}
+        self.named: dict[bytes | None, EraEndpoint] = {name.encode(): self._modern for name in table.MODERN}
         self._only_modern = table.modern_requests()
 
-    def of_request(self, request: HttpRequest, message: Request, body: bytes) -> Endpoint:
+    def of_request(self, request: HttpRequest, message: Request, body: bytes) -> EraEndpoint:
         """For a request whose header names no modern version: by its `_meta`, or by a method that one era has."""
         if b"protocolVersion" in body and has_envelope(message.params):
             return self._modern
@@ -63,7 +63,7 @@ class Eras:
             return self._modern
         return self.legacy
 
-    def of_other(self, message: Other, body: bytes) -> Endpoint:
+    def of_other(self, message: Other, body: bytes) -> EraEndpoint:
         """The same for anything else: by the `_meta` of any of it."""
         parts = message if isinstance(message, list) else [message]
         return self._modern if b"protocolVersion" in body and any(map(_has_envelope, parts)) else self.legacy

@@ -18,7 +18,7 @@ from ..errors import ConfigurationError
 from ..transports.accepting import Crowd, Gate
 from ..transports.address import Address, authority, bind, parse
 from ..transports.guards import Access
-from ..transports.websocket_server import Endpoint, Limits
+from ..transports.websocket_server import Endpoint, WebSocketLimits
 from .app import HttpApp
 from .core import Answering
 from .http1 import LINGER, Http1Protocol, HttpState, new_config
@@ -64,7 +64,9 @@ class HttpListener:
         Raises ConfigurationError for an address that cannot be used, or that is open to others without a token (D9).
         """
         app, path = self.app, self._address.path
-        limits = Limits(max_frame_bytes=app.settings.max_body_bytes, max_connections=app.settings.max_connections)
+        limits = WebSocketLimits(
+            max_frame_bytes=app.settings.max_body_bytes, max_connections=app.settings.max_connections
+        )
         sockets = [_bind_unix(path)] if path else await bind(self._address, is_guarded=self._access.is_guarded)
         self._websockets = Endpoint(accept, app.guard, limits, (*app.paths, "/"), self._crowd)
         self._crowd.check(limits.max_connections)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
 from ..context import Context, Exchange
-from ..session import Client
+from ..session import ClientIdentity
 from ..types.lifecycle import Implementation
 from ..types.prompts import ListPromptsResult
 from ..types.resources import ListResourcesResult, ListResourceTemplatesResult
@@ -55,7 +55,7 @@ class Catalog:
         self.prompts.on_change = lambda: self._changed("prompts")
         self.on_change: Callable[[Kind], None] | None = None
         """Called with the kind of list that is another one now."""
-        self.gates: dict[str, Callable[[Client], bool]] = {}
+        self.gates: dict[str, Callable[[ClientIdentity], bool]] = {}
         self.extensions: dict[str, dict[str, Any]] = {}
         """Extension id -> the settings this server announces for it."""
         self.registered_uri: Callable[[str], str | None] | None = None

@@ -17,8 +17,8 @@ from msgspec import Raw
 from msgspec.json import encode
 
 from ..channel import Channel
-from ..dispatcher import Connection
-from ..dispatcher.connection import Listener
+from ..dispatcher import ServerConnection
+from ..dispatcher.connection import NotificationListener
 from ..dispatcher.subscriptions import Announcer
 from ..errors import RegistrationError
 from ..extensions.base import Extension
@@ -118,7 +118,7 @@ class Server(AppsMethods):
         self.catalog.shows_errors = show_errors
         self.handlers = bind_handlers(self.catalog)
         self.extensions: dict[str, Extension] = {}
-        self._listeners: dict[str, Listener] = {}
+        self._listeners: dict[str, NotificationListener] = {}
         self._methods = ExtensionMethods(self.handlers.put, self._listen)
         self._connections = Announcer()
         state_key = state_key or os.environ.get("MCPD_STATE_KEY", "")
@@ -349,7 +349,7 @@ class Server(AppsMethods):
             self.catalog.offer(capability)
         self._methods.add(extension)
 
-    def _listen(self, method: str, listener: Listener) -> None:
+    def _listen(self, method: str, listener: NotificationListener) -> None:
         self._listeners[method] = listener if self.lifespan is None else self.lifespan.guard(listener)
 
     def problems(self) -> list[Problem]:
@@ -384,7 +384,7 @@ class Server(AppsMethods):
         if self.lifespan is not None:
             await self.lifespan.let_go(self)
 
-    def connect(self, channel: Channel, opening: Opening = _OPENING) -> Connection:
+    def connect(self, channel: Channel, opening: Opening = _OPENING) -> ServerConnection:
         """Serve one channel: a new session with this server's handlers. The caller starts the channel.
 
         `opening` says what is known of it before its first message; by default nothing, and it lasts.
@@ -401,7 +401,9 @@ class Server(AppsMethods):
             vocabulary=self._methods.vocabulary,
             opening=opening,
         )
-        connection = Connection(session, self.handlers, channel, self._get_state_codec, self._listeners, to_builtins)
+        connection = ServerConnection(
+            session, self.handlers, channel, self._get_state_codec, self._listeners, to_builtins
+        )
         if opening.subscribes:
             self._connections.add(connection)
             if make_session is not Session:

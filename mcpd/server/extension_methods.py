@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..dispatcher.connection import Handler, Listener
+from ..dispatcher.connection import Handler, NotificationListener
 from ..errors import RegistrationError
 from ..extensions.base import Extension
 from ..versions.table import is_known_method
@@ -16,7 +16,9 @@ __all__ = ["ExtensionMethods"]
 class ExtensionMethods:
     """`serve` puts what answers a request in its place, `listen` what hears a notification."""
 
-    def __init__(self, serve: Callable[[str, Handler], None], listen: Callable[[str, Listener], None]) -> None:
+    def __init__(
+        self, serve: Callable[[str, Handler], None], listen: Callable[[str, NotificationListener], None]
+    ) -> None:
         self.vocabulary = Vocabulary()
         self._serve = serve
         self._listen = listen

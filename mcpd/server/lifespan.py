@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any
 
 from ..context.exchange import Exchange
-from ..dispatcher import Connection
+from ..dispatcher import ServerConnection
 from ..errors import ConfigurationError, InternalError, RegistrationError
 from ..handlers.table import HandlerTable
 from ..printable import printable
@@ -86,7 +86,7 @@ class Lifespan:
             life.end()
             await _wait(life.done)
 
-    def follow(self, connection: Connection) -> Callable[[], Coroutine[Any, Any, None]]:
+    def follow(self, connection: ServerConnection) -> Callable[[], Coroutine[Any, Any, None]]:
         """Hold it for a connection in this process; what is given is to be awaited when its client has closed it.
 
         The calls that run then have some seconds to end.

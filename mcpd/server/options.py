@@ -9,7 +9,7 @@ from ..extensions.ui.options import AppToolOptions
 from ..http import HttpSettings
 from ..listener import Listener
 from ..registry.options import DescribedTool
-from ..transports.websocket_server import Limits
+from ..transports.websocket_server import WebSocketLimits
 
 __all__ = ["RunOptions", "ToolOptions"]
 
@@ -23,7 +23,7 @@ class RunOptions(TypedDict, total=False):
 
     listeners: Sequence[Listener]
     http_settings: HttpSettings | None
-    ws_limits: Limits | None
+    ws_limits: WebSocketLimits | None
     descriptors: tuple[int, int] | None
     token: str | None
     insecure: bool

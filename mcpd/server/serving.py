@@ -20,7 +20,7 @@ from msgspec import structs
 
 from ..budget import BUDGET
 from ..channel import Channel, Receiver
-from ..dispatcher import Connection
+from ..dispatcher import ServerConnection
 from ..errors import ConfigurationError, McpdError
 from ..registry.threads import limit_threads
 from ..serve_options import Settings
@@ -196,7 +196,7 @@ class _Clients:
         self._server = server
         self._stop = stop
         self._listeners: list[Listener] = []
-        self._accepted: set[Connection] = set()
+        self._accepted: set[ServerConnection] = set()
         self._is_paused = False
 
     async def listen(self, listener: Listener) -> None:
@@ -233,12 +233,12 @@ class _Clients:
         connection.ended.add_done_callback(partial(self._end if is_only else self._leave, connection))
         return connection
 
-    def _leave(self, connection: Connection, _: asyncio.Future[McpdError | None]) -> None:
+    def _leave(self, connection: ServerConnection, _: asyncio.Future[McpdError | None]) -> None:
         """One client of many is gone: nobody wants its answers."""
         self._accepted.discard(connection)
         connection.abort()
 
-    def _end(self, connection: Connection, ended: asyncio.Future[McpdError | None]) -> None:
+    def _end(self, connection: ServerConnection, ended: asyncio.Future[McpdError | None]) -> None:
         """The only client says no more: what it asked for is still answered, unless it went without a word."""
         if ended.result() is not None:
             connection.abort()
@@ -288,9 +288,9 @@ def _access(server: Server, settings: Settings) -> Access:
 
 
 def _websocket_listener(server: Server, address: str, settings: Settings, crowd: Crowd) -> Listener:
-    from ..transports.websocket_server import Limits, WebSocketListener
+    from ..transports.websocket_server import WebSocketLimits, WebSocketListener
 
-    limits = settings.ws_limits or Limits()
+    limits = settings.ws_limits or WebSocketLimits()
     if settings.max_frame_bytes is not None:
         limits = structs.replace(limits, max_frame_bytes=settings.max_frame_bytes)
     return WebSocketListener(address, _access(server, settings), limits, crowd)

@@ -21,12 +21,12 @@ from .guards import Access, Guard, Refusal
 from .stdio import MAX_FRAME_BYTES
 from .websocket import WebSocketChannel
 
-__all__ = ["Endpoint", "Limits", "WebSocketListener"]
+__all__ = ["Endpoint", "Limits", "WebSocketLimits", "WebSocketListener"]
 
 _PATHS = ("/mcp", "/")
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class WebSocketLimits(Struct, frozen=True, kw_only=True):
     """What one client may use. Times are in seconds; a `ping_interval` of 0 sends no pings.
 
     Reading stops while more than 1 MiB waits for a client; `max_queued_bytes` is for what calls that run
@@ -45,8 +45,11 @@ class Limits(Struct, frozen=True, kw_only=True):
     ping_timeout: float = 20.0
 
 
+Limits = WebSocketLimits
+"""Its first name, for programs that were written with it."""
+
 _DEFAULT_ACCESS = Access()
-_DEFAULT_LIMITS = Limits()
+_DEFAULT_LIMITS = WebSocketLimits()
 
 
 class Endpoint:
@@ -60,7 +63,7 @@ class Endpoint:
         self,
         accept: Callable[[Channel], Receiver],
         guard: Guard,
-        limits: Limits = _DEFAULT_LIMITS,
+        limits: WebSocketLimits = _DEFAULT_LIMITS,
         paths: Sequence[str] = _PATHS,
         crowd: Crowd | None = None,
     ) -> None:
@@ -128,7 +131,7 @@ class WebSocketListener:
         self,
         address: str | Address,
         access: Access = _DEFAULT_ACCESS,
-        limits: Limits = _DEFAULT_LIMITS,
+        limits: WebSocketLimits = _DEFAULT_LIMITS,
         crowd: Crowd | None = None,
     ) -> None:
         self.url = ""

@@ -22,7 +22,7 @@ from support.wires import MODERN, OpenWire, Pipes, memory_wire, stdio_wire, webs
 
 from mcpd import Server, budget
 from mcpd.budget import BUDGET, OVER, Budget, Charge, machine_memory
-from mcpd.dispatcher import Connection
+from mcpd.dispatcher import ServerConnection
 from mcpd.http import HttpSettings
 from mcpd.transports.stdio import StdioChannel
 
@@ -187,7 +187,7 @@ def _address(wire: Any) -> tuple[str, int]:
 
 
 @asynccontextmanager
-async def bare_stdio(server: Server) -> AsyncIterator[tuple[Pipes, Connection]]:
+async def bare_stdio(server: Server) -> AsyncIterator[tuple[Pipes, ServerConnection]]:
     """The client's ends of two pipes, for bytes of any kind, and the server's connection."""
     pipes = Pipes()
     channel = StdioChannel(pipes.fd_in, pipes.fd_out)

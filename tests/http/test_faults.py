@@ -16,7 +16,7 @@ from conftest import Child
 from support.http_peer import BOTH, Peer, Port, Session, call, envelope, initialize, modern, post, request, serving
 from support.http_stage import Stage
 
-from mcpd.dispatcher import Connection
+from mcpd.dispatcher import ServerConnection
 from mcpd.http import HttpSettings
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
@@ -333,9 +333,9 @@ async def test_slow_readers_hold_up_nobody_and_hold_no_memory_for_ever() -> None
         await idle(port)
 
 
-def connections() -> list[Connection]:
+def connections() -> list[ServerConnection]:
     """All connections that this process holds."""
-    return [one for one in gc.get_objects() if type(one) is Connection]
+    return [one for one in gc.get_objects() if type(one) is ServerConnection]
 
 
 async def test_a_request_leaves_nothing_behind() -> None:

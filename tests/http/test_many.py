@@ -35,7 +35,7 @@ async def count_objects() -> dict[str, int]:
     gc.collect()
     blocks = sys.getallocatedblocks()  # before what is made to count
     names = [type(one).__name__ for one in gc.get_objects()]
-    kinds = ("HttpSession", "Connection", "EventStreamResponse", "ResumableStream", "Protocol")
+    kinds = ("HttpSession", "ServerConnection", "EventStreamResponse", "ResumableStream", "Protocol")
     counted = {name: names.count(name) for name in kinds}
     return {**counted, "blocks": blocks}
 
@@ -182,7 +182,7 @@ async def _wait_together(child: Child) -> None:
         full = crowd.kilobytes()
         await crowd.leave()
         left = await crowd.emptied()
-        assert (left["ResumableStream"], left["Connection"]) == (0, 1)
+        assert (left["ResumableStream"], left["ServerConnection"]) == (0, 1)
         # All that was taken is given back, but for what is made once and the lists of free objects that asyncio and
         # uvloop keep, of 250 of a kind.
         print(f"blocks of memory: {before['blocks']} before, {left['blocks']} after")

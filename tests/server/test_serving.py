@@ -26,7 +26,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from mcpd import Server
 from mcpd.errors import ConfigurationError
 from mcpd.server.serving import Settings, serve
-from mcpd.transports.websocket_server import Limits
+from mcpd.transports.websocket_server import WebSocketLimits
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ def test_what_run_does_not_take_is_said() -> None:
 
 async def test_the_limits_of_a_websocket_client_are_a_setting() -> None:
     urls: asyncio.Queue[str] = asyncio.Queue()
-    limits = Limits(max_connections=1, max_frame_bytes=100)
+    limits = WebSocketLimits(max_connections=1, max_frame_bytes=100)
     settings = Settings(ws="127.0.0.1:0", ws_limits=limits, announce=urls.put_nowait)
     serving = asyncio.create_task(serve(make_server(), settings))
     url = await urls.get()

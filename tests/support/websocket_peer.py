@@ -16,7 +16,7 @@ from typing import Any
 
 from mcpd.channel import Channel
 from mcpd.transports.guards import Access, Guard
-from mcpd.transports.websocket_server import Endpoint, Limits, WebSocketListener
+from mcpd.transports.websocket_server import Endpoint, WebSocketLimits, WebSocketListener
 
 __all__ = [
     "BINARY",
@@ -135,7 +135,7 @@ async def serving(
     **limits: Any,
 ) -> AsyncIterator[House]:
     house = House(answer)
-    house.listener = WebSocketListener(address, access, Limits(**{"close_timeout": 0.3, **limits}))
+    house.listener = WebSocketListener(address, access, WebSocketLimits(**{"close_timeout": 0.3, **limits}))
     await house.listener.start(house.accept)
     try:
         yield house
@@ -327,7 +327,7 @@ class Bare:
 
     def __init__(self, answer: Answer = echo, room: int = 1 << 60, **limits: Any) -> None:
         self.guests: list[Recorder] = []
-        self.endpoint = Endpoint(self.accept, Guard(Access()), Limits(**{"close_timeout": 5, **limits}))
+        self.endpoint = Endpoint(self.accept, Guard(Access()), WebSocketLimits(**{"close_timeout": 5, **limits}))
         self.answer = answer
         self.channel = self.endpoint.connect()
         self.socket = Socket(room)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import RegistrationError
 from ...printable import printable
 from ...registry.problems import Problem
-from ...session import Client
+from ...session import ClientIdentity
 from ...types.tools import CallToolResult
 from ..base import Extension, ExtensionHost, ResourceAddition, ToolAddition
 from .gate import MIME_TYPE, SCHEME, UI, AppsMode, has_ui, is_app_type
@@ -81,7 +81,7 @@ class AppsExtension(Extension):
         """The extension was added to a server."""
         self.server = server
 
-    def admits(self, client: Client) -> bool:
+    def admits(self, client: ClientIdentity) -> bool:
         """An offer without `mimeTypes` counts; one whose list lacks our type does not."""
         if self.mode != "auto":
             return self.mode == "always"
