@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from types import CoroutineType
@@ -48,8 +49,13 @@ from ..types.rounds import ListenResult, SubscriptionFilter
 from .batch_reply import BatchReply
 from .outgoing import OutgoingRequests
 from .subscriptions import Subscriptions
-from .tasks import EagerTaskRunner, Resumption
+from .tasks import Resumption
 from .wire_errors import wire_error
+
+if sys.version_info >= (3, 12):
+    from .eager import EagerTaskRunner
+else:
+    from .tasks import EagerTaskRunner
 
 if TYPE_CHECKING:
     from ..context.request_state import RequestStateCodec

@@ -3,6 +3,8 @@
 Most tools answer without waiting, and a task for each costs half as much again as all the rest of the
 road. Yet code expects to run inside a task: `asyncio.timeout` and anyio's scopes look for the current one.
 
+From Python 3.12 on the standard library can do that: `eager.py`. This is for Python 3.11.
+
 Theory of operation. An `EagerTaskRunner` keeps one spare task, parked on a `_ParkedFuture`. To start a coroutine, the
 spare is entered as the current task (`asyncio.tasks._enter_task`, documented in "Extending asyncio") and
 the coroutine's first step is run by hand, in a context of its own. If it ends there, the spare was not
@@ -20,7 +22,7 @@ from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, copy_context
 from typing import Any
 
-__all__ = ["EagerTaskRunner", "Resumption"]
+__all__ = ["EagerTaskRunner", "FirstStepAlways", "Resumption"]
 
 Work = Coroutine[Any, Any, None]
 
@@ -114,7 +116,7 @@ class _ResumptionInContext:
             return
 
 
-class _Later(Coroutine[Any, Any, None]):
+class FirstStepAlways(Coroutine[Any, Any, None]):
     """A coroutine whose first step is always run, even if its task is cancelled before that.
 
     A task throws the cancellation into a coroutine that has not begun, whose body then never sees it: nobody
@@ -208,7 +210,7 @@ class EagerTaskRunner:
     def _start_later(self, work: Work) -> asyncio.Task[Any]:
         if self._task.done():
             self._park()
-        return self._keep(self._loop.create_task(_Later(work)))
+        return self._keep(self._loop.create_task(FirstStepAlways(work)))
 
     def close(self) -> None:
         """Let the spare go."""
