@@ -49,11 +49,11 @@ def copy(tmp_path: Path) -> Path:
     return root
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(620)
 def test_a_revision_is_a_module_and_a_name(copy: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(copy)}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/versions/two_modern_versions.py"],
-        cwd=copy, env=environment, capture_output=True, text=True, timeout=280, check=False,
+        cwd=copy, env=environment, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
