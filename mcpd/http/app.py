@@ -1,7 +1,7 @@
-"""Streamable HTTP as an ASGI application: who may come in, and what is beside the endpoint.
+"""Streamable HTTP as an ASGI application: which requests are admitted, and what is served beside the endpoint.
 
-The order of the checks is that of design: where from (Host, Origin), who (token), then method, `Accept` and
-`Content-Type`, size, JSON; what follows is the business of the era that `eras` finds.
+The checks come in this order: `Host` and `Origin`, credentials, method, `Accept` and `Content-Type`, size of the
+body, JSON. What follows is answered by the era that `eras` finds.
 Spec: 2026-07-28 and 2025-11-25 basic/transports.
 """
 
@@ -25,7 +25,7 @@ from .cors import Cors
 from .eras import Eras, Step
 from .headers import Mirrors
 from .request import BadBody, ClientDisconnected, HttpRequest, Receive, Scope, Send
-from .stopping import Stopping
+from .shutdown_watch import ShutdownWatch
 from .upgrade import serve_websocket
 
 __all__ = ["HttpApp", "Lifespan"]
@@ -47,7 +47,7 @@ _Found: TypeAlias = _Known | Coroutine[Any, Any, _Known]
 
 
 class _HeaderCheck(NamedTuple):
-    """What is wrong with requests that have these headers: where they come from, and what a POST of them says."""
+    """What is wrong with requests that have these headers: `refusal` by Host and Origin, `fault` of a POST."""
 
     refusal: Refusal | None
     fault: tuple[int, str] | None
@@ -70,7 +70,7 @@ class HttpApp:
     """The application: give it to any ASGI server, or to `listener.listen`, which runs it with uvicorn.
 
     `connect` is the server behind it, `mirrors` names a tool's mirrored arguments, `bound` is the host that is
-    listened on. `identify` says who sends a request where something before this application found that out.
+    listened on. `identify` gives the sender of a request, where something before this application authenticates.
     """
 
     def __init__(
@@ -95,26 +95,26 @@ class HttpApp:
             self._authentication = self._authentication or Authentication(None, access.authenticate_timeout)
         self.core = Core(connect, mirrors, settings, knows_users=self._authentication is not None)
         self.lifespan: Lifespan | None = None
-        """Started and ended with the ASGI server; one that tells us of neither leaves that to the first call."""
+        """Started and ended with the ASGI server's lifespan; without one the first call starts it."""
         self._cors = Cors(access.origins)
         path = settings.path.rstrip("/")
         self.paths = (path, path + "/") if path else ("/", "")
         """Where the endpoint is, first as it is told to people."""
         self._eras = Eras(self.core)
         self.sessions = self._eras.legacy.sessions
-        self._stopping: Stopping | None = None
+        self._shutdown_watch: ShutdownWatch | None = None
         self._checked: dict[tuple[bytes | None, ...], _HeaderCheck] = {}
 
     def watch_server(self) -> None:
-        """The ASGI server is not ours, and does not say in time that it stops: look, and end the streams then."""
-        self._stopping = Stopping(self.end_streams)
+        """Look whether the ASGI server, which is not ours, shuts down, and end the event streams then."""
+        self._shutdown_watch = ShutdownWatch(self.end_streams)
 
     # -- what the ASGI server calls ----------------------------------------------------------
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request, WebSocket, or life of the server. Spec: ASGI 3."""
-        if self._stopping is not None and scope["type"] != "lifespan":
-            self._stopping.watch(scope)
+        if self._shutdown_watch is not None and scope["type"] != "lifespan":
+            self._shutdown_watch.watch(scope)
         if scope["type"] == "http":
             began = perf_counter() if log.isEnabledFor(logging.DEBUG) else 0.0
             request = HttpRequest(scope, receive, send)
@@ -148,8 +148,8 @@ class HttpApp:
             message = await receive()
             if message["type"] == "lifespan.shutdown":
                 await self.aclose(0)
-                if self._stopping is not None:
-                    self._stopping.leave()
+                if self._shutdown_watch is not None:
+                    self._shutdown_watch.leave()
                 if lifespan is not None:
                     await lifespan.let_go(self)
                 await send({"type": "lifespan.shutdown.complete"})
@@ -165,7 +165,7 @@ class HttpApp:
             await send({"type": "lifespan.startup.complete"})
 
     def _route(self, request: HttpRequest) -> Step:
-        """What this request gets, by all that its head says."""
+        """Decide by its head how a request is answered."""
         check = self._check_headers(request)
         refusal = check.refusal
         if refusal is not None:
@@ -184,14 +184,14 @@ class HttpApp:
         return self._serve(request, check)
 
     def _who(self, authentication: Authentication, request: HttpRequest) -> _Found:
-        """Who sends this; to be awaited if that is not known at once."""
+        """The sender of a request, or why it is refused; to be awaited if the authenticator is asynchronous."""
         found = authentication.check(RequestHeaders(request.headers, request.repeated))
         if self._identify is None or not isinstance(found, Principal):
             return found
         return authentication.ask(_identified, (self._identify, request.scope))
 
     def _admit(self, request: HttpRequest, check: _HeaderCheck, found: _Found) -> Step:
-        """Go on with a request of which it is known, or begins to be found out, who sends it."""
+        """Answer a request whose sender is known, refuse it, or wait for the authenticator first."""
         if isinstance(found, Principal):
             request.user = found
             return self._serve(request, check)
@@ -206,7 +206,7 @@ class HttpApp:
         return self._admit(request, check, await pending)
 
     def _serve(self, request: HttpRequest, check: _HeaderCheck) -> Step:
-        """What a request to the endpoint gets, of somebody who may come in."""
+        """Answer a request to the endpoint that was admitted."""
         if request.method == "POST":
             return self._post(request) if check.fault is None else request.fail_plainly(*check.fault)
         if request.method not in ("GET", "DELETE"):
@@ -231,7 +231,7 @@ class HttpApp:
         return None
 
     def _check_headers(self, request: HttpRequest) -> _HeaderCheck:
-        """What is wrong with a request by itself. Most clients send the same each time: what was found is kept."""
+        """Check the headers that need nothing else. Most clients send the same each time: the result is cached."""
         get = request.headers.get
         key = (get(b"host"), get(b"origin"), get(b"accept"), get(b"content-type"), get(b"content-encoding"))
         check = self._checked.get(key)
@@ -252,7 +252,7 @@ class HttpApp:
     # -- the endpoint ------------------------------------------------------------------------
 
     async def _post(self, request: HttpRequest) -> Step:
-        """Read a message; gives what is to be done with it."""
+        """Read and decode a message; gives the next step, which answers it."""
         try:
             body = await request.read(self.settings.max_body_bytes, self.settings.body_timeout, self.core.owner)
             if not body.isascii():
@@ -343,7 +343,7 @@ def _check_utf8(body: bytes) -> None:
 
 
 def _identified(asked: tuple[Identify, Scope]) -> object:
-    """What an application's own function says, as an authenticator would."""
+    """The principal that an application's `identify` gives."""
     identify, scope = asked
     who = identify(scope)
     if isinstance(who, str) or who is None:

@@ -1,4 +1,4 @@
-"""What the rooms of the HTTP transport share: the server behind it, the settings, and what is open.
+"""What the modules of the HTTP package share: the server behind it, the settings, and what is open.
 
 `Answering` is what HTTP asks of a connection beyond the frames that every transport pushes into it: each POST has
 a task of its own already, in which its request is answered, and its refusals are HTTP answers of their own.
@@ -106,7 +106,7 @@ class Connect(Protocol):
 
 
 Identify = Callable[[Scope], str | Principal | None]
-"""Who sends a request, for applications that know; None for nobody in particular."""
+"""Gives the sender of a request, for applications that authenticate by themselves; None for an anonymous one."""
 
 
 class Core:
@@ -126,13 +126,13 @@ class Core:
         self._tasks: set[asyncio.Future[None]] = set()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run something that nobody waits for."""
+        """Run something in the background."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def settle(self) -> None:
-        """Wait for what nobody waits for, but not for long."""
+        """Wait up to a second for what runs in the background."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=1)
 
@@ -152,10 +152,10 @@ class Core:
         return client_of(request.peer, self.principal(request))
 
     def principal(self, request: HttpRequest) -> str:
-        """Who sends this, as a text that says nothing to others; empty for nobody in particular."""
+        """The sender's id, which reveals nothing of its credentials; empty for an anonymous one."""
         if self._knows_users:
             return request.user.id
-        # Nobody was asked. What checks credentials before us, or behind us in a tool, tells users apart by them.
+        # Without an authenticator credentials may still be checked before us, or in a tool: they tell users apart.
         authorization = request.headers.get(b"authorization")
         return "" if authorization is None else _digest(authorization)
 

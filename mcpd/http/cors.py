@@ -28,7 +28,7 @@ _MAX_AGE = b"7200"
 
 
 class Cors:
-    """What is said to the web pages of these origins; nothing to any other."""
+    """The CORS headers for web pages of these origins; pages of others get none."""
 
     def __init__(self, origins: Iterable[str]) -> None:
         self._origins = {origin.lower().encode() for origin in origins}

@@ -1,4 +1,4 @@
-"""What was said on the event streams of a session, for clients that lost the connection: ids, and a bounded memory.
+"""The events of a session's streams, kept within bounds for clients that lose a connection and resume.
 
 An event's id is `stream-number`: it names its stream, and is unique in the session (S25-038). A client that
 comes back with the last id it saw gets what followed on that stream, and nothing of another (S25-039).
@@ -23,8 +23,7 @@ class EventStore:
     """The events of one session that may still be asked for, oldest first.
 
     Over `most_events` or `most_bytes`, or without memory for them, the oldest are forgotten; the newest is kept
-    whatever its size. A stream on which more will be said can be resumed even when all that was said on it is
-    forgotten.
+    whatever its size. A stream that is not over can be resumed even when none of its events is kept.
     """
 
     __slots__ = ("_bytes", "_charge", "_events", "_left", "most_bytes", "most_events", "retry_ms", "streams")
@@ -72,12 +71,12 @@ class EventStore:
         return [data for kept, position, data in self._events or () if kept is stream and position > number]
 
     def release(self, stream: ResumableStream) -> None:
-        """Let go of a stream on which nothing more will be said, once nothing of it is kept."""
+        """Forget a stream that is over, once none of its events is kept."""
         if stream.is_over and not stream.kept:
             self.streams.pop(stream.number, None)
 
     def leave(self, stream: ResumableStream) -> None:
-        """Nobody listens on a GET stream for now. A few such are waited for: who comes back may have missed nothing."""
+        """A GET stream lost its connection. A few such can be resumed even if no event was missed meanwhile."""
         if stream in self._left:
             self._left.remove(stream)
         self._left.append(stream)
@@ -96,9 +95,9 @@ class ResumableStream:
 
     response: EventStreamResponse | None = None
     is_complete = False
-    """All was said: whoever resumes gets the rest and the end."""
+    """The answer was sent on it: a client that resumes it gets the rest of its events, and its end."""
     is_over = False
-    """Nothing more will be said: it is complete, or a GET stream that its client has left for others."""
+    """No more events will come: it is complete, or a GET stream that its client has left for others."""
     kept = 0
     """How many of its events the store has."""
     _last = 0
@@ -131,7 +130,7 @@ class ResumableStream:
         return data
 
     def push(self, frame: bytes) -> None:
-        """Say something to whoever listens now, and keep it for who comes back."""
+        """Send an event on the connection that carries the stream now, and keep it for a client that resumes."""
         data = self.write(frame)
         if self.response is not None:
             self.response.push(data)
@@ -145,7 +144,7 @@ class ResumableStream:
         return self._store.after(self, number) if 0 < number <= self._last else None
 
     def complete(self) -> None:
-        """All was said."""
+        """No more events will come."""
         self.is_complete = self.is_over = True
         if self._store is not None:
             self._store.release(self)

@@ -1,4 +1,4 @@
-"""An event stream on its way to one client, all that waits in one piece."""
+"""The HTTP response that carries an event stream; all that waits is written in one piece."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class EventStreamResponse(Outbox):
     def push(self, data: bytes) -> None:
         """Queue the bytes of an event, or nothing to have the stream begin.
 
-        A client that asked for a stream and does not read it is let go: what it misses it can ask for on another.
+        A client that does not read its stream is disconnected; it can resume what it missed on another connection.
         """
         if self.is_open and not self._is_ending:
             self.is_quiet = False
             self._put(data)
 
     def keep_alive(self) -> None:
-        """Push a comment if nothing else was said since the last time."""
+        """Push a comment if nothing else was pushed since the last time."""
         if self.is_quiet and not self._waiting:
             self.push(KEEP_ALIVE)
         self.is_quiet = True
@@ -58,7 +58,7 @@ class EventStreamResponse(Outbox):
             if self._writer is None:
                 await self._write()
         if self._writer is not None:
-            # Not cancelled with whoever waits here: the client would see half an event.
+            # Not cancelled with the task that waits here: the client would see half an event.
             await asyncio.wait([self._writer])
 
     async def _hand_on(self) -> None:
@@ -82,7 +82,7 @@ class EventStreamResponse(Outbox):
                 return
 
     async def _send_pieces(self, body: bytes) -> bytes:
-        """All but the last piece of what is large: how much it took of one piece a server does not tell."""
+        """Send all but the last piece of a large body: an ASGI server does not tell how much of one piece was taken."""
         assert self._send is not None
         last = (len(body) - 1) // _PIECE_BYTES * _PIECE_BYTES
         for start in range(0, last, _PIECE_BYTES):

@@ -1,4 +1,4 @@
-"""The request headers of 2026-07-28 against the body: who routes by the one and who obeys the other must agree.
+"""The request headers of 2026-07-28 against the body: proxies route by the one, the server obeys the other.
 
 Spec: 2026-07-28 basic/transports/streamable-http, request metadata and server validation.
 """
@@ -39,7 +39,7 @@ def check_standard(
 ) -> None:
     """Hold `MCP-Protocol-Version`, `Mcp-Method` and `Mcp-Name` against the body (S26-060, S26-063, S26-072, S26-073).
 
-    `name` is what `Mcp-Name` has to say, for whoever has it decoded; else it is taken from `params`. `member` says
+    `name` is the expected `Mcp-Name`, if it was decoded already; else it is taken from `params`. `member` says
     where it stands there, for methods of extensions. Raises HeaderMismatch.
     """
     fields = request.headers

@@ -81,7 +81,7 @@ class _AnyLength(int):
 _ANY_LENGTH = _AnyLength(sys.maxsize)
 
 
-class _Enough(Exception):
+class _StopParsing(Exception):
     """Stops the parser in the middle of what it parses."""
 
 
@@ -119,14 +119,14 @@ class Http1Protocol(HttpToolsProtocol):
     _write_timer: asyncio.TimerHandle | None = None
     _running: RequestResponseCycle | None = None
     """The request that is answered, if others wait behind it."""
-    _is_deaf = False
+    _ignores_input = False
     """What still comes is not listened to."""
     _has_other_upgrade = False
     _idle_since = 0.0
     _data = b""
     _again = b""
     """What is to be parsed once more, without the wish that stopped the parser."""
-    _outlet: _Outlet
+    _writer: _ResponseWriter
 
     def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any], **more: Any) -> None:
         super().__init__(config, server_state, app_state, **more)
@@ -138,13 +138,13 @@ class Http1Protocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._outlet = self.transport = _Outlet(transport, self.linger)  # type: ignore[assignment]
+        self._writer = self.transport = _ResponseWriter(transport, self.linger)  # type: ignore[assignment]
         if self.server_state.crowd.is_over:  # type: ignore[attr-defined]
             transport.abort()  # nothing can be said to it: an answer that is not read keeps the descriptor
             return
         if len(self.connections) > self._settings.max_connections:
             text = f"All {self._settings.max_connections} connections are in use; try again later.\n"
-            self._turn_away(Refusal(503, text, (("Retry-After", "5"),)))
+            self._refuse(Refusal(503, text, (("Retry-After", "5"),)))
             return
         # A connection that says nothing, or never comes to the point, is given up.
         self._set_timer(self._settings.head_timeout)
@@ -157,7 +157,7 @@ class Http1Protocol(HttpToolsProtocol):
             self._take(again)
 
     def _take(self, data: bytes) -> None:
-        if self._is_deaf:
+        if self._ignores_input:
             return
         if self._head_bytes > 0 or (self._head_bytes == 0 and data not in _BLANK):
             self._head_bytes += len(data)
@@ -168,7 +168,7 @@ class Http1Protocol(HttpToolsProtocol):
         if self._head_bytes == 0:
             return  # most requests come whole, and cost no timer
         if self._head_bytes > self._most_head_bytes or self._beside_bytes > self._most_head_bytes:
-            self._turn_away(_TOO_LARGE)
+            self._refuse(_TOO_LARGE)
         elif self._head_bytes > 0 and self._is_answering:
             pass  # the time for the next request begins with the end of this one's answer
         elif self._timer is None:
@@ -188,7 +188,7 @@ class Http1Protocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_timer()
         self._cancel_write_timer()
-        self._outlet.is_over = True
+        self._writer.is_over = True
         running = self._running
         if running is not None and not running.response_complete:
             # Uvicorn tells only the newest request, which waits behind this one.
@@ -200,12 +200,12 @@ class Http1Protocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         if self._head_bytes > self._most_head_bytes and _size(self.headers) > self._most_head_bytes:
-            self._turn_away(_TOO_LARGE)
-            raise _Enough
+            self._refuse(_TOO_LARGE)
+            raise _StopParsing
         for name, _ in self.headers:
             if name == _TRANSFER and (refusal := _bad_framing(self.headers, self.parser.get_http_version())):
-                self._turn_away(refusal)
-                raise _Enough
+                self._refuse(refusal)
+                raise _StopParsing
         if self.parser.should_upgrade() and not self._should_upgrade():
             self._has_other_upgrade = True
         else:
@@ -244,9 +244,9 @@ class Http1Protocol(HttpToolsProtocol):
     def handle_websocket_upgrade(self) -> None:
         if self._is_answering:
             # Its frames would stand among the answers that are still to come.
-            self._turn_away(Refusal(400, "Wait for the answers before you begin a WebSocket.\n"))
+            self._refuse(Refusal(400, "Wait for the answers before you begin a WebSocket.\n"))
             return
-        self.transport = self._outlet.transport
+        self.transport = self._writer.transport
         super().handle_websocket_upgrade()
 
     def _unsupported_upgrade_warning(self) -> None:
@@ -255,11 +255,11 @@ class Http1Protocol(HttpToolsProtocol):
         The parser has stopped before the body: what it read is put together again without that wish.
         """
         stopped = sys.exception()
-        if self._is_deaf or not self._has_other_upgrade or stopped is None:
+        if self._ignores_input or not self._has_other_upgrade or stopped is None:
             return
         self._has_other_upgrade = False
         if self.parser.get_method() == b"CONNECT":
-            self._turn_away(Refusal(405, "This is no proxy.\n"))
+            self._refuse(Refusal(405, "This is no proxy.\n"))
             return
         head = _without_upgrade(self.parser.get_method(), self.url, self.headers)
         self.parser = httptools.HttpRequestParser(self)
@@ -273,11 +273,11 @@ class Http1Protocol(HttpToolsProtocol):
         return self.cycle is not None and not self.cycle.response_complete  # type: ignore[redundant-expr]
 
     def send_400_response(self, msg: str) -> None:
-        self._turn_away(Refusal(400, msg + "\n"))
+        self._refuse(Refusal(400, msg + "\n"))
 
     def on_response_complete(self) -> None:
-        self._outlet.complete()
-        if self.pipeline and (self._outlet.is_over or self.transport.is_closing()):
+        self._writer.complete()
+        if self.pipeline and (self._writer.is_over or self.transport.is_closing()):
             # What came behind a wish to close is not for us (RFC 9112 9.6), and nobody would get its answer.
             self.pipeline.clear()
         if self.pipeline:
@@ -303,10 +303,10 @@ class Http1Protocol(HttpToolsProtocol):
 
         Closing with unread data on the way would answer that with a reset, and the client might see nothing else.
         """
-        transport = self._outlet.transport
+        transport = self._writer.transport
         if not self._head_bytes or transport.is_closing() or not transport.can_write_eof():
             return False
-        self._is_deaf = self._outlet.is_over = True
+        self._ignores_input = self._writer.is_over = True
         try:
             transport.write_eof()
         except OSError:  # the client has reset it
@@ -316,9 +316,9 @@ class Http1Protocol(HttpToolsProtocol):
         self._set_timer(LINGER)
         return True
 
-    def _turn_away(self, refusal: Refusal) -> None:
+    def _refuse(self, refusal: Refusal) -> None:
         """Refuse what comes, and end the connection: after the answer that is being given, if there is one."""
-        if self._is_deaf:
+        if self._ignores_input:
             return
         if self._is_answering:
             cycle = self.cycle
@@ -327,7 +327,7 @@ class Http1Protocol(HttpToolsProtocol):
                 self.pipeline.popleft()
                 cycle = self.cycle = self.pipeline[0][0] if self.pipeline else self._running
             if cycle.response_started or not cycle.more_body:
-                self._is_deaf = True
+                self._ignores_input = True
                 cycle.keep_alive = False
                 return
             # What we say now is its answer: for its task the client is gone.
@@ -335,26 +335,26 @@ class Http1Protocol(HttpToolsProtocol):
             cycle.message_event.set()
         if self._head_bytes < 0 and not self._is_answering:
             # It was answered already, and goes on sending.
-            self._outlet.close()
-            self._is_deaf = True
+            self._writer.close()
+            self._ignores_input = True
             return
-        self._outlet.complete()
-        self._outlet.transport.write(_answer(refusal, self.scope["headers"] if self.scope else ()))  # type: ignore[redundant-expr]
+        self._writer.complete()
+        self._writer.transport.write(_answer(refusal, self.scope["headers"] if self.scope else ()))  # type: ignore[redundant-expr]
         self._head_bytes = -1
-        self._outlet.close()
-        self._is_deaf = True
+        self._writer.close()
+        self._ignores_input = True
 
     # -- time ----------------------------------------------------------------------------
 
     def _set_timer(self, delay: float) -> None:
-        self._timer = self.loop.call_later(delay, self._outlet.transport.abort)
+        self._timer = self.loop.call_later(delay, self._writer.transport.abort)
 
     def _watch_writing(self, before: int = -1) -> None:
         """Cut off a client that takes nothing of what waits for it: what it asked for may hold a thread meanwhile."""
-        waits = self._outlet.transport.get_write_buffer_size()
+        waits = self._writer.transport.get_write_buffer_size()
         if 0 <= before <= waits:
             log.info("A client took nothing of its answer for %g s: its connection ends", self._settings.write_timeout)
-            self._outlet.transport.abort()
+            self._writer.transport.abort()
             return
         self._write_timer = self.loop.call_later(self._settings.write_timeout, self._watch_writing, waits)
 
@@ -369,7 +369,7 @@ class Http1Protocol(HttpToolsProtocol):
             self._timer = None
 
 
-class _Outlet:
+class _ResponseWriter:
     """A transport as uvicorn's answers see it: their head waits for their body, so that both leave in one write.
 
     Uvicorn writes them one after the other, and a write is a call of the system, the dearest part of an answer.

@@ -1,4 +1,4 @@
-"""One timer for all that lasts: a comment on each quiet event stream, so that nobody between takes it for dead."""
+"""One timer for all that lasts: a comment on each quiet event stream, so that no proxy takes it for dead."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class _Member(Protocol):
 class KeepAlive:
     """Every `interval` seconds each member is asked to send a comment if it was quiet (0: never).
 
-    `write_timeout` is for how many seconds a client may take nothing while somebody waits for it (0: for ever).
+    `write_timeout` is for how many seconds a client may take nothing while a tool waits for it (0: for ever).
     """
 
     def __init__(self, interval: float, write_timeout: float = 0) -> None:

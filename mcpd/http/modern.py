@@ -51,7 +51,7 @@ _decode_call = Decoder(_CallHead).decode
 
 
 class _NullChannel:
-    """The channel of a notification: nobody waits at its other end."""
+    """The channel of a notification, which has no answer: what is sent is dropped."""
 
     is_congested = False
     is_multiplexed = False
@@ -60,10 +60,10 @@ class _NullChannel:
         self._request = request
 
     def send(self, frame: bytes, related_request_id: Id | None = None) -> None:
-        """Nobody hears it."""
+        """Drop it."""
 
     def send_apart(self, frame: bytes, related_request_id: Id | None = None) -> None:
-        """Nor this."""
+        """Drop it."""
 
     def origin(self, related_request_id: Id | None = None) -> Origin:
         """The request that brought it."""

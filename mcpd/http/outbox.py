@@ -1,7 +1,7 @@
 """What waits to be written to one client through an ASGI server: in order, and as fast as the client reads.
 
-Whoever has something to say puts it in and goes on; a task that lives only while there is something to write
-hands it to the server. An idle client costs no task.
+Senders queue and go on; a task that lives only while something waits hands it to the server. An idle client costs
+no task.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _MOST_WAITING = 64 * 1024 * 1024
 
 
 class Outbox:
-    """`close` is for a client that is gone, or is to be. How what waits is written is a subclass's `_hand_on`.
+    """The queue of one client. A subclass writes it, in `_hand_on`; `close` drops it.
 
-    Who waits in `drain` may hold a thread: if nothing is taken for `write_timeout` seconds meanwhile, it closes (0:
-    never).
+    A tool that waits in `drain` may hold a thread: if the client takes nothing for `write_timeout` seconds meanwhile,
+    the queue closes (0: never).
     """
 
     __slots__ = ("_charge", "_drained", "_peer", "_waiting", "_waiting_bytes", "_write_timeout", "_writer", "is_open")

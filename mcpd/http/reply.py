@@ -23,7 +23,7 @@ _MOST_EARLY = 64 * 1024
 
 
 class Reply:
-    """What is said to one POST. To a connection that has no other request it is the channel as well."""
+    """The answer to one POST, and what is sent before it. A connection with no other request has it as its channel."""
 
     is_multiplexed = False
 
@@ -62,10 +62,10 @@ class Reply:
         self._early.append(frame)
         self._early_bytes += len(frame)
         if self._early_bytes > _MOST_EARLY:
-            # Work that says much and never waits: only a stream can make it wait for its client.
+            # A tool that reports much and never waits: only a stream can make it wait for its client.
             self.begin()
         elif len(self._early) == 1 and self._watcher is not None:
-            # Work that does not wait has said all in a moment, and needs no stream for it.
+            # A tool that does not wait has reported all in a moment, and needs no stream for it.
             asyncio.get_running_loop().call_soon(self.begin)
 
     def send_apart(self, frame: bytes, related_request_id: Id | None = None) -> None:
@@ -77,7 +77,7 @@ class Reply:
         return self.request.origin()
 
     async def drain(self) -> None:
-        """Wait until the client has read most of what was said."""
+        """Wait until the client has read most of what was sent."""
         if self.stream is not None and self.stream.response is not None:
             await self.stream.response.drain()
 
@@ -101,7 +101,7 @@ class Reply:
         return self._watcher is not None
 
     def begin(self) -> None:
-        """Become an event stream, unless all is said by now."""
+        """Become an event stream, unless the answer was given meanwhile."""
         if self.stream is not None or self._is_done:
             return
         stream = self.stream = self._new_stream()

@@ -55,7 +55,7 @@ class ClientDisconnected(Exception):
 
 
 class BadBody(Exception):
-    """A body that is not taken: the status, and what to tell the client."""
+    """A body that is refused: the status, and the text for the client."""
 
     def __init__(self, status: int, text: str) -> None:
         self.status = status
@@ -90,7 +90,7 @@ class HttpRequest:
         self.charge: Charge | None = None
         """What its body takes of the budget, if it is large."""
         self.user: Principal = ANONYMOUS
-        """Who sends it, as far as anybody asked."""
+        """Its sender, as the authenticator found."""
         self.status = 0
         """The status that was answered, 0 if none was."""
         if len(self.headers) != len(headers):

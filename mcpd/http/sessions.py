@@ -53,7 +53,7 @@ class HttpSession:
         self.owner = ""
         """The client behind it, as far as that is known: who it is and from where."""
         self.user: Principal = ANONYMOUS
-        """Who began it. Those who go on with it are the same, but may have other scopes by now."""
+        """The principal that initialized it. Its later requests come from the same one, maybe with other scopes."""
         self.busy = 0
         """How many HTTP requests of this session have a client that waits: with any, it is not idle."""
         self.touched = 0.0
@@ -220,7 +220,7 @@ class Sessions:
             self._schedule()
 
     def find(self, session_id: str, principal: str) -> HttpSession | None:
-        """The session of that id, None if there is none, or if it is somebody else's: to a stranger the same."""
+        """The session of that id, None if there is none or it is another principal's: a stranger sees no difference."""
         session = self._by_id.get(session_id)
         return session if session is not None and session.principal == principal else None
 
@@ -233,7 +233,7 @@ class Sessions:
         self._by_id[session.id] = session
 
     def end(self, session: HttpSession) -> None:
-        """End a session: its calls stop, its streams end, its id is nobody's (S25-041)."""
+        """End a session: its calls stop, its streams end, its id is not found any more (S25-041)."""
         if self._by_id.pop(session.id, None) is not None:
             for counter, key in ((self._by_owner, session.owner), (self._by_address, address_of(session.owner))):
                 counter[key] -= 1
@@ -245,7 +245,7 @@ class Sessions:
         """Let a session go that was never added, or not any more."""
         connection = session.connection
         for call in list(connection.session.in_flight.values()):
-            # Whoever waits is told: to an empty answer a client's call would wait for ever.
+            # Each waiting client gets an error: after an empty answer its call would wait for ever.
             answer = connection.stop(call, InvalidRequest(ENDED))
             if answer is not None:
                 session.stopped[call.id] = answer

@@ -1,10 +1,16 @@
-"""Noticing that the ASGI server around us stops: it waits for open streams before it says so.
+"""Noticing that the ASGI server around us shuts down, early enough to end the event streams that it waits for.
 
 Uvicorn and hypercorn take no new connections once they are told to stop, and wait for the answers that are being
 given; only then the application gets `lifespan.shutdown`, or nothing at all if it is mounted in another. An event
-stream that listens has no end of its own, and ASGI has no word for what happens. Signals tell it too late or not at
-all: they may be somebody else's to handle, and the workers of hypercorn get none. What all these servers have in
-common is that they close their listening sockets first. So we look at those, a few times a second.
+stream that listens has no end of its own, so that they would wait for each other.
+
+ASGI has no message for it: `lifespan.shutdown.notice` was proposed and not taken (django/asgiref 199; 588 asks again).
+Uvicorn sent `http.disconnect` for some weeks (Kludex/uvicorn 2829, taken back in 2913), and gives an application no
+way to its `Server`, whose `should_exit` says it. Signals tell it too late or not at all: the program may handle them
+itself, and the workers of hypercorn get none. What all these servers have in common is that they close their listening
+sockets first. So the coroutines of the event loop are searched for the server, once, and its sockets looked at a few
+times a second: the one place that looks into another program's variables. Under a server that is not known, or that
+has changed inside, streams end when it cuts them off.
 """
 
 from __future__ import annotations
@@ -15,7 +21,7 @@ from typing import Any
 
 from .request import Scope
 
-__all__ = ["Stopping"]
+__all__ = ["ShutdownWatch"]
 
 _SERVERS = {"uvicorn.server": "self", "hypercorn.asyncio.run": "servers"}
 """The modules of the coroutines that run a server, and which local variable is the list of listening asyncio servers,
@@ -23,11 +29,10 @@ or has it as its `servers`. Gunicorn's workers for uvicorn run uvicorn's."""
 _EVERY = 0.25
 
 
-class Stopping:
-    """Calls `end` when the server that brought the last requests takes no more, and then again and again.
+class ShutdownWatch:
+    """Calls `end` when the server that brought the last requests has closed its sockets, and then again and again.
 
-    Again, because a request that was on its way may still open a stream. Under a server that is not known nothing
-    happens.
+    Again, because a request that was on its way may still open a stream.
     """
 
     def __init__(self, end: Callable[[], None]) -> None:
