@@ -171,6 +171,16 @@ class Group(Struct, tag=True):
     leader: str = "nobody"
 
 
+class Cat(pydantic.BaseModel):
+    kind: Literal["cat"]
+    lives: int = 9
+
+
+class Dog(pydantic.BaseModel):
+    kind: Literal["dog"]
+    name: str = "Rex"
+
+
 class Extras(pydantic.BaseModel):
     bread: int = Field(3, ge=0)
     drinks: list[str] = []
@@ -189,6 +199,7 @@ class Maybe(TypedDict, total=False):
         ({"orders": [{"dish": "a"}, {"dish": "b", "number": None}]}, [["a", 1], ["b", 1]]),
         ({"by_name": {"x": {"dish": "c", "number": None}}}, {"x": 1}),
         ({"who": {"type": "Group", "name": "n", "seats": None}}, ["Group", 8]),
+        ({"pet": {"kind": "dog", "name": None}}, "kind='dog' name='Rex'"),
         ({"where": {"stools": 3}}, "Bar(stools=3)"),
         ({"where": {"number": 3, "seats": None}}, "Table(number=3, seats=4)"),
         ({"extras": {"bread": None, "drinks": None}}, [3, []]),
@@ -207,6 +218,7 @@ async def test_null_for_a_member_that_has_a_default_means_the_default(arguments:
         by_name: dict[str, Order] = {},  # noqa: B006
         who: Guest | Group | None = None,
         where: Table | Bar | None = None,
+        pet: Annotated[Cat | Dog, Field(discriminator="kind")] | None = None,
         extras: Extras = Extras(),  # noqa: B008
         maybe: Maybe = {},  # noqa: B006
     ) -> Any:
@@ -218,6 +230,8 @@ async def test_null_for_a_member_that_has_a_default_means_the_default(arguments:
             return [type(who).__name__, who.seats]
         if where is not None:
             return repr(where)
+        if pet is not None:
+            return str(pet)
         if "maybe" in arguments:
             return list(maybe)
         if "extras" in arguments and arguments["extras"] is not None:

@@ -234,7 +234,7 @@ class _Coercion:
         return isinstance(properties, dict) and any(
             isinstance(schema, dict)
             and name in value
-            and isinstance(allowed := schema.get("enum"), list)
+            and isinstance(allowed := [schema["const"]] if "const" in schema else schema.get("enum"), list)
             and value[name] not in allowed
             for name, schema in properties.items()
         )

@@ -47,12 +47,37 @@ def in_msgspec_terms(hint: Any) -> Any:
     if reason := _foreign_type(hint):
         raise BeyondMsgspecError(reason)
     if typing.get_origin(hint) is Annotated:
-        return _annotated(in_msgspec_terms(hint.__origin__), hint.__metadata__)
+        inner = in_msgspec_terms(hint.__origin__)
+        metadata = hint.__metadata__
+        if typing.get_origin(inner) is Annotated and typing.get_origin(hint.__origin__) in (Union, UnionType):
+            # What was said inside is said here, unless something is said here already.
+            is_described = any(isinstance(item, str) or _text(item, "description") for item in metadata)
+            metadata = metadata if is_described else (*inner.__metadata__, *metadata)
+            inner = inner.__origin__
+        return _annotated(inner, metadata)
     if hasattr(hint, "__supertype__") or hasattr(hint, "__value__"):  # NewType, type statements
         inner = hint.__supertype__ if hasattr(hint, "__supertype__") else hint.__value__
         read = in_msgspec_terms(inner)
         return hint if read is inner else read
-    return rebuilt(hint, in_msgspec_terms)
+    return _with_words_outside(rebuilt(hint, in_msgspec_terms))
+
+
+def _with_words_outside(hint: Any) -> Any:
+    """An optional type with what is said of it at the whole: msgspec forgets it of a record that stands beside None."""
+    members = [part for part in typing.get_args(hint) if part is not NoneType]
+    if typing.get_origin(hint) not in (Union, UnionType) or len(members) != 1:
+        return hint
+    (member,) = members
+    if typing.get_origin(member) is not Annotated:
+        return hint
+    words = {
+        name: value
+        for item in member.__metadata__
+        if isinstance(item, Meta)
+        for name in ("title", "description", "examples")
+        if (value := getattr(item, name)) is not None
+    }
+    return Annotated[hint, Meta(**words)] if words else hint
 
 
 def rebuilt(hint: Any, change: Callable[[Any], Any]) -> Any:

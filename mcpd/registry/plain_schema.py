@@ -42,6 +42,7 @@ _TYPES: Final[tuple[tuple[type, str], ...]] = (
     (dict, "object"),
 )
 _SAID: Final = ("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly")
+_WORDS: Final = ("title", "description", "examples", "deprecated")
 _NULL: Final = {"type": "null"}
 
 
@@ -60,7 +61,7 @@ def _rewritten(node: Any, direction: Direction) -> dict[str, Any]:
     """A schema with all rules kept but those that need to know what references lead to."""
     if not isinstance(node, dict):
         return {"not": {}} if node is False else {}
-    node = _without_specials(node)
+    node = _with_words_outside(_without_specials(node))
     found = mapped(node, lambda child: _rewritten(child, direction))
     _name_values(found)
     _say_text(found, direction)
@@ -93,6 +94,21 @@ def _without_specials(node: dict[str, Any]) -> dict[str, Any]:
         del node["items"]
         node.setdefault("maxItems", len(node.get("prefixItems", ())))
     return node
+
+
+def _with_words_outside(node: dict[str, Any]) -> dict[str, Any]:
+    """What an author said of the only branch beside null is said of the whole: clients look for it nowhere else."""
+    branches = node.get("anyOf")
+    if not isinstance(branches, list) or len(branches) != 2 or _NULL not in branches:
+        return node
+    at = 1 - branches.index(_NULL)
+    if not isinstance(branches[at], dict):
+        return node
+    words = {key: value for key, value in branches[at].items() if key in _WORDS and node.get(key, value) == value}
+    if not words:
+        return node
+    rest = {key: value for key, value in branches[at].items() if key not in words}
+    return {**words, **node, "anyOf": [rest, _NULL] if at == 0 else [_NULL, rest]}
 
 
 def _name_values(node: dict[str, Any]) -> None:

@@ -30,7 +30,7 @@ class StandIn(type):
         return cls.adapter.validate_json(text)
 
     def model_json_schema(cls, **options: Any) -> Any:
-        return _hoisted(cls.adapter.json_schema(**options))
+        return cls.adapter.json_schema(**options)
 
     def dump(cls, value: Any) -> Any:
         """A value as what JSON has, by its declared type; itself if it is none of that type."""
@@ -92,13 +92,3 @@ def _as_field(item: Any, field: Any) -> Any:
     if isinstance(documentation, str) and not is_foreign(type(item)):
         return field(description=documentation)
     return item
-
-
-def _hoisted(schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema whose description stands at its root, not at the only branch beside null."""
-    branches = [branch for branch in schema.get("anyOf", ()) if branch != {"type": "null"}]
-    if len(branches) == 1 and len(schema["anyOf"]) == 2:
-        for key in ("title", "description", "examples", "deprecated"):
-            if key in branches[0] and key not in schema:
-                schema[key] = branches[0].pop(key)
-    return schema

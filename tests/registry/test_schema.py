@@ -134,7 +134,12 @@ def test_a_description_of_ones_own_comes_first() -> None:
     Described = Annotated[str, Meta(description="Mine.")]  # noqa: N806
 
     def tool(
-        a: Described, b: Described | None = None, c: Annotated[Point, Meta(description="Mine.")] | None = None
+        a: Described,
+        b: Described | None = None,
+        c: Annotated[Point, Meta(description="Mine.")] | None = None,
+        d: Annotated[Described | None, Meta(description="Mine too.")] = None,
+        e: Annotated[Annotated[list[str], Meta(description="Mine.")] | None, Meta(max_length=3)] = None,
+        f: list[Described | None] = [],  # noqa: B006
     ) -> None:
         """Tool.
 
@@ -142,12 +147,34 @@ def test_a_description_of_ones_own_comes_first() -> None:
             a: Theirs.
             b: Theirs.
             c: Theirs.
+            d: Theirs.
+            e: Theirs.
         """
 
     properties = bind(tool).input_schema["properties"]
     assert properties["a"]["description"] == "Mine."
-    assert "description" not in properties["b"]
-    assert properties["b"]["anyOf"][0]["description"] == "Mine."
+    # Where a client looks: at the property, not at its branch beside null.
+    optional = {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None}
+    assert properties["b"] == {"description": "Mine.", **optional}
+    assert properties["c"]["description"] == "Mine."
+    assert properties["c"]["anyOf"][0]["description"] == "A point."  # of the type, wherever it is used
+    assert properties["d"]["description"] == "Mine too."
+    assert properties["e"]["description"] == "Mine."
+    assert properties["e"]["anyOf"][0] == {"type": "array", "items": {"type": "string"}, "maxItems": 3}
+    assert properties["f"]["items"] == {"description": "Mine.", "anyOf": [{"type": "string"}, {"type": "null"}]}
+
+
+def test_what_is_said_of_an_optional_member_stands_at_the_member() -> None:
+    class Order(msgspec.Struct):
+        note: Annotated[str, Meta(description="A note.", max_length=9)] | None = None
+
+    def tool(order: Order) -> Order: ...
+
+    for schema in (bind(tool).input_schema["properties"]["order"], bind(tool).output_schema):
+        assert schema is not None
+        assert schema["properties"]["note"] == {
+            "description": "A note.", "anyOf": [{"type": "string", "maxLength": 9}, {"type": "null"}], "default": None,
+        }  # fmt: skip
 
 
 def test_further_arguments() -> None:
