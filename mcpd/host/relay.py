@@ -22,7 +22,7 @@ from websockets.http11 import Request
 from ..channel import Channel, Receiver
 from ..errors import ConfigurationError
 from ..principal import ANONYMOUS, Principal
-from ..transports.accepting import Gate
+from ..transports.accepting import Acceptor
 from ..transports.address import Address, authority, bind, parse
 from ..transports.authentication import Refusal, RequestHeaders
 from ..transports.guards import Access, Guard
@@ -59,7 +59,7 @@ class Relay:
         self._maker = maker
         self._endpoint = _ViewEndpoint(guard, limits, origin)
         self._wait_seconds = wait_seconds
-        self._gate: Gate | None = None
+        self._acceptor: Acceptor | None = None
         self._is_listening = False
         self.base_url = ""
         """What the address of each View begins with: `ws://host:port`, for a page's `connect-src`."""
@@ -69,8 +69,8 @@ class Relay:
         # Whoever connects has to know an id, which is a token of its own.
         sockets = await bind(address, is_guarded=True)
         self.base_url = f"ws://{authority(sockets[0])}"
-        self._gate = Gate(self._endpoint.crowd, sockets, self._endpoint.connect)
-        await self._gate.start()
+        self._acceptor = Acceptor(self._endpoint.connection_limit, sockets, self._endpoint.connect)
+        await self._acceptor.start()
         self._is_listening = True
 
     async def open_view(
@@ -99,8 +99,8 @@ class Relay:
         self._is_listening = False
         for view_id in list(self._endpoint.expected):
             self._endpoint.expire(view_id)
-        if self._gate is not None:
-            self._gate.close()
+        if self._acceptor is not None:
+            self._acceptor.close()
             await self._endpoint.aclose("the server is shutting down")
         while self._endpoint.closing:
             await asyncio.wait(self._endpoint.closing)

@@ -17,7 +17,7 @@ from http import HTTPStatus
 from typing import Any
 
 from ..errors import ConfigurationError
-from ..transports.accepting import Crowd, Members
+from ..transports.accepting import ConnectionLimit, CountedConnections
 from ..transports.authentication import Refusal
 from .app import HttpApp
 
@@ -88,12 +88,12 @@ class _StopParsing(Exception):
 class HttpState(ServerState):
     """What uvicorn's connections share; the `Date` of each answer is made when it is needed."""
 
-    def __init__(self, crowd: Crowd | None = None) -> None:
+    def __init__(self, connection_limit: ConnectionLimit | None = None) -> None:
         self._second = 0
         self._headers: list[tuple[bytes, bytes]] = []
         super().__init__()
-        self.crowd = Crowd() if crowd is None else crowd
-        self.connections = Members(self.crowd)
+        self.connection_limit = ConnectionLimit() if connection_limit is None else connection_limit
+        self.connections = CountedConnections(self.connection_limit)
 
     @property
     def default_headers(self) -> list[tuple[bytes, bytes]]:
@@ -139,7 +139,7 @@ class Http1Protocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._writer = self.transport = _ResponseWriter(transport, self.linger)  # type: ignore[assignment]
-        if self.server_state.crowd.is_over:  # type: ignore[attr-defined]
+        if self.server_state.connection_limit.is_exceeded:  # type: ignore[attr-defined]
             transport.abort()  # nothing can be said to it: an answer that is not read keeps the descriptor
             return
         if len(self.connections) > self._settings.max_connections:

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..channel import Channel, Receiver
 from ..errors import ConfigurationError
-from ..transports.accepting import Crowd, Gate
+from ..transports.accepting import Acceptor, ConnectionLimit
 from ..transports.address import Address, authority, bind, parse
 from ..transports.guards import Access
 from ..transports.websocket_server import Endpoint, WebSocketLimits
@@ -32,7 +32,7 @@ _DEFAULT_ACCESS = Access()
 class HttpListener:
     """The application on `:PORT`, `HOST:PORT`, `[IPV6]:PORT` or `unix:/PATH`, and WebSocket on the same.
 
-    `url` is what to give to a client, once it has started; `crowd` counts all connections of the process.
+    `url` is what to give to a client, once it has started; `connection_limit` counts all connections of the process.
     """
 
     def __init__(
@@ -40,15 +40,15 @@ class HttpListener:
         app: HttpApp,
         address: str | Address,
         access: Access = _DEFAULT_ACCESS,
-        crowd: Crowd | None = None,
+        connection_limit: ConnectionLimit | None = None,
     ) -> None:
         self.app = app
         self.url = ""
         self._address = parse(address) if isinstance(address, str) else address
         self._access = access
-        self._crowd = Crowd() if crowd is None else crowd
-        self._state = HttpState(self._crowd)
-        self._gate: Gate | None = None
+        self._connection_limit = ConnectionLimit() if connection_limit is None else connection_limit
+        self._state = HttpState(self._connection_limit)
+        self._acceptor: Acceptor | None = None
         self._websockets: Endpoint
         self._timer: asyncio.TimerHandle | None = None
         self.config = new_config(app, self._upgrade)
@@ -68,12 +68,12 @@ class HttpListener:
             max_frame_bytes=app.settings.max_body_bytes, max_connections=app.settings.max_connections
         )
         sockets = [_bind_unix(path)] if path else await bind(self._address, is_guarded=self._access.is_guarded)
-        self._websockets = Endpoint(accept, app.guard, limits, (*app.paths, "/"), self._crowd)
-        self._crowd.check(limits.max_connections)
+        self._websockets = Endpoint(accept, app.guard, limits, (*app.paths, "/"), self._connection_limit)
+        self._connection_limit.check(limits.max_connections)
         endpoint = app.settings.path
         self.url = f"unix:{path} (http://localhost{endpoint})" if path else f"http://{authority(sockets[0])}{endpoint}"
-        self._gate = Gate(self._crowd, sockets, self._connect)
-        await self._gate.start()
+        self._acceptor = Acceptor(self._connection_limit, sockets, self._connect)
+        await self._acceptor.start()
         self._close_idle()
 
     def _connect(self) -> asyncio.Protocol:
@@ -93,12 +93,12 @@ class HttpListener:
     def pause(self) -> None:
         """Accept no more, and close what is idle; calls that run may still be answered. `aclose` comes next."""
         self.app.drain()
-        if self._gate is None:
+        if self._acceptor is None:
             return
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._gate.close()
+        self._acceptor.close()
         if self._address.path:
             try:
                 os.unlink(self._address.path)
@@ -112,7 +112,7 @@ class HttpListener:
         """End what is still open, answers that are being written last, and cut off what does not end by itself."""
         self.pause()
         await self.app.aclose()
-        if self._gate is None:
+        if self._acceptor is None:
             return
         await self._websockets.aclose("the server is shutting down")
         connections = self._state.connections

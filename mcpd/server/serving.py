@@ -29,7 +29,7 @@ from .shutdown import ExitDeadline, StdinWatchdog, end_if_hung, take_once
 
 if TYPE_CHECKING:
     from ..listener import Ending, Listener
-    from ..transports.accepting import Crowd
+    from ..transports.accepting import ConnectionLimit
     from ..transports.guards import Access
     from .app import Server
     from .lifespan import Lifespan
@@ -179,13 +179,13 @@ def _listeners(server: Server, settings: Settings) -> list[Listener]:
     """All that others connect to, which is not stdin."""
     found: list[Listener] = []
     if settings.ws is not None or settings.http is not None:
-        from ..transports.accepting import Crowd
+        from ..transports.accepting import ConnectionLimit
 
-        crowd = Crowd()
+        connection_limit = ConnectionLimit()
         if settings.ws is not None:
-            found.append(_websocket_listener(server, settings.ws, settings, crowd))
+            found.append(_websocket_listener(server, settings.ws, settings, connection_limit))
         if settings.http is not None:
-            found.append(_http_listener(server, settings.http, settings, crowd))
+            found.append(_http_listener(server, settings.http, settings, connection_limit))
     return [*found, *settings.listeners]
 
 
@@ -287,16 +287,18 @@ def _access(server: Server, settings: Settings) -> Access:
     return access.or_by(server.authenticate)
 
 
-def _websocket_listener(server: Server, address: str, settings: Settings, crowd: Crowd) -> Listener:
+def _websocket_listener(
+    server: Server, address: str, settings: Settings, connection_limit: ConnectionLimit
+) -> Listener:
     from ..transports.websocket_server import WebSocketLimits, WebSocketListener
 
     limits = settings.ws_limits or WebSocketLimits()
     if settings.max_frame_bytes is not None:
         limits = structs.replace(limits, max_frame_bytes=settings.max_frame_bytes)
-    return WebSocketListener(address, _access(server, settings), limits, crowd)
+    return WebSocketListener(address, _access(server, settings), limits, connection_limit)
 
 
-def _http_listener(server: Server, address: str, settings: Settings, crowd: Crowd) -> Listener:
+def _http_listener(server: Server, address: str, settings: Settings, connection_limit: ConnectionLimit) -> Listener:
     from ..http import HttpSettings
     from ..http.listener import HttpListener
     from ..transports.address import parse
@@ -306,7 +308,7 @@ def _http_listener(server: Server, address: str, settings: Settings, crowd: Crow
     details = settings.http_settings or HttpSettings()
     if settings.max_frame_bytes is not None:
         details = structs.replace(details, max_body_bytes=settings.max_frame_bytes)
-    return HttpListener(server.http_app(access, details, bound=parsed.host), parsed, access, crowd)
+    return HttpListener(server.http_app(access, details, bound=parsed.host), parsed, access, connection_limit)
 
 
 async def _finish(connections: Sequence[Ending], grace: float, stop: _Stop) -> None:

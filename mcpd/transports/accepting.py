@@ -1,7 +1,7 @@
 """How many connections the process takes, and listening sockets that rest while it has so many.
 
 Each connection is a descriptor, and so is each file, pipe and child process of a tool. At the limit that follows from
-`ulimit -n` nobody is accepted any more, until somebody leaves: who comes meanwhile waits in the kernel's queue. An
+`ulimit -n` no more are accepted, until one ends: new clients wait in the kernel's queue meanwhile. An
 accept that fails for want of descriptors would fail again at once, and calls would fail with it.
 """
 
@@ -21,7 +21,7 @@ try:
 except ImportError:  # Windows
     resource = None
 
-__all__ = ["Crowd", "Gate", "Members", "raise_descriptor_limit"]
+__all__ = ["Acceptor", "ConnectionLimit", "CountedConnections", "raise_descriptor_limit"]
 
 log = logging.getLogger("mcpd")
 
@@ -66,8 +66,8 @@ def _open_now() -> int:
     return 32
 
 
-class Crowd:
-    """All the connections of the process; `most` is how many its descriptors leave room for."""
+class ConnectionLimit:
+    """Counts all connections of the process; `most` is how many its descriptors leave room for."""
 
     def __init__(self) -> None:
         limits = _limits()
@@ -76,10 +76,10 @@ class Crowd:
         reserve = min(_RESERVE, soft // 4)
         self.most = max(1, soft - reserve - (0 if limits is None else _open_now()))
         self.at_once = max(1, min(_AT_ONCE, reserve // (2 * _UNCOUNTED_TURNS)))
-        """How many a gate may accept in one turn of the loop: those not yet counted get half of the reserve."""
+        """How many an acceptor may accept in one turn of the loop: those not yet counted get half of the reserve."""
         self.count = 0
         self._descriptors = soft
-        self._gates: set[Gate] = set()
+        self._acceptors: set[Acceptor] = set()
         self._logged = -_LOG_EVERY
 
     def check(self, configured: int) -> None:
@@ -91,71 +91,76 @@ class Crowd:
                 self.most, configured, self._descriptors,
             )  # fmt: skip
 
-    def join(self) -> None:
+    def opened(self) -> None:
         """One more connection."""
         self.count += 1
         if self.count >= self.most:
-            for gate in self._gates:
-                gate.shut()
+            for acceptor in self._acceptors:
+                acceptor.pause()
             now = asyncio.get_running_loop().time()
             if now - self._logged >= _LOG_EVERY:
                 self._logged = now
                 log.warning("All %d connections are in use; who comes now waits until one ends", self.most)
 
     @property
-    def is_over(self) -> bool:
+    def is_exceeded(self) -> bool:
         """More came in one turn than there is room for: the newest are to be closed at once."""
         return self.count > self.most + self.at_once
 
-    def leave(self) -> None:
+    def ended(self) -> None:
         """One connection less."""
         self.count -= 1
         if self.count < self.most:
-            for gate in self._gates:
-                gate.reopen()
+            for acceptor in self._acceptors:
+                acceptor.resume()
 
-    def add(self, gate: Gate) -> None:
-        """From now on this gate is shut while the crowd is too large."""
-        self._gates.add(gate)
+    def add(self, acceptor: Acceptor) -> None:
+        """From now on this one accepts nothing while the limit is reached."""
+        self._acceptors.add(acceptor)
 
-    def discard(self, gate: Gate) -> None:
+    def discard(self, acceptor: Acceptor) -> None:
         """It accepts no more anyway."""
-        self._gates.discard(gate)
+        self._acceptors.discard(acceptor)
 
 
-class Members(set[T]):
-    """A set of connections that counts in the crowd."""
+class CountedConnections(set[T]):
+    """A set of connections that counts towards the limit."""
 
-    def __init__(self, crowd: Crowd) -> None:
+    def __init__(self, connection_limit: ConnectionLimit) -> None:
         super().__init__()
-        self.crowd = crowd
+        self.connection_limit = connection_limit
 
     def add(self, connection: T) -> None:
         if connection not in self:
             super().add(connection)
-            self.crowd.join()
+            self.connection_limit.opened()
 
     def discard(self, connection: object) -> None:
         if connection in self:
             super().discard(connection)
-            self.crowd.leave()
+            self.connection_limit.ended()
 
 
-class Gate:
-    """Listening sockets, which accept while the crowd has room. Once closed, they are gone."""
+class Acceptor:
+    """Listening sockets, which accept while the limit is not reached. Once closed, they are gone."""
 
-    def __init__(self, crowd: Crowd, sockets: list[socket.socket], connect: Callable[[], asyncio.BaseProtocol]) -> None:
-        self._crowd = crowd
+    def __init__(
+        self,
+        connection_limit: ConnectionLimit,
+        sockets: list[socket.socket],
+        connect: Callable[[], asyncio.BaseProtocol],
+    ) -> None:
+        self._connection_limit = connection_limit
         self._sockets = sockets
         self._connect = connect
         self._servers: list[Any] = []
-        self._is_shut = False
+        self._is_paused = False
         self._is_closed = False
         self._opening: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Begin to accept. If that fails the sockets are closed."""
-        self._crowd.add(self)
+        self._connection_limit.add(self)
         try:
             await self._open()
         except BaseException:
@@ -167,39 +172,39 @@ class Gate:
             # A copy: what stops to accept is closed, and the queue of those that wait stays with the original.
             copy = listening.dup()
             try:
-                server = await _serve(self._connect, copy, self._crowd.at_once)
+                server = await _serve(self._connect, copy, self._connection_limit.at_once)
             except BaseException:
                 copy.close()
                 raise
-            if self._is_closed or self._is_shut:
+            if self._is_closed or self._is_paused:
                 server.close()
                 return
             self._servers.append(server)
             listening.listen(_BACKLOG)  # as asyncio's own limit is for both the queue and what it accepts at once
 
-    def shut(self) -> None:
+    def pause(self) -> None:
         """Accept nobody for now."""
-        if self._is_shut or self._is_closed:
+        if self._is_paused or self._is_closed:
             return
-        self._is_shut = True
+        self._is_paused = True
         # Not while the event loop is accepting.
         asyncio.get_running_loop().call_soon(self._stop)
 
     def _stop(self) -> None:
-        if self._is_shut:
+        if self._is_paused:
             self._close_servers()
 
-    def reopen(self) -> None:
+    def resume(self) -> None:
         """There is room again."""
-        if self._is_shut and not self._is_closed:
-            self._is_shut = False
+        if self._is_paused and not self._is_closed:
+            self._is_paused = False
             if not self._servers and (self._opening is None or self._opening.done()):
                 self._opening = asyncio.get_running_loop().create_task(self._open())
 
     def close(self) -> None:
         """Accept nobody any more."""
         self._is_closed = True
-        self._crowd.discard(self)
+        self._connection_limit.discard(self)
         if self._opening is not None:
             self._opening.cancel()
             self._opening = None

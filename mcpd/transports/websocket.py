@@ -104,7 +104,7 @@ class WebSocketChannel(asyncio.Protocol):
         stream.set_write_buffer_limits(_HIGH_WATER, _LOW_WATER)
         self._endpoint.connections.add(self)
         self._set_timer(self._limits.open_timeout, stream.abort)
-        if self._endpoint.is_closed or self._endpoint.crowd.is_over:
+        if self._endpoint.is_closed or self._endpoint.connection_limit.is_exceeded:
             # Accepted in the last moment before the listening socket was closed.
             stream.abort()
 

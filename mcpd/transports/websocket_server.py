@@ -14,7 +14,7 @@ from websockets.http11 import Request
 
 from ..channel import Channel, Receiver
 from ..principal import ANONYMOUS, Principal
-from .accepting import Crowd, Gate, Members
+from .accepting import Acceptor, ConnectionLimit, CountedConnections
 from .address import Address, authority, bind, parse
 from .authentication import RequestHeaders
 from .guards import Access, Guard, Refusal
@@ -65,14 +65,14 @@ class Endpoint:
         guard: Guard,
         limits: WebSocketLimits = _DEFAULT_LIMITS,
         paths: Sequence[str] = _PATHS,
-        crowd: Crowd | None = None,
+        connection_limit: ConnectionLimit | None = None,
     ) -> None:
         self.accept = accept
         self.guard = guard
         self.limits = limits
         self.paths = paths
-        self.crowd = Crowd() if crowd is None else crowd
-        self.connections: Members[WebSocketChannel] = Members(self.crowd)
+        self.connection_limit = ConnectionLimit() if connection_limit is None else connection_limit
+        self.connections: CountedConnections[WebSocketChannel] = CountedConnections(self.connection_limit)
         self.authenticating = 0
         """How many handshakes wait to hear who they come from."""
         self.is_closed = False
@@ -121,7 +121,8 @@ class Endpoint:
 class WebSocketListener:
     """WebSocket on `:PORT`, `HOST:PORT` or `[IPV6]:PORT`. `url` is what to give to a client, once it has started.
 
-    `crowd` counts all connections of the process. Raises ConfigurationError for a host or origin that is none.
+    `connection_limit` counts all connections of the process. Raises ConfigurationError for a host or origin that is
+    none.
     """
 
     endpoint: Endpoint
@@ -132,15 +133,15 @@ class WebSocketListener:
         address: str | Address,
         access: Access = _DEFAULT_ACCESS,
         limits: WebSocketLimits = _DEFAULT_LIMITS,
-        crowd: Crowd | None = None,
+        connection_limit: ConnectionLimit | None = None,
     ) -> None:
         self.url = ""
         self._address = parse(address) if isinstance(address, str) else address
         self._access = access
         self._guard = Guard(access, self._address.host)
         self._limits = limits
-        self._crowd = Crowd() if crowd is None else crowd
-        self._gate: Gate | None = None
+        self._connection_limit = ConnectionLimit() if connection_limit is None else connection_limit
+        self._acceptor: Acceptor | None = None
 
     async def start(self, accept: Callable[[Channel], Receiver]) -> None:
         """Begin to accept; `accept` gives the receiver of each connection.
@@ -148,20 +149,20 @@ class WebSocketListener:
         Raises ConfigurationError for an address that cannot be used, or is open to others without a token (D9).
         """
         sockets = await bind(self._address, is_guarded=self._access.is_guarded)
-        self._crowd.check(self._limits.max_connections)
-        self.endpoint = Endpoint(accept, self._guard, self._limits, crowd=self._crowd)
-        self._gate = Gate(self._crowd, sockets, self.endpoint.connect)
+        self._connection_limit.check(self._limits.max_connections)
+        self.endpoint = Endpoint(accept, self._guard, self._limits, connection_limit=self._connection_limit)
+        self._acceptor = Acceptor(self._connection_limit, sockets, self.endpoint.connect)
         self.url = f"ws://{authority(sockets[0])}/mcp"
-        await self._gate.start()
+        await self._acceptor.start()
 
     def pause(self) -> None:
         """Accept nobody and read nothing more; calls that run may still be answered. `aclose` comes next."""
-        if self._gate is not None:
-            self._gate.close()
+        if self._acceptor is not None:
+            self._acceptor.close()
             self.endpoint.pause()
 
     async def aclose(self) -> None:
         """Accept no more, let what is queued be sent, and close every connection with 1001."""
-        if self._gate is not None:
+        if self._acceptor is not None:
             self.pause()
             await self.endpoint.aclose("the server is shutting down")
