@@ -357,7 +357,7 @@ class WebSocketChannel(asyncio.Protocol):
         """Write what waits; `farewell` first if nothing is to be written but the end."""
         writes = self._protocol.data_to_send()
         transport = self._transport
-        if not writes or transport is None:
+        if not writes or transport is None or self._lost.done():  # uvloop's transports raise once they are gone
             return
         is_last = not writes[-1]
         if is_last and len(writes) == 1:
