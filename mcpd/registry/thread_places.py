@@ -18,19 +18,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from ..budget import address_of
 from ..errors import ToolError
 from ..printable import printable
 
-__all__ = ["NOBODY", "Places", "Taker"]
+if TYPE_CHECKING:
+    from ..context.exchange import Exchange
+
+__all__ = ["Places", "Taker"]
 
 log = logging.getLogger("mcpd")
 
 _TIMES_FREE = 2
 _TIMES_FREE_TOGETHER = 8
 _TIMES_FREE_AT_ADDRESS = 16
+_TIMES = (_TIMES_FREE, _TIMES_FREE_TOGETHER, _TIMES_FREE_AT_ADDRESS)
 _ASKING_OF_ONE = 64
 _ASKING_IN_ALL = 256
 _REPORT_AFTER = 5.0
@@ -38,16 +42,31 @@ _REPORT_EVERY = 60.0
 _MOST_NAMED = 5
 
 
-class Taker(NamedTuple):
-    """For whom a function runs: its connection, the client behind it ("" if it is not known), and what it is."""
+class Taker:
+    """For whom a function runs: a request, or None for a function of the server's own, which has no share to keep to.
 
-    connection: object
-    client: str
-    name: str
+    What shares go by is found only when they matter, which is seldom.
+    """
 
+    __slots__ = ("_exchange",)
 
-NOBODY = Taker(None, "", "")
-"""A function of the server's own, which has no share to keep to."""
+    def __init__(self, exchange: Exchange | None = None) -> None:
+        self._exchange = exchange
+
+    @property
+    def connection(self) -> object:
+        """Its connection; None if it has no share to keep to."""
+        return None if self._exchange is None else self._exchange.owner[0]
+
+    @property
+    def client(self) -> str:
+        """The client behind the connection; "" if it is not known."""
+        return "" if self._exchange is None else self._exchange.owner[1]
+
+    @property
+    def name(self) -> str:
+        """What the function is, for the log."""
+        return "" if self._exchange is None else self._exchange.subject
 
 
 class Places:
@@ -55,33 +74,49 @@ class Places:
 
     def __init__(self, threads: int, wait_seconds: float) -> None:
         self._threads = threads
-        self._free = threads
         self._wait_seconds = wait_seconds
-        self._held: Counter[object] = Counter()
-        """By connection, and by client."""
-        self._names: Counter[str] = Counter()
+        self._running: set[Taker] = set()
+        """Those that hold a place."""
+        self._beside: set[Taker] = set()
+        """Those that run without one."""
         self._asking: Counter[object] = Counter()
         self._asking_in_all = 0
         self._waiting: dict[object, deque[tuple[Taker, asyncio.Future[None]]]] = {}
         self._reporter: asyncio.TimerHandle | None = None
         self._reported = -_REPORT_EVERY
 
-    def _may_begin(self, taker: Taker) -> bool:
-        free = self._free
-        if taker.connection is None:
+    @property
+    def free(self) -> int:
+        """How many places nobody holds."""
+        return self._threads - len(self._running)
+
+    def _held(self) -> Counter[object]:
+        """How many places each connection, client and address holds."""
+        held: Counter[object] = Counter()
+        for taker in self._running:
+            held.update(_keys(taker))
+        return held
+
+    def _may_begin(self, taker: Taker, held: Counter[object] | None = None) -> bool:
+        running = len(self._running)
+        free = self._threads - running
+        # Who holds all places that are held may begin as long as two thirds of them are not: then shares say nothing.
+        if running < _TIMES_FREE * free or taker.connection is None:
             return free > 0
-        return self._held[taker.connection] < _TIMES_FREE * free and (
-            not taker.client
-            or (
-                self._held[taker.client] < _TIMES_FREE_TOGETHER * free
-                and self._held[address_of(taker.client)] < _TIMES_FREE_AT_ADDRESS * free
-            )
-        )
+        held = self._held() if held is None else held
+        keys = _keys(taker)
+        return all(held[key] < times * free for key, times in zip(keys, _TIMES, strict=False))
+
+    def take_at_once(self, taker: Taker) -> bool:
+        """Whether there is a place without waiting; then it is taken."""
+        if self._waiting and taker.connection in self._waiting or not self._may_begin(taker):
+            return False
+        self._running.add(taker)
+        return True
 
     async def take(self, taker: Taker) -> None:
         """Wait for a place. Raises ToolError, with a text that says to try again, if none comes in time."""
-        if self._may_begin(taker) and taker.connection not in self._waiting:
-            self._hold(taker)
+        if self.take_at_once(taker):
             return
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
@@ -106,24 +141,9 @@ class Places:
         finally:
             too_late.cancel()
 
-    def _hold(self, taker: Taker) -> None:
-        self._free -= 1
-        self._names[taker.name] += 1
-        if taker.connection is not None:
-            self._held[taker.connection] += 1
-            if taker.client:
-                self._held[taker.client] += 1
-                self._held[address_of(taker.client)] += 1
-
     def give_back(self, taker: Taker) -> None:
         """One is done: the next may begin."""
-        self._free += 1
-        _less(self._names, taker.name)
-        if taker.connection is not None:
-            _less(self._held, taker.connection)
-            if taker.client:
-                _less(self._held, taker.client)
-                _less(self._held, address_of(taker.client))
+        self._running.discard(taker)
         if self._waiting:
             self._serve()
 
@@ -136,8 +156,9 @@ class Places:
 
     def _serve(self) -> None:
         """Give free places to those that wait, the connections in turn."""
-        while self._free > 0:
-            key = next((key for key, queue in self._waiting.items() if self._may_begin(queue[0][0])), self)
+        held = self._held()
+        while self.free > 0:
+            key = next((key for key, queue in self._waiting.items() if self._may_begin(queue[0][0], held)), self)
             if key is self:
                 return
             queue = self._waiting.pop(key)
@@ -145,7 +166,8 @@ class Places:
             if queue:
                 self._waiting[key] = queue  # behind the others
             if not turn.done():
-                self._hold(taker)
+                self._running.add(taker)
+                held.update(_keys(taker))
                 turn.set_result(None)
 
     # -- functions that ask their client -----------------------------------------------------
@@ -166,15 +188,15 @@ class Places:
         If not, it stays counted among those that ask, until `end_beside`: it takes no place from anybody.
         """
         if not self._may_begin(taker):
-            self._names[taker.name] += 1
+            self._beside.add(taker)
             return False
         self._asks_no_more(taker)
-        self._hold(taker)
+        self._running.add(taker)
         return True
 
     def end_beside(self, taker: Taker) -> None:
         """A function is done that went on without a place."""
-        _less(self._names, taker.name)
+        self._beside.discard(taker)
         self._asks_no_more(taker)
 
     def end_paused(self, taker: Taker) -> None:
@@ -183,7 +205,9 @@ class Places:
 
     def _asks_no_more(self, taker: Taker) -> None:
         self._asking_in_all -= 1
-        _less(self._asking, taker.connection)
+        self._asking[taker.connection] -= 1
+        if self._asking[taker.connection] <= 0:
+            del self._asking[taker.connection]  # connections come and go
 
     # -- what the log is told ----------------------------------------------------------------
 
@@ -197,17 +221,19 @@ class Places:
         waiting = sum(map(len, self._waiting.values()))
         if now - self._reported >= _REPORT_EVERY:
             self._reported = now
-            named = ", ".join(f"{name[:100]!r} ({count})" for name, count in self._names.most_common(_MOST_NAMED))
+            names = Counter(taker.name for taker in (*self._running, *self._beside))
+            named = ", ".join(f"{name[:100]!r} ({count})" for name, count in names.most_common(_MOST_NAMED))
             log.warning(
                 "Calls of plain functions wait for a thread, %d now; of %d threads %d are busy, with %s",
-                waiting, self._threads, self._threads - self._free, printable(named or "nothing", 2000),
+                waiting, self._threads, len(self._running), printable(named or "nothing", 2000),
             )  # fmt: skip
         if waiting:
             self._reporter = loop.call_later(_REPORT_EVERY, self._report)
 
 
-def _less(counter: Counter[Any], key: object) -> None:
-    """Count down, and forget what is at 0: connections come and go."""
-    counter[key] -= 1
-    if counter[key] <= 0:
-        del counter[key]
+def _keys(taker: Taker) -> tuple[object, ...]:
+    """Whose shares a function takes of, in the order of `_TIMES`: its connection's, client's, address's; or none."""
+    if taker.connection is None:
+        return ()
+    client = taker.client
+    return (taker.connection, client, address_of(client)) if client else (taker.connection,)

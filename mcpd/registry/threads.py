@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 from ..context.exchange import Exchange, this_thread
 from ..serve_options import MAX_THREADS, THREAD_TIMEOUT
-from .thread_places import NOBODY, Places, Taker
+from .thread_places import Places, Taker
 
 __all__ = ["limit_threads", "run_in_thread"]
 
@@ -40,9 +40,9 @@ async def run_in_thread(function: Callable[..., Any], *args: Any, exchange: Exch
     places = _places_of.get(loop)
     if places is None:
         places = _places_of[loop] = Places(MAX_THREADS, THREAD_TIMEOUT)
-    taker = NOBODY if exchange is None else Taker(*exchange.owner, exchange.subject)
-    await places.take(taker)
-    place = _Place(places, taker, loop)
+    place = _Place(places, exchange, loop)
+    if not places.take_at_once(place):
+        await places.take(place)
     try:
         value = await anyio.to_thread.run_sync(place.run, function, args, abandon_on_cancel=True, limiter=_no_limit)
     finally:
@@ -58,14 +58,14 @@ def limit_threads(most: int, wait_seconds: float) -> None:
 _places_of: WeakKeyDictionary[asyncio.AbstractEventLoop, Places] = WeakKeyDictionary()
 
 
-class _Place:
+class _Place(Taker):
     """The place of one function. Its task and its thread may end in either order; the last one gives it back."""
 
-    __slots__ = ("_is_beside", "_is_paused", "_lock", "_loop", "_places", "_taker", "_users")
+    __slots__ = ("_is_beside", "_is_paused", "_lock", "_loop", "_places", "_users")
 
-    def __init__(self, places: Places, taker: Taker, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, places: Places, exchange: Exchange | None, loop: asyncio.AbstractEventLoop) -> None:
+        self._exchange = exchange
         self._places = places
-        self._taker = taker
         self._loop = loop
         self._lock = threading.Lock()
         self._users = 1
@@ -99,11 +99,11 @@ class _Place:
     def _give_back(self) -> None:
         if self._is_paused:
             self._is_paused = False
-            self._places.end_paused(self._taker)
+            self._places.end_paused(self)
         elif self._is_beside:
-            self._places.end_beside(self._taker)
+            self._places.end_beside(self)
         else:
-            self._places.give_back(self._taker)
+            self._places.give_back(self)
 
     def pause(self) -> None:
         """The function, in its thread, begins to wait for the client."""
@@ -111,7 +111,7 @@ class _Place:
 
     def _pause(self) -> None:
         if self._users and not self._is_beside:  # else it is over by now
-            self._is_paused = self._places.pause(self._taker)
+            self._is_paused = self._places.pause(self)
 
     def resume(self) -> None:
         """It goes on."""
@@ -120,7 +120,7 @@ class _Place:
     def _resume(self) -> None:
         if self._users and self._is_paused:
             self._is_paused = False
-            self._is_beside = not self._places.resume(self._taker)
+            self._is_beside = not self._places.resume(self)
 
     def _tell(self, step: Callable[[], None]) -> None:
         try:

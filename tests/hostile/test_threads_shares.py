@@ -221,7 +221,7 @@ async def test_those_that_hang_after_their_answer_hold_up_no_other(
         for question in questions:
             wire.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}})
         await stage.settles(6 + 5)
-        assert places._free == 3
+        assert places.free == 3
         async with asyncio.timeout(10):
             assert await other.text("greet") == "hello"
         # Its own next call waits: it has its share.
@@ -231,9 +231,9 @@ async def test_those_that_hang_after_their_answer_hold_up_no_other(
         assert ended == set(calls)
         await other.text("greet")
     async with asyncio.timeout(10):
-        while places._free < 9:
+        while places.free < 9:
             await asyncio.sleep(0.005)
-    assert (places._asking_in_all, places._asking, places._held, places._names) == (0, {}, {}, {})
+    assert (places._asking_in_all, places._asking, places._running, places._beside) == (0, {}, set(), set())
 
 
 @asynccontextmanager

@@ -200,18 +200,37 @@ def test_an_address_is_a_client_whatever_its_second_half() -> None:
     assert client_of("10.0.0.1", "who") == "who@10.0.0.1"
 
 
+class _Taker(Taker):
+    """A function of a connection that has no other, of that client."""
+
+    def __init__(self, client: str) -> None:
+        self._client = client
+
+    @property
+    def connection(self) -> object:
+        return self
+
+    @property
+    def client(self) -> str:
+        return self._client
+
+    @property
+    def name(self) -> str:
+        return "hang"
+
+
 async def test_made_up_tokens_leave_threads_to_other_addresses() -> None:
     places = Places(96, 0.01)
     took = 0
     for number in range(200):
-        taker = Taker(object(), client_of("10.0.0.1", f"token{number}"), "hang")
+        taker = _Taker(client_of("10.0.0.1", f"token{number}"))
         try:
             await places.take(taker)
         except Exception:
             break
         took += 1
     assert 60 < took < 96
-    await places.take(Taker(object(), client_of("10.0.0.2", "somebody"), "other"))
+    await places.take(_Taker(client_of("10.0.0.2", "somebody")))
 
 
 def test_made_up_tokens_leave_memory_to_other_addresses() -> None:
