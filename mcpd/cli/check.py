@@ -14,7 +14,7 @@ from ..serve_options import Option, command_options
 from .options import parameter, target
 
 if TYPE_CHECKING:
-    from ..registry.tools import ToolEntry
+    from ..registry.entries import ToolEntry
     from ..server import Server
 
 __all__ = ["command"]
@@ -92,15 +92,17 @@ _Details = list[tuple[str, Any]]
 
 def _offers(server: Server) -> Iterator[tuple[str, list[tuple[str, str, _Details]]]]:
     """Each kind of offer with (name, a few words, what else there is to show)."""
+    from ..registry.entries import described
+
     catalog = server.catalog
-    yield "tools", [(entry.key, _first_line(entry.tool.description), _schemas(entry)) for entry in catalog.tools]
-    yield "resources", [(entry.key, entry.resource.mime_type or "", []) for entry in catalog.resources]
-    yield "resource templates", [(entry.key, entry.template.mime_type or "", []) for entry in catalog.templates]
+    yield "tools", [(entry.key, _first_line(described(entry).description), _schemas(entry)) for entry in catalog.tools]
+    for title, listing in (("resources", catalog.resources), ("resource templates", catalog.templates)):
+        yield title, [(entry.key, entry.listed(frozenset()).mime_type or "", []) for entry in listing]
     yield (
         "prompts",
         [
-            (entry.key, _first_line(entry.prompt.description), [("arguments", entry.callee.argument_list)])
-            for entry in catalog.prompts
+            (prompt.name, _first_line(prompt.description), [("arguments", prompt.arguments)])
+            for prompt in (entry.listed(frozenset()) for entry in catalog.prompts)
         ],
     )
 

@@ -20,9 +20,11 @@ def list_prompts(catalog: Catalog, exchange: Exchange, params: PageParams) -> Li
     return page
 
 
-def get_prompt(catalog: Catalog, exchange: Exchange, params: GetPromptParams) -> Coroutine[Any, Any, GetPromptResult]:
+def get_prompt(
+    catalog: Catalog, exchange: Exchange, params: GetPromptParams
+) -> GetPromptResult | Coroutine[Any, Any, GetPromptResult]:
     """A prompt's messages. Raises InvalidParams for an unknown prompt or a missing argument."""
     entry = catalog.prompts.get(params.name, catalog.audience(exchange))
     if entry is None:
         raise InvalidParams(f"Unknown prompt: {params.name}")
-    return entry.get(params.arguments or {}, exchange)
+    return entry.run(params.arguments or {}, exchange)

@@ -33,10 +33,10 @@ def read_resource(catalog: Catalog, exchange: Exchange, params: ReadResourcePara
     audience = catalog.audience(exchange)
     entry = catalog.find_resource(params.uri, audience)
     if entry is not None:
-        return entry.read(params.uri, exchange)
+        return entry.run(params.uri, exchange)
     for template in catalog.templates:
         if template.requires is None or template.requires in audience:
-            variables = template.uri_template.match(params.uri)
+            variables = template.match(params.uri)
             if variables is not None:
-                return template.read(params.uri, variables, exchange)
+                return template.run(params.uri, variables, exchange)
     raise ResourceNotFound(params.uri)

@@ -5,16 +5,18 @@ Spec: 2026-07-28 server/utilities/completion; 2025-11-25 server/utilities/loggin
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..context.exchange import Exchange
 from ..errors import InvalidParams
 from ..registry.catalog import Catalog
-from ..registry.completion import choices, rank
 from ..types.base import EmptyResult
 from ..types.completion import CompleteParams, CompleteResult, Completion, PromptReference
 from ..types.notifications import LOG_LEVELS, SetLevelParams
 from .lifecycle import check_session
+
+if TYPE_CHECKING:
+    from ..registry.entries import PromptEntry, TemplateEntry
 
 __all__ = ["complete", "set_level"]
 
@@ -25,28 +27,26 @@ async def complete(catalog: Catalog, exchange: Exchange, params: CompleteParams)
     Raises InvalidParams for a prompt, template or argument that does not exist.
     """
     audience = catalog.audience(exchange)
-    entry: Any
+    entry: PromptEntry | TemplateEntry | None
     if isinstance(params.ref, PromptReference):
         entry = catalog.prompts.get(params.ref.name, audience)
         if entry is None:
             raise InvalidParams(f"ref.name: unknown prompt {params.ref.name}")
-        names: Any = entry.callee.parameters
     else:
         entry = catalog.templates.get(params.ref.uri, audience)
         if entry is None:
             if not catalog.has_resource(params.ref.uri, audience):
                 raise InvalidParams(f"ref.uri: unknown resource template {params.ref.uri}")
             return CompleteResult(completion=Completion(values=[]))
-        names = entry.uri_template.variables
     name = params.argument.name
-    if name not in names:
+    if name not in entry.arguments:
         raise InvalidParams(f"argument.name: there is no argument {name}")
-    completer = catalog.completers.get((entry.key, name))
-    if completer is None:
-        return CompleteResult(completion=rank(choices(entry.callee.input_schema, name), params.argument.value))
     known = (params.context.arguments if params.context else None) or {}
     others = {name: value for name, value in known.items() if value is not None}
-    return CompleteResult(completion=await completer.complete(params.argument.value, others, exchange))
+    completer = catalog.completers.get((entry.key, name))
+    if completer is not None:
+        return CompleteResult(completion=await completer.complete(params.argument.value, others, exchange))
+    return CompleteResult(completion=await entry.complete(name, params.argument.value, others, exchange))
 
 
 def set_level(catalog: Catalog, exchange: Exchange, params: SetLevelParams) -> EmptyResult:

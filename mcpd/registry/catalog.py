@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, TypeAlias
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ..context import Context, Exchange
 from ..session import ClientIdentity
@@ -14,9 +15,9 @@ from ..types.tools import ListToolsResult
 from .completion import Completer
 from .conditions import Condition, with_conditions
 from .pages import Audience, Listing
-from .prompts import PromptEntry
-from .resources import ResourceEntry, TemplateEntry
-from .tools import ToolEntry
+
+if TYPE_CHECKING:
+    from .entries import Entries, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
 
 __all__ = ["Catalog"]
 
@@ -34,19 +35,24 @@ class Catalog:
         self.offers: set[str] = set()
         """The capabilities in use: tools, resources … Once offered, a capability stays."""
         self.on_offer: Callable[[], None] | None = None
+        self._lock = RLock()
         self.tools: Listing[ToolEntry] = Listing(
-            "tool", lambda items, cursor: ListToolsResult(tools=items, next_cursor=cursor), page_size
+            "tool", lambda items, cursor: ListToolsResult(tools=items, next_cursor=cursor), page_size, self._lock
         )
         self.resources: Listing[ResourceEntry] = Listing(
-            "resource", lambda items, cursor: ListResourcesResult(resources=items, next_cursor=cursor), page_size
+            "resource",
+            lambda items, cursor: ListResourcesResult(resources=items, next_cursor=cursor),
+            page_size,
+            self._lock,
         )
         self.templates: Listing[TemplateEntry] = Listing(
             "resource template",
             lambda items, cursor: ListResourceTemplatesResult(resource_templates=items, next_cursor=cursor),
             page_size,
+            self._lock,
         )
         self.prompts: Listing[PromptEntry] = Listing(
-            "prompt", lambda items, cursor: ListPromptsResult(prompts=items, next_cursor=cursor), page_size
+            "prompt", lambda items, cursor: ListPromptsResult(prompts=items, next_cursor=cursor), page_size, self._lock
         )
         self.completers: dict[tuple[str, str], Completer] = {}
         """(name of a prompt or URI of a template, argument) -> what completes it."""
@@ -97,10 +103,39 @@ class Catalog:
         if self.find_resource(uri, audience) is not None:
             return True
         return any(
-            template.uri_template.match(uri) is not None
+            template.match(uri) is not None
             for template in self.templates
             if template.requires is None or template.requires in audience
         )
+
+    def replace(self, owner: str, entries: Entries) -> dict[str, bool]:
+        """Let these be all that `owner` offers, at once: each kind of list that is another one now is told of once.
+
+        Gives the URIs of the resources and templates that came, went or are others now, and whether they went.
+        Raises RegistrationError, and changes nothing, for a key that another owner has, or that is there twice.
+        Safe from any thread.
+        """
+        with self._lock:
+            # First all are checked: from then on nothing fails.
+            self.tools.check(owner, entries.tools or ())
+            self.resources.check(owner, entries.resources or ())
+            self.templates.check(owner, entries.templates or ())
+            self.prompts.check(owner, entries.prompts or ())
+            tools = self.tools.exchange(owner, entries.tools or ())
+            resources = self.resources.exchange(owner, entries.resources or ())
+            resources |= self.templates.exchange(owner, entries.templates or ())
+            prompts = self.prompts.exchange(owner, entries.prompts or ())
+        has_resources = entries.resources is not None or entries.templates is not None
+        self._replaced("tools", tools, is_offered=entries.tools is not None)
+        self._replaced("resources", resources, is_offered=has_resources)
+        self._replaced("prompts", prompts, is_offered=entries.prompts is not None)
+        return resources
+
+    def _replaced(self, kind: Kind, touched: dict[str, bool], *, is_offered: bool) -> None:
+        if touched:
+            self._changed(kind)
+        elif is_offered:
+            self.offer(kind)
 
     def _changed(self, kind: Kind) -> None:
         self._conditions = None

@@ -8,20 +8,25 @@ from __future__ import annotations
 
 from binascii import Error as Base64Error
 from binascii import a2b_base64, b2a_base64
-from collections.abc import Callable, Iterator
-from threading import Lock
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from threading import RLock
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from ..errors import InvalidParams, RegistrationError
 
-__all__ = ["Audience", "Entry", "Listing"]
+__all__ = ["DECORATORS", "Audience", "Entry", "Listing"]
 
 Audience = frozenset[str]
 """The ids of the extensions in force for one request, and in lists the keys of the conditions that hold."""
 
 
+DECORATORS: Final = "decorators"
+"""The owner of all that programs register themselves: with decorators, `add_tool`, `app` and their like."""
+
+
 class Entry(Protocol):
-    """One thing that is listed."""
+    """One thing that is listed; for clients with the extension that it `requires`, None for all."""
 
     key: str
     requires: str | None
@@ -40,16 +45,25 @@ class Listing(Generic[E]):
     same object until something changes, so that its bytes can be kept.
     """
 
-    def __init__(self, what: str, make_page: Callable[[list[Any], str | None], Any], page_size: int) -> None:
+    def __init__(
+        self,
+        what: str,
+        make_page: Callable[[list[Any], str | None], Any],
+        page_size: int,
+        lock: AbstractContextManager[Any] | None = None,
+    ) -> None:
+        """`lock` may be shared with others that change together, and is one that its holder can take again."""
         self.what = what
         self.page_size = page_size
         self._make_page = make_page
         self._entries: dict[str, E] = {}
         self._numbers: dict[str, int] = {}
+        self._owners: dict[str, str] = {}
+        """Who owns an entry, by its key; those of DECORATORS are not here."""
         self._next_number = 1
         self._pages: dict[tuple[Audience, str | None], Any] = {}
         self._generation = 0
-        self._lock = Lock()
+        self._lock = RLock() if lock is None else lock
         self.on_change: Callable[[], None] | None = None
         self.hides: Callable[[E], bool] | None = None
         """Says of an entry that it can be used but is never listed; set it before the first page is asked for."""
@@ -76,29 +90,87 @@ class Listing(Generic[E]):
 
     def add(self, entry: E, *, replace: bool = False) -> None:
         """Add an entry. Raises RegistrationError if its key is taken and `replace` is false."""
-        if not replace and entry.key in self._entries:
-            raise RegistrationError(f"There is a {self.what} {entry.key!r} already; names are unique per server")
-        if entry.key not in self._entries:
-            self._numbers[entry.key] = self._next_number
-            self._next_number += 1
-        self._entries[entry.key] = entry
+        with self._lock:
+            if not replace and entry.key in self._entries:
+                raise self._taken(entry.key)
+            self._number(entry.key)
+            self._entries[entry.key] = entry
         self.changed()
 
     def remove(self, key: str) -> bool:
         """Remove an entry; False if there was none."""
-        if self._entries.pop(key, None) is None:
-            return False
-        del self._numbers[key]
+        with self._lock:
+            if self._entries.pop(key, None) is None:
+                return False
+            del self._numbers[key]
+            self._owners.pop(key, None)
         self.changed()
         return True
 
+    def check(self, owner: str, entries: Iterable[E]) -> None:
+        """Raise RegistrationError if these could not be all that `owner` has."""
+        seen = set()
+        for entry in entries:
+            if entry.key in seen or (entry.key in self._entries and self._owner(entry.key) != owner):
+                raise self._taken(entry.key)
+            seen.add(entry.key)
+
+    def exchange(self, owner: str, entries: Iterable[E]) -> dict[str, bool]:
+        """Let these be all that `owner` has: the keys that are new, gone or another entry's now, and whether gone.
+
+        What stays keeps its place. Equal entries change nothing. Nobody is told; `check` comes first.
+        """
+        new = {entry.key: entry for entry in entries}
+        touched: dict[str, bool] = {}
+        with self._lock:
+            found: dict[str, E] = {}
+            for key, entry in self._entries.items():
+                if self._owner(key) != owner:
+                    found[key] = entry
+                elif key in new:
+                    found[key] = new[key]
+                    if new[key] != entry:
+                        touched[key] = False
+                else:
+                    touched[key] = True
+                    del self._numbers[key]
+                    self._owners.pop(key, None)
+            for key, entry in new.items():
+                if key not in found:
+                    touched[key] = False
+                    found[key] = entry
+                    self._number(key)
+                if owner != DECORATORS:
+                    self._owners[key] = owner
+            self._entries = found
+            if touched:
+                self.forget_pages()
+        return touched
+
+    def _owner(self, key: str) -> str:
+        return self._owners.get(key, DECORATORS)
+
+    def _number(self, key: str) -> None:
+        if key not in self._numbers:
+            self._numbers[key] = self._next_number
+            self._next_number += 1
+
+    def _taken(self, key: str) -> RegistrationError:
+        owner = self._owner(key)
+        whose = "" if owner == DECORATORS else f" ({owner} has it)"
+        return RegistrationError(f"There is a {self.what} {key!r} already{whose}; names are unique per server")
+
     def changed(self) -> None:
         """Forget the pages made so far, and tell whoever announces changes."""
+        self.forget_pages()
+        if self.on_change is not None:
+            self.on_change()
+
+    def forget_pages(self) -> None:
+        """The next page is made anew."""
         with self._lock:
             self._generation += 1
             self._pages.clear()
-        if self.on_change is not None:
-            self.on_change()
 
     def page(self, audience: Audience, cursor: str | None) -> Any:
         """One page. Raises InvalidParams for a cursor that is not ours; `""` is none of ours either."""

@@ -6,6 +6,7 @@ Spec: 2026-07-28 server/prompts.
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from msgspec import structs
@@ -14,19 +15,21 @@ from ..context.exchange import Exchange
 from ..context.input_required import is_failure
 from ..errors import InternalError, McpdError, as_told
 from ..printable import printable
+from ..types.completion import Completion
 from ..types.content import TextContent
 from ..types.prompts import GetPromptResult, Prompt, PromptArgument, PromptMessage
+from .completion import choices, rank
 from .content import BLOCKS
 from .pages import Audience
 from .signature import Callee
 from .threads import run_in_thread
 
-__all__ = ["PromptEntry"]
+__all__ = ["FunctionPrompt"]
 
 log = logging.getLogger("mcpd")
 
 
-class PromptEntry:
+class FunctionPrompt:
     """One prompt. Its arguments are the function's parameters; their values come as strings."""
 
     requires: str | None = None
@@ -46,7 +49,16 @@ class PromptEntry:
             self.prompt = structs.replace(self.prompt, arguments=arguments)
         return self.prompt
 
-    async def get(self, arguments: dict[str, str | None], exchange: Exchange) -> GetPromptResult:
+    @property
+    def arguments(self) -> Collection[str]:
+        """The parameters of the function."""
+        return self.callee.parameters
+
+    async def complete(self, argument: str, value: str, others: Mapping[str, str], exchange: Exchange) -> Completion:
+        """The values that the parameter may have by its annotation."""
+        return rank(choices(self.callee.input_schema, argument), value)
+
+    async def run(self, arguments: dict[str, str | None], exchange: Exchange) -> GetPromptResult:
         """The messages. Raises InvalidParams for a missing or unknown argument."""
         try:
             if self.callee.is_async:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeAlias
 
 from msgspec import structs
@@ -12,14 +12,16 @@ from ..context.exchange import Exchange
 from ..context.input_required import is_failure
 from ..errors import InternalError, McpdError, ResourceNotFound, as_told
 from ..printable import printable
+from ..types.completion import Completion
 from ..types.resources import ReadResourceResult, Resource, ResourceTemplate
+from .completion import choices, rank
 from .content import resource_contents
 from .pages import Audience
 from .signature import Callee
 from .threads import run_in_thread
 from .uri_template import UriTemplate, as_uri
 
-__all__ = ["Finisher", "ResourceEntry", "TemplateEntry"]
+__all__ = ["Finisher", "FixedResource", "FunctionResource", "FunctionTemplate"]
 
 log = logging.getLogger("mcpd")
 
@@ -27,43 +29,55 @@ Finisher: TypeAlias = Callable[[Any], Any]
 """One part of a content -> that part as it is sent."""
 
 
-class ResourceEntry:
-    """One resource. What it holds is the return value of `callee`, or `content` as it stands."""
+class FixedResource:
+    """One resource whose content is known already."""
 
     def __init__(
         self,
         resource: Resource,
-        callee: Callee | None = None,
+        content: str | bytes,
         *,
-        content: str | bytes = "",
         requires: str | None = None,
         finish: Finisher | None = None,
     ) -> None:
         self.key = resource.uri
         self.resource = resource
-        self.callee = callee
         self.content = content
         self.requires = requires
-        self.finish = finish
+        self._finish = finish
 
     def listed(self, audience: Audience) -> Resource:
         """The resource as `resources/list` shows it."""
         return self.resource
 
-    def read(self, uri: str, exchange: Exchange) -> Any:
-        """The result of `resources/read`, or a coroutine of it; `uri` is what the client asked for."""
-        if self.callee is None:
-            return self._result(uri, self.content)
-        return self._read(self.callee, uri, exchange)
-
-    async def _read(self, callee: Callee, uri: str, exchange: Exchange) -> ReadResourceResult:
-        return self._result(uri, await _call(callee, {}, exchange, uri))
-
-    def _result(self, uri: str, value: Any) -> ReadResourceResult:
-        return _read_result(value, uri, self.resource.mime_type, self.finish)
+    def run(self, uri: str, exchange: Exchange) -> ReadResourceResult:
+        """The result of `resources/read`; `uri` is what the client asked for."""
+        return _read_result(self.content, uri, self.resource.mime_type, self._finish)
 
 
-class TemplateEntry:
+class FunctionResource:
+    """One resource, which holds what a function returns."""
+
+    def __init__(
+        self, resource: Resource, callee: Callee, *, requires: str | None = None, finish: Finisher | None = None
+    ) -> None:
+        self.key = resource.uri
+        self.resource = resource
+        self.callee = callee
+        self.requires = requires
+        self._finish = finish
+
+    def listed(self, audience: Audience) -> Resource:
+        """The resource as `resources/list` shows it."""
+        return self.resource
+
+    async def run(self, uri: str, exchange: Exchange) -> ReadResourceResult:
+        """The result of `resources/read`; `uri` is what the client asked for."""
+        value = await _call(self.callee, {}, exchange, uri)
+        return _read_result(value, uri, self.resource.mime_type, self._finish)
+
+
+class FunctionTemplate:
     """A family of resources: the variables of the template are the arguments of the function."""
 
     def __init__(
@@ -80,17 +94,30 @@ class TemplateEntry:
         self.uri_template = uri_template
         self.callee = callee
         self.requires = requires
-        self.finish = finish
+        self._finish = finish
 
     def listed(self, audience: Audience) -> ResourceTemplate:
         """The template as `resources/templates/list` shows it."""
         return self.template
 
-    async def read(self, uri: str, variables: dict[str, str], exchange: Exchange) -> ReadResourceResult:
+    @property
+    def arguments(self) -> Collection[str]:
+        """The variables of the template."""
+        return self.uri_template.variables
+
+    async def complete(self, argument: str, value: str, others: Mapping[str, str], exchange: Exchange) -> Completion:
+        """The values that the parameter may have by its annotation."""
+        return rank(choices(self.callee.input_schema, argument), value)
+
+    def match(self, uri: str) -> dict[str, str] | None:
+        """The values of the variables in a URI; None if it is no resource of this family."""
+        return self.uri_template.match(uri)
+
+    async def run(self, uri: str, variables: dict[str, str], exchange: Exchange) -> ReadResourceResult:
         """The result of `resources/read` for a URI that matches. Raises ResourceNotFound as the function does."""
         value = await _call(self.callee, variables, exchange, uri)
         # A template also takes what a person typed; what is sent is a URI (S26-119).
-        return _read_result(value, as_uri(uri), self.template.mime_type, self.finish)
+        return _read_result(value, as_uri(uri), self.template.mime_type, self._finish)
 
 
 def _read_result(value: Any, uri: str, mime_type: str | None, finish: Finisher | None) -> ReadResourceResult:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .conditions import Condition
     from .json_schema import SchemaCallee
 
-__all__ = ["Extra", "Finisher", "OutputError", "ToolEntry", "failed", "typed_check"]
+__all__ = ["Extra", "Finisher", "FunctionTool", "OutputError", "failed", "typed_check"]
 
 log = logging.getLogger("mcpd")
 
@@ -54,7 +54,7 @@ Finisher: TypeAlias = Callable[[CallToolResult, Exchange, bool], CallToolResult]
 """(result, context, whether the tool has an output schema) -> the result as this client gets it."""
 
 
-class ToolEntry:
+class FunctionTool:
     """One tool. `extras` maps an extension's id to what it adds; `requires` names an extension without which
     the tool does not exist. `finish` sees the results of a tool with extras, and from any tool those of a
     class of their own, made from CallToolResult."""

@@ -22,8 +22,12 @@ from ..registry.annotations import plain_function
 from ..registry.catalog import Catalog
 from ..registry.content import BLOCKS, is_content
 from ..registry.docstring import parse
+from ..registry.entries import described
 from ..registry.foreign import dec_hook, enc_hook, parts_of, to_builtins
 from ..registry.problems import Problem
+from ..registry.prompts import FunctionPrompt
+from ..registry.resources import FunctionResource, FunctionTemplate
+from ..registry.tools import FunctionTool
 from ..registry.type_adapter import StandIn
 from ..types.prompts import GetPromptResult, PromptMessage
 
@@ -39,21 +43,24 @@ def advise(catalog: Catalog) -> Iterator[Problem]:
         where = f"tool {entry.key}"
         if not _NAME.fullmatch(entry.key):
             yield _warning(where, "its name: some hosts take 1 to 64 letters, digits, '_' and '-' only")
-        if not (entry.tool.description or "").strip():
+        if not (described(entry).description or "").strip():
             yield _warning(where, "no description: models choose tools by it; write a docstring")
-        yield from _of_function(where, entry.callee, has_schema=entry.callee.parameters == ())
-        yield from _of_result(where, entry.callee)
+        if isinstance(entry, FunctionTool):
+            yield from _of_function(where, entry.callee, has_schema=entry.callee.parameters == ())
+            yield from _of_result(where, entry.callee)
     for prompt in catalog.prompts:
         where = f"prompt {prompt.key}"
-        if not (prompt.prompt.description or "").strip():
+        if not (prompt.listed(frozenset()).description or "").strip():
             yield _warning(where, "no description: people choose prompts by it; write a docstring")
-        yield from _of_function(where, prompt.callee, has_schema=False)
-        yield from _of_messages(where, prompt.callee)
+        if isinstance(prompt, FunctionPrompt):
+            yield from _of_function(where, prompt.callee, has_schema=False)
+            yield from _of_messages(where, prompt.callee)
     for template in catalog.templates:
-        yield from _of_function(f"resource template {template.key}", template.callee, has_schema=False)
-        yield from _of_result(f"resource template {template.key}", template.callee, is_tool=False)
+        if isinstance(template, FunctionTemplate):
+            yield from _of_function(f"resource template {template.key}", template.callee, has_schema=False)
+            yield from _of_result(f"resource template {template.key}", template.callee, is_tool=False)
     for resource in catalog.resources:
-        if resource.callee is not None:
+        if isinstance(resource, FunctionResource):
             yield from _of_result(f"resource {resource.key}", resource.callee, is_tool=False)
     if not (len(catalog.tools) or len(catalog.resources) or len(catalog.templates) or len(catalog.prompts)):
         text = "it offers nothing: no tool, resource or prompt is registered; is the module imported that has them?"

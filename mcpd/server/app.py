@@ -29,12 +29,12 @@ from ..handlers.table import bind as bind_handlers
 from ..registry.catalog import Catalog
 from ..registry.completion import Completer
 from ..registry.foreign import to_builtins
-from ..registry.resources import TemplateEntry
+from ..registry.resources import FunctionTemplate
 from ..session import MAX_FRAME_BYTES, Opening, Session
 from ..transports.memory import MemoryChannel
 from ..types.base import META, Icon, Params
 from ..wire.mirrors import Mirror
-from .described import check_options, identity_of, refuse_text
+from .described import check_options, decorate, identity_of
 from .entries import prompt_entry, resource_entry, text_entry, tool_entry
 from .extension_methods import ExtensionMethods
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from ..http import HttpApp, HttpSettings
     from ..http.core import Identify
     from ..observer import Observer
+    from ..registry.entries import Entries
     from ..registry.options import Described, DescribedResource
     from ..registry.problems import Problem
     from ..transports.authentication import Authenticator
@@ -53,9 +54,9 @@ if TYPE_CHECKING:
     from .roots import RootsWatchers
 else:
     # For whoever evaluates annotations (`inspect.signature`): the real ones would cost every start-up.
-    Access, Authenticator, HttpApp, HttpSettings, Identify, Observer, Problem = (
+    Access, Authenticator, Entries, HttpApp, HttpSettings, Identify, Observer, Problem = (
         NewType(name, object)
-        for name in ("Access", "Authenticator", "HttpApp", "HttpSettings", "Identify", "Observer", "Problem")
+        for name in ("Access", "Authenticator", "Entries", "HttpApp", "HttpSettings", "Identify", "Observer", "Problem")
     )
     Described, DescribedResource, RunOptions, ToolOptions = (
         NewType(name, dict) for name in ("Described", "DescribedResource", "RunOptions", "ToolOptions")
@@ -167,16 +168,7 @@ class Server(AppsMethods):
         Raises RegistrationError for a signature that cannot be served, or a name that is taken.
         Spec: 2026-07-28 server/tools; MCP Apps 2026-01-26, resource discovery.
         """
-        if function is not None:
-            refuse_text("tool", function)
-            self.add_tool(function, **options)
-            return function
-
-        def register(function: F) -> F:
-            self.add_tool(function, **options)
-            return function
-
-        return register
+        return decorate("tool", function, partial(self.add_tool, **options))
 
     def add_tool(self, function: Callable[..., Any], **options: Unpack[ToolOptions]) -> None:
         """`tool` without the decorator."""
@@ -210,7 +202,7 @@ class Server(AppsMethods):
 
         def register(function: F) -> F:
             entry = resource_entry(self.extensions.values(), uri, function, options)
-            if isinstance(entry, TemplateEntry):
+            if isinstance(entry, FunctionTemplate):
                 self.catalog.templates.add(entry)
             else:
                 self.catalog.resources.add(entry)
@@ -239,6 +231,20 @@ class Server(AppsMethods):
         for extension in self.extensions.values():
             extension.resource_changed(uri, is_removed=is_removed)
 
+    # -- sources -----------------------------------------------------------------------------
+
+    def replace(self, owner: str, entries: Entries) -> None:
+        """Let `entries` be all that `owner` offers from now on, beside what the decorators and other owners have.
+
+        For what comes from elsewhere than functions: folders, other servers. Clients hear once of each kind of list
+        that is another one now, and those that watch a resource whose entry is another one hear that it was updated.
+        Raises RegistrationError, and changes nothing, for a name or URI that somebody else has. Safe from any thread.
+        """
+        for uri, is_removed in self.catalog.replace(owner, entries).items():
+            self._resource_changed(uri, is_removed=is_removed)
+            if not is_removed:
+                self.resource_updated(uri)
+
     # -- prompts -----------------------------------------------------------------------------
 
     @overload
@@ -255,16 +261,7 @@ class Server(AppsMethods):
         `title`, `description`, `icons` and `meta`.
         Raises RegistrationError. Spec: 2026-07-28 server/prompts.
         """
-        if function is not None:
-            refuse_text("prompt", function)
-            self.add_prompt(function, **options)
-            return function
-
-        def register(function: F) -> F:
-            self.add_prompt(function, **options)
-            return function
-
-        return register
+        return decorate("prompt", function, partial(self.add_prompt, **options))
 
     def add_prompt(self, function: Callable[..., Any], **options: Unpack[Described]) -> None:
         """`prompt` without the decorator."""

@@ -10,6 +10,7 @@ from ..errors import McpdError
 from ..extensions.base import Extension
 from ..registry.catalog import Catalog
 from ..registry.problems import Problem
+from ..registry.tools import FunctionTool
 from ..wire.mirrors import mirrors
 from .advice import advise
 
@@ -21,6 +22,8 @@ def find_problems(catalog: Catalog, extensions: Iterable[Extension]) -> list[Pro
     found = []
     everything = frozenset(extension.id for extension in extensions)
     for entry in catalog.tools:
+        if not isinstance(entry, FunctionTool):
+            continue
         try:
             mirrors(entry.tool.input_schema or entry.callee.input_schema)
         except McpdError as error:
@@ -44,7 +47,7 @@ def _completion_problems(catalog: Catalog, name: str, argument: str) -> list[Pro
     prompt, template = catalog.prompts.find(name), catalog.templates.find(name)
     if prompt is None and template is None:
         return [Problem(where, f"there is no prompt or resource template {name!r}")]
-    known = prompt.callee.parameters if prompt is not None else template.uri_template.variables if template else ()
+    known = prompt.arguments if prompt is not None else template.arguments if template is not None else ()
     if argument in known:
         return []
     return [Problem(where, f"{name!r} has no such argument, only {', '.join(known) or 'none'}")]

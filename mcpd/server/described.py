@@ -5,7 +5,7 @@ One item that cannot be written would fail the whole list it stands in, so it is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct, ValidationError, convert
@@ -21,7 +21,7 @@ from ..types.lifecycle import Implementation
 if TYPE_CHECKING:
     from ..registry.options import Icons
 
-__all__ = ["check_options", "checked", "hints_of", "icons_of", "identity_of", "meta_of", "refuse_text"]
+__all__ = ["check_options", "checked", "decorate", "hints_of", "icons_of", "identity_of", "meta_of"]
 
 S = TypeVar("S", bound=Struct)
 
@@ -44,10 +44,16 @@ def check_options(what: str, options: Mapping[str, Any], others: Iterable[str] =
             raise RegistrationError(f"{what}: there is no option {option!r}; there are {', '.join(known)}")
 
 
-def refuse_text(decorator: str, given: object) -> None:
-    """Refuse a name where the function that is decorated has to be."""
+def decorate(decorator: str, given: Any, add: Callable[[Any], object]) -> Any:
+    """What `@server.tool` and `@server.tool(…)` give: the function, which is added, or what adds it."""
+
+    def register(function: Any) -> Any:
+        add(function)
+        return function
+
     if isinstance(given, str):
         raise RegistrationError(f"{decorator}: a name goes in name=, as in @server.{decorator}(name={given!r})")
+    return register if given is None else register(given)
 
 
 def checked(item: S, where: str) -> S:

@@ -18,10 +18,10 @@ from ..errors import RegistrationError
 from ..extensions.base import Extension, ResourceAddition, ToolAddition
 from ..registry.catalog import Catalog
 from ..registry.content import encode_data, is_content
-from ..registry.prompts import PromptEntry
-from ..registry.resources import ResourceEntry, TemplateEntry
+from ..registry.prompts import FunctionPrompt
+from ..registry.resources import FixedResource, FunctionResource, FunctionTemplate
 from ..registry.signature import Callee, bind
-from ..registry.tools import Finisher, ToolEntry
+from ..registry.tools import Finisher, FunctionTool
 from ..registry.uri_template import UriTemplate, as_uri
 from ..types.content import Annotations
 from ..types.prompts import Prompt
@@ -47,7 +47,7 @@ __all__ = [
 
 def tool_entry(
     catalog: Catalog, installed: Collection[Extension], function: Callable[..., Any], options: ToolOptions
-) -> ToolEntry:
+) -> FunctionTool:
     """A tool; `options` are those that are given to its decorator, ours and those of the extensions."""
     bound = bind(function, context_type=Context, is_content=is_content)
     name = _checked_name(options.get("name") or bound.name)
@@ -66,7 +66,7 @@ def tool_entry(
         output_schema=None if output_schema is None else dict(output_schema),
         meta=meta or None,
     )
-    entry = ToolEntry(
+    entry = FunctionTool(
         checked(tool, where),
         callee,
         extras=extras,
@@ -165,7 +165,7 @@ def _checked_name(name: Any) -> str:
 
 def resource_entry(
     installed: Collection[Extension], uri: str, function: Callable[..., Any], options: DescribedResource
-) -> ResourceEntry | TemplateEntry:
+) -> FunctionResource | FunctionTemplate:
     """A resource, or with `{variables}` in its URI a template; an extension may make something of its own of it."""
     callee = bind(function, context_type=Context)
     where = f"resource {uri!r}"
@@ -188,14 +188,14 @@ def resource_entry(
     }
     if template.variables:
         described = checked(ResourceTemplate(uri_template=uri, **shared), where)
-        return TemplateEntry(described, template, callee, requires=requires, finish=finish)
+        return FunctionTemplate(described, template, callee, requires=requires, finish=finish)
     resource = checked(Resource(uri=checked_uri(uri), size=options.get("size"), **shared), where)
-    return ResourceEntry(resource, callee, requires=requires, finish=finish)
+    return FunctionResource(resource, callee, requires=requires, finish=finish)
 
 
 def text_entry(
     installed: Collection[Extension], uri: str, text: str | bytes, name: str, mime_type: str | None
-) -> ResourceEntry:
+) -> FixedResource:
     """A resource whose content is known already."""
     requires, addition = _addition(installed, uri, mime_type, None, is_fixed=True)
     where = f"resource {uri!r}"
@@ -209,7 +209,7 @@ def text_entry(
     if addition is not None:
         resource = replace(resource, mime_type=addition.mime_type, meta=addition.meta)
     finish = None if addition is None else addition.finish
-    return ResourceEntry(resource, content=text, requires=requires, finish=finish)
+    return FixedResource(resource, text, requires=requires, finish=finish)
 
 
 def _addition(
@@ -249,7 +249,7 @@ def _check_variables(uri: str, variables: Sequence[str], callee: Callee) -> None
 # -- prompts -----------------------------------------------------------------------------------
 
 
-def prompt_entry(function: Callable[..., Any], options: Described) -> PromptEntry:
+def prompt_entry(function: Callable[..., Any], options: Described) -> FunctionPrompt:
     """A prompt; its parameters are the arguments."""
     callee = bind(function, context_type=Context)
     name = options.get("name") or callee.name
@@ -261,7 +261,7 @@ def prompt_entry(function: Callable[..., Any], options: Described) -> PromptEntr
         icons=icons_of(options.get("icons", ()), where),
         meta=meta_of(options.get("meta"), where),
     )
-    return PromptEntry(checked(prompt, where), callee)
+    return FunctionPrompt(checked(prompt, where), callee)
 
 
 def _description(options: Described, callee: Callee) -> str | None:

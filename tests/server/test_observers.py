@@ -1,4 +1,4 @@
-"""What observers hear of connections and calls, in both eras, and that nothing they do breaks a call."""
+"""An observer is added as DEVELOPERS.md says, "Adding an observer": what it hears in both eras; it breaks no call."""
 
 from __future__ import annotations
 
@@ -104,6 +104,20 @@ async def test_calls_and_connections(open_wire: OpenWire, version: str) -> None:
     async with asyncio.timeout(60):
         while notes.open:
             await asyncio.sleep(0)
+
+
+async def test_an_observer_has_the_methods_that_it_needs() -> None:
+    class Counter(Observer):
+        calls = 0
+
+        def call_ended(self, call: ObservedCall, outcome: Outcome) -> None:
+            self.calls += 1
+
+    counter, notes = Counter(), Notes()
+    server, _ = make_server(counter, notes)
+    async with memory_wire(server, MODERN) as wire:
+        assert await wire.text("echo", text="a") == "a"
+    assert counter.calls == len(notes.calls) == 2  # server/discover too
 
 
 async def test_errors_in_observers_break_nothing(caplog: pytest.LogCaptureFixture) -> None:

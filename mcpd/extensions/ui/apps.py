@@ -18,8 +18,7 @@ from ...errors import RegistrationError
 from ...printable import printable
 from ...registry.pages import Audience
 from ...registry.problems import Problem
-from ...registry.resources import ResourceEntry
-from ...registry.tools import ToolEntry
+from ...registry.resources import FixedResource
 from ...types.base import Icon
 from ...types.content import TextResourceContents
 from ...types.resources import ReadResourceResult, Resource
@@ -32,6 +31,7 @@ from .tools import ToolUi, Visibility, tool_ui
 from .uris import app_uri, checked_uri, unversioned, versioned
 
 if TYPE_CHECKING:
+    from ...registry.entries import ToolEntry
     from .extension import AppsExtension
 
 __all__ = ["AppEntry", "Apps"]
@@ -42,11 +42,11 @@ FRESH_MS: Final = 24 * 60 * 60 * 1000
 """How long a client may keep what it read under a URI with the hash of just that: a day, though it never changes."""
 
 
-class AppEntry(ResourceEntry):
+class AppEntry(FixedResource):
     """The HTML of one View with its metadata; `resource.uri` is the plain URI."""
 
     def __init__(self, resource: Resource, html: str, meta: ViewMeta, problems: Iterable[Problem] = ()) -> None:
-        super().__init__(resource, content=html, requires=UI)
+        super().__init__(resource, html, requires=UI)
         self.html = html
         self.meta = meta
         self.problems = tuple(problems)
@@ -64,7 +64,7 @@ class AppEntry(ResourceEntry):
         """The URI that is listed and linked."""
         return self.listed(frozenset()).uri
 
-    def read(self, uri: str, exchange: Exchange) -> ReadResourceResult:
+    def run(self, uri: str, exchange: Exchange) -> ReadResourceResult:
         """The HTML, as text, with the metadata that the listing has too (APP-S-03, APP-S-10)."""
         item = TextResourceContents(uri, self.html, MIME_TYPE, meta=self.resource.meta)
         result = ReadResourceResult(contents=[item])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from ...registry.entries import described
 from ...registry.problems import Problem
 from .apps import AppEntry, Apps
 from .dangling import dangling
@@ -30,7 +31,7 @@ def app_problems(apps: Apps) -> list[Problem]:
         found += ui.problems
         found += _of_tool(apps, name, ui)
     for tool in apps.catalog.tools:
-        if UI not in tool.extras and has_ui(tool.tool.meta):
+        if UI not in tool.extras and has_ui(described(tool).meta):
             text = "its _meta speaks of MCP Apps, and is sent to clients that have none; use ui= and visibility="
             found.append(Problem(f"tool {tool.key}", text))
     found += _of_server(apps)
@@ -52,11 +53,12 @@ def _of_other_resources(apps: Apps) -> Iterator[Problem]:
     for entry in apps.catalog.resources:
         if isinstance(entry, AppEntry):
             continue
-        where, kind = f"resource {entry.key}", entry.resource.mime_type
+        resource = entry.listed(frozenset())
+        where, kind = f"resource {entry.key}", resource.mime_type
         if not entry.key.startswith(SCHEME):
             if is_app_type(kind):
                 yield Problem(where, f"is {kind}, so its URI has to begin with ui://")
-            elif has_ui(entry.resource.meta):
+            elif has_ui(resource.meta):
                 yield Problem(where, "_meta.ui means something under ui:// only", is_error=False)
         elif kind != MIME_TYPE:
             yield Problem(where, f"is under ui://, so its type has to be {MIME_TYPE}, not {kind}")

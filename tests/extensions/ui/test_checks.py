@@ -13,9 +13,9 @@ from support.ui_stage import CHART, HTML, make_server
 from mcpd import Server
 from mcpd.extensions.ui.gate import MIME_TYPE
 from mcpd.registry.problems import Problem
-from mcpd.registry.resources import ResourceEntry
+from mcpd.registry.resources import FixedResource
 from mcpd.registry.signature import bind
-from mcpd.registry.tools import ToolEntry
+from mcpd.registry.tools import FunctionTool
 from mcpd.types.resources import Resource
 from mcpd.types.tools import Tool
 
@@ -113,7 +113,7 @@ def test_warnings_about_html_and_csp_are_there_too() -> None:
 def test_what_a_source_adds_to_the_catalog_is_checked_too(uri: str, mime_type: str | None, text: str) -> None:
     """APP-S-01, APP-S-02: registration refuses it, but a source need not go through that."""
     server = make_server()
-    server.catalog.resources.add(ResourceEntry(Resource(uri=uri, name="y", mime_type=mime_type), content=HTML))
+    server.catalog.resources.add(FixedResource(Resource(uri=uri, name="y", mime_type=mime_type), HTML))
     ((is_error, problem),) = said(server)
     assert is_error
     assert problem.startswith(f"resource {uri}: ")
@@ -129,7 +129,7 @@ def test_meta_that_everybody_would_see() -> None:
         input_schema={"type": "object"},
         meta={"ui": {"resourceUri": CHART, "csp": {}}},
     )
-    server.catalog.tools.add(ToolEntry(tool, bind(draw)))
+    server.catalog.tools.add(FunctionTool(tool, bind(draw)))
     ((is_error, problem),) = said(server)
     assert is_error
     assert "is sent to clients that have none; use ui= and visibility=" in problem

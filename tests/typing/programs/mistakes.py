@@ -94,3 +94,7 @@ async def look(ctx: Context) -> None:
     print(ctx.user.sub)  # error
     print(ctx.headers["a"].decode())  # error
     ctx.transport = "http"  # error
+
+
+server.replace("beds", [])  # error
+server.run(listeners=[5])  # error

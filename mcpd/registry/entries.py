@@ -1,0 +1,115 @@
+"""What the catalog holds: protocols, so that an entry may be backed by a function, a file or another server.
+
+Functions are `tools.FunctionTool`, `resources.FunctionResource`, `resources.FunctionTemplate` and
+`prompts.FunctionPrompt`. What derives from a protocol here has its defaults: an entry for everybody, without extras.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Coroutine, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from msgspec import Raw, Struct
+
+from ..context.exchange import Exchange
+from ..types.completion import Completion
+from ..types.prompts import GetPromptResult, Prompt
+from ..types.resources import ReadResourceResult, Resource, ResourceTemplate
+from ..types.tools import CallToolResult, Tool
+from ..wire.mirrors import Mirror
+from .pages import Audience, Entry
+from .tools import Extra, FunctionTool
+
+__all__ = ["Completing", "Entries", "PromptEntry", "ResourceEntry", "TemplateEntry", "ToolEntry", "described"]
+
+T = TypeVar("T")
+Later: TypeAlias = T | Coroutine[Any, Any, T]
+"""A result, or a coroutine of it."""
+
+
+class ToolEntry(Entry, Protocol):
+    """A tool; `key` is its name."""
+
+    requires: str | None = None
+
+    @property
+    def extras(self) -> Mapping[str, Extra]:
+        """What extensions add to the tool, by the extension's id."""
+        return {}
+
+    @property
+    def mirrors(self) -> Sequence[Mirror]:
+        """The arguments that HTTP headers repeat, by the `x-mcp-header` of its input schema."""
+        return ()
+
+    def listed(self, audience: Audience) -> Tool:
+        """The tool as `tools/list` shows it to that audience."""
+
+    def run(self, arguments: Raw, exchange: Exchange) -> Coroutine[Any, Any, CallToolResult]:
+        """Call it. `arguments` are the JSON as it came, or empty (`types.base.NO_JSON`) if there were none."""
+
+
+class ResourceEntry(Entry, Protocol):
+    """A resource; `key` is its URI."""
+
+    requires: str | None = None
+
+    def listed(self, audience: Audience) -> Resource:
+        """The resource as `resources/list` shows it to that audience."""
+
+    def run(self, uri: str, exchange: Exchange) -> Later[ReadResourceResult]:
+        """Read it. `uri` is what the client asked for. Raises ResourceNotFound."""
+
+
+class Completing(Protocol):
+    """What has arguments that clients complete; `Server.completion` goes before what is said here."""
+
+    @property
+    def arguments(self) -> Collection[str]:
+        """The names of its arguments."""
+        return ()
+
+    async def complete(self, argument: str, value: str, others: Mapping[str, str], exchange: Exchange) -> Completion:
+        """What a client may write for one of the arguments that begins with `value`; `others` are known already."""
+        return Completion(values=[])
+
+
+class TemplateEntry(Entry, Completing, Protocol):
+    """A family of resources; `key` is its URI template."""
+
+    requires: str | None = None
+
+    def listed(self, audience: Audience) -> ResourceTemplate:
+        """The template as `resources/templates/list` shows it to that audience."""
+
+    def match(self, uri: str) -> dict[str, str] | None:
+        """The values of the variables in a URI of this family; None if it is none of it."""
+
+    def run(self, uri: str, variables: dict[str, str], exchange: Exchange) -> Later[ReadResourceResult]:
+        """Read the resource of a URI that matches. Raises ResourceNotFound."""
+
+
+class PromptEntry(Entry, Completing, Protocol):
+    """A prompt; `key` is its name."""
+
+    requires: str | None = None
+
+    def listed(self, audience: Audience) -> Prompt:
+        """The prompt as `prompts/list` shows it to that audience."""
+
+    def run(self, arguments: dict[str, str | None], exchange: Exchange) -> Later[GetPromptResult]:
+        """Its messages; an argument that is None was left empty. Raises InvalidParams for a missing or unknown one."""
+
+
+class Entries(Struct, frozen=True, kw_only=True):
+    """All that one owner offers, for `Server.replace`. None: none of that kind, now and later; `()`: none for now."""
+
+    tools: Sequence[ToolEntry] | None = None
+    resources: Sequence[ResourceEntry] | None = None
+    templates: Sequence[TemplateEntry] | None = None
+    prompts: Sequence[PromptEntry] | None = None
+
+
+def described(entry: ToolEntry) -> Tool:
+    """The tool without what extensions add, and without its schemas, which may be such that they cannot be made."""
+    return entry.tool if isinstance(entry, FunctionTool) else entry.listed(frozenset())

@@ -1,0 +1,39 @@
+"""A source: entries that are backed by no function. Nothing here may be an error to a type checker."""
+
+from dataclasses import dataclass
+
+from msgspec import Raw
+
+from mcpd import CallToolResult, Server, TextContent, Tool
+from mcpd.context.exchange import Exchange
+from mcpd.registry.entries import Entries, ResourceEntry, ToolEntry
+from mcpd.registry.pages import Audience
+from mcpd.types.content import TextResourceContents
+from mcpd.types.resources import ReadResourceResult, Resource
+
+
+@dataclass(frozen=True)
+class Bed(ResourceEntry):
+    key: str
+    text: str
+
+    def listed(self, audience: Audience) -> Resource:
+        return Resource(uri=self.key, name="bed")
+
+    def run(self, uri: str, exchange: Exchange) -> ReadResourceResult:
+        return ReadResourceResult(contents=[TextResourceContents(uri, self.text)])
+
+
+class Water(ToolEntry):
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def listed(self, audience: Audience) -> Tool:
+        return Tool(name=self.key, input_schema={"type": "object"})
+
+    async def run(self, arguments: Raw, exchange: Exchange) -> CallToolResult:
+        return CallToolResult(content=[TextContent("wet")])
+
+
+server = Server("garden")
+server.replace("beds", Entries(tools=[Water("water")], resources=[Bed("bed://south", "roses")], prompts=[]))
