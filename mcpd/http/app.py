@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from time import perf_counter
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from ..channel import Channel
 from ..errors import ConfigurationError, ParseError, ProtocolError
@@ -20,15 +20,14 @@ from ..principal import ANONYMOUS, Principal
 from ..printable import printable
 from ..transports.authentication import Authentication, Refusal, RequestHeaders
 from ..transports.guards import Access, Guard
-from .core import Answering, Connect, Core, HttpSettings, Identify
+from .core import Answering, Backend, Core, HttpSettings, Identify
 from .cors import Cors
 from .eras import Eras, Step
-from .headers import Mirrors
 from .request import BadBody, ClientDisconnected, HttpRequest, Receive, Scope, Send
 from .shutdown_watch import ShutdownWatch
 from .upgrade import serve_websocket
 
-__all__ = ["HttpApp", "Lifespan"]
+__all__ = ["HttpApp"]
 
 log = logging.getLogger("mcpd.http")
 
@@ -53,30 +52,16 @@ class _HeaderCheck(NamedTuple):
     fault: tuple[int, str] | None
 
 
-class Lifespan(Protocol):
-    """What the server behind an application opens before its first call, see `server.lifespan`."""
-
-    def hold(self, holder: object) -> None:
-        """Keep it open until `holder` lets go of it."""
-
-    async def open(self) -> None:
-        """Start it. Raises ConfigurationError if that fails."""
-
-    async def let_go(self, holder: object) -> None:
-        """End it, if nobody else holds it."""
-
-
 class HttpApp:
     """The application: give it to any ASGI server, or to `listener.listen`, which runs it with uvicorn.
 
-    `connect` is the server behind it, `mirrors` names a tool's mirrored arguments, `bound` is the host that is
-    listened on. `identify` gives the sender of a request, where something before this application authenticates.
+    `server` is what it serves, `bound` the host that is listened on. `identify` gives the sender of a request, where
+    something before this application authenticates.
     """
 
     def __init__(
         self,
-        connect: Connect,
-        mirrors: Mirrors,
+        server: Backend,
         access: Access = _DEFAULT_ACCESS,
         settings: HttpSettings = _DEFAULT_SETTINGS,
         *,
@@ -86,6 +71,7 @@ class HttpApp:
         if not settings.path.startswith("/"):
             raise ConfigurationError(f"path {settings.path!r}: write the endpoint's path from the root, such as /mcp")
         self.settings = settings
+
         self.guard = Guard(access, bound)
         if identify is not None and access.authenticate is not None:
             raise ConfigurationError("identify= and authenticate= both say who sends a request: give one of them")
@@ -93,10 +79,12 @@ class HttpApp:
         self._authentication = self.guard.authentication
         if identify is not None:
             self._authentication = self._authentication or Authentication(None, access.authenticate_timeout)
-        self.core = Core(connect, mirrors, settings, knows_users=self._authentication is not None)
-        self.lifespan: Lifespan | None = None
+
+        self.core = Core(server, settings, knows_users=self._authentication is not None)
+        self._lifespan = server.lifespan
         """Started and ended with the ASGI server's lifespan; without one the first call starts it."""
         self._cors = Cors(access.origins)
+
         path = settings.path.rstrip("/")
         self.paths = (path, path + "/") if path else ("/", "")
         """Where the endpoint is, first as it is told to people."""
@@ -127,6 +115,7 @@ class HttpApp:
                 pass
             finally:
                 request.charge = None  # the server may keep the request for as long as its connection
+
             if began:
                 took = (perf_counter() - began) * 1000
                 log.debug(
@@ -143,7 +132,7 @@ class HttpApp:
             await self._live(receive, send)
 
     async def _live(self, receive: Receive, send: Send) -> None:
-        lifespan = self.lifespan
+        lifespan = self._lifespan
         while True:
             message = await receive()
             if message["type"] == "lifespan.shutdown":
@@ -173,10 +162,12 @@ class HttpApp:
                 return self._elsewhere(request)
             log.warning("Refused a request: %d %s", refusal.status, printable(refusal.text.rstrip()))
             return request.refuse(refusal)
+
         if self._cors.is_enabled:
             request.response_headers = self._cors.headers(request)
             if request.method == "OPTIONS" and self._cors.is_preflight(request):
                 return request.answer_empty(204, self._cors.preflight(request))
+
         if request.path not in self.paths:
             return self._elsewhere(request)
         if self._authentication is not None:
@@ -262,6 +253,7 @@ class HttpApp:
             return request.fail_plainly(bad.status, bad.text)
         except ProtocolError as error:
             return request.fail(400, error, error.request_id)
+
         endpoint = self._eras.named.get(request.headers.get(b"mcp-protocol-version"))
         if isinstance(message, Request):
             endpoint = endpoint or self._eras.of_request(request, message, body)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from hashlib import sha256
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct
 from msgspec.json import Decoder
@@ -27,7 +27,18 @@ from .headers import Mirrors
 from .keep_alive import KeepAlive
 from .request import HttpRequest, Scope
 
-__all__ = ["Answering", "Connect", "Core", "HttpSettings", "Identify", "is_error", "status_for", "status_of"]
+__all__ = [
+    "Answering",
+    "Backend",
+    "Connect",
+    "Core",
+    "HttpSettings",
+    "Identify",
+    "Lifespan",
+    "is_error",
+    "status_for",
+    "status_of",
+]
 
 
 class HttpSettings(Struct, frozen=True, kw_only=True):
@@ -105,6 +116,27 @@ class Connect(Protocol):
     def __call__(self, channel: Channel, opening: Opening) -> Answering: ...
 
 
+class Lifespan(Protocol):
+    """What the server behind an application opens before its first call, see `server.lifespan`."""
+
+    def hold(self, holder: object) -> None:
+        """Keep it open until `holder` lets go of it."""
+
+    async def open(self) -> None:
+        """Start it. Raises ConfigurationError if that fails."""
+
+    async def let_go(self, holder: object) -> None:
+        """End it, if nobody else holds it."""
+
+
+class Backend(NamedTuple):
+    """The server behind an application. `mirrors` gives the mirrored arguments of a tool."""
+
+    connect: Connect
+    mirrors: Mirrors
+    lifespan: Lifespan | None = None
+
+
 Identify = Callable[[Scope], str | Principal | None]
 """Gives the sender of a request, for applications that authenticate by themselves; None for an anonymous one."""
 
@@ -112,9 +144,9 @@ Identify = Callable[[Scope], str | Principal | None]
 class Core:
     """The server behind the endpoint, and all that is open now."""
 
-    def __init__(self, connect: Connect, mirrors: Mirrors, settings: HttpSettings, *, knows_users: bool) -> None:
-        self.connect = connect
-        self.mirrors = mirrors
+    def __init__(self, server: Backend, settings: HttpSettings, *, knows_users: bool) -> None:
+        self.connect = server.connect
+        self.mirrors = server.mirrors
         self.settings = settings
         self.keep_alive = KeepAlive(settings.keep_alive_interval, settings.write_timeout)
         self.open: set[Answering] = set()

@@ -55,6 +55,7 @@ class LegacyEndpoint:
         except UnsupportedVersion as error:
             await request.fail(400, error, _id_of(message))
             return
+
         session_id = request.header(_SESSION)
         if session_id is not None and not self._core.settings.stateless:
             session = self.sessions.find(session_id, self._core.principal(request))
@@ -88,6 +89,7 @@ class LegacyEndpoint:
             why = "is shutting down" if core.is_draining else "has as many sessions as it takes (setting max_sessions)"
             await request.refuse(Refusal(503, f"The server {why}; try again later.\n", (("Retry-After", "5"),)))
             return
+
         session = self.sessions.new(request)
         is_added = False
         try:
@@ -118,6 +120,7 @@ class LegacyEndpoint:
             else:
                 await request.fail_plainly(503, OVER)
             return
+
         reply = Reply(request, session.new_stream, self._core.keep_alive)
         waiting = _Waiting(session)
         try:
@@ -142,6 +145,7 @@ class LegacyEndpoint:
         if isinstance(message, (Response, Failure)):
             await request.fail(400, InvalidRequest("An answer belongs to a session: " + NO_SESSION))
             return
+
         reply = Reply(request, ResumableStream, core.keep_alive)
         connection = core.connect(reply, core.opening(request, version, is_stateless=True, subscribes=False))
         core.open.add(connection)
@@ -171,6 +175,7 @@ class LegacyEndpoint:
             frame = connection.session.refuse(error, message.id)
             await reply.finish(frame, 400 if isinstance(error, (ParseError, InvalidRequest)) else 200)
             return
+
         if session is not None:
             session.replies[call.id] = reply
         try:
@@ -178,6 +183,7 @@ class LegacyEndpoint:
         finally:
             if session is not None:
                 session.replies.pop(call.id, None)
+
         if answer is None and session is not None and (stopped := session.stopped.pop(call.id, None)) is not None:
             # Spec: 2025-11-25 basic/transports, session management: to what names a session that is over, 404.
             await reply.finish(stopped, 404)
@@ -198,6 +204,7 @@ class LegacyEndpoint:
         except ProtocolError as error:
             await reply.finish(connection.session.refuse(error), 400)
             return
+
         done: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
         ids = [] if session is None else [part.id for part in parts if isinstance(part, Request)]
         own = [request_id for request_id in ids if session is not None and request_id not in session.replies]
@@ -227,6 +234,7 @@ class LegacyEndpoint:
                 406, "Not acceptable: a GET is answered with text/event-stream, which Accept has to name"
             )
             return
+
         last = request.headers.get(b"last-event-id")
         if last is None:
             stream = session.new_stream(is_listening=True)
@@ -251,24 +259,29 @@ class LegacyEndpoint:
     async def _serve_stream(
         self, session: HttpSession, request: HttpRequest, stream: ResumableStream, missed: list[bytes]
     ) -> None:
+        """Carry a stream on the response to this GET: what was missed first, then what comes."""
         if stream.is_complete and not missed:
-            # An empty stream would bring it back for ever; this status is the other one that a GET may get.
+            # The client would resume an empty stream for ever; 405 is the other status that a GET may get.
             await request.refuse(Refusal(405, "All that was said on this stream was sent.\n", (("Allow", "POST"),)))
             return
+
         response = EventStreamResponse(request, self._core.settings.write_timeout)
         earlier, stream.response = stream.response, response
         if earlier is not None:
-            # The client is here, whatever became of its connection.
+            # The client resumes: its earlier connection is dead, even if nothing has told us so.
             self._core.spawn(earlier.end())
+
         response.push(b"".join(missed))
         if stream.is_complete:
             await response.end()
             return
+
         if stream.is_listening:
             stream.is_over = False
             session.leave(stream)
             if not session.listen(stream):
                 self._core.spawn(response.end())
+
         self._core.keep_alive.add(response)
         session.busy += 1
         self.sessions.touch(session)

@@ -88,6 +88,7 @@ class ModernEndpoint:
         """Answer one request; the client that leaves gives it up (S26-058, S26-096)."""
         core = self._core
         is_listening = message.method == "subscriptions/listen"
+
         reply = Reply(request, ResumableStream, core.keep_alive)
         connection = core.connect(reply, core.opening(request, self._newest, subscribes=is_listening))
         session = connection.session
@@ -130,11 +131,14 @@ class ModernEndpoint:
             text = f"In {self._newest} the server asks nothing: there is no answer to send"
             await request.fail(400, InvalidRequest(text))
             return
+
         core = self._core
         connection = core.connect(_NullChannel(request), core.opening(request, self._newest, subscribes=False))
         if not connection.receive_message(message):
             await request.fail_plainly(503, OVER)
             return
+
+        # Answered at once; what it started goes on by itself.
         core.open.add(connection)
         core.spawn(self._settle(connection))
         await request.answer_empty(202)
@@ -163,6 +167,8 @@ class ModernEndpoint:
             meta = _decode_head(b"{}" if message.params is ABSENT else message.params).meta
         except MALFORMED:
             return 400, error
+
+        # A version that is not served is a later fault than a header that does not match, but hides all after it.
         late: UnsupportedVersion | None = None
         try:
             check_envelope(meta, is_fixed=True)
@@ -171,6 +177,7 @@ class ModernEndpoint:
         except UnsupportedVersion as unserved:
             late = unserved
         assert isinstance(meta, RequestMeta)
+
         try:
             check_standard(request, str(meta.protocol_version), message.method, message.params, member=member)
             if late is not None:

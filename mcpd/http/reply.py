@@ -59,6 +59,7 @@ class Reply:
         if self.stream is not None:
             self.stream.push(frame)
             return
+
         self._early.append(frame)
         self._early_bytes += len(frame)
         if self._early_bytes > _MOST_EARLY:
@@ -104,11 +105,13 @@ class Reply:
         """Become an event stream, unless the answer was given meanwhile."""
         if self.stream is not None or self._is_done:
             return
+
         stream = self.stream = self._new_stream()
         opening = stream.priming()
         if not self._is_disconnected:
             self._own = stream.response = EventStreamResponse(self.request, self._keep_alive.write_timeout)
             self._own.push(opening)
+
         for frame in self._early:
             stream.push(frame)
         self._early.clear()
@@ -138,6 +141,7 @@ class Reply:
         if self._watcher is not None:
             self.stop()
         self._is_done = True
+
         stream = self.stream
         if stream is not None:
             if answer is not None:
@@ -179,6 +183,7 @@ class Reply:
         except Exception:
             # Whatever a server raises when there is nothing more to receive: for us the client is gone.
             pass
+
         self._keep_alive.discard(self)
         self._is_disconnected = True
         own = self._own

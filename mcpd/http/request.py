@@ -151,6 +151,7 @@ class HttpRequest:
         length = self.headers.get(b"content-length")
         if length is not None and length.isdigit() and (len(length) > 15 or int(length) > most):
             raise BadBody(413, _too_large(most))
+
         message = await self.receive()
         if message["type"] != "http.request":
             raise ClientDisconnected
@@ -161,6 +162,7 @@ class HttpRequest:
                     body = await self._read_on(body, most, owner)
             except TimeoutError:
                 raise BadBody(408, f"The body did not arrive within {timeout:g} s") from None
+
         if len(body) > most:
             raise BadBody(413, _too_large(most))
         if len(body) > SMALL:

@@ -75,6 +75,7 @@ class HttpSession:
             self._latest = reply
             reply.send(frame)
             return
+
         for stream in reversed(self.listening):
             if stream.response is not None and stream.response.is_open:
                 self._latest = stream.response
@@ -187,12 +188,14 @@ class Sessions:
         """
         if len(self._by_id) < self._settings.max_sessions:
             return True
+
         newcomer = self._core.owner(request)
         own = self._by_owner[newcomer]
         crowded = self._most_crowded(newcomer)
         most = max(
             count + (owner == newcomer) for owner, count in self._by_owner.items() if address_of(owner) == crowded
         )
+
         busiest: HttpSession | None = None
         for session in self._by_id.values():
             count = self._by_owner[session.owner] + (session.owner == newcomer)
@@ -203,6 +206,7 @@ class Sessions:
                 return True
             if busiest is None and session.owner != newcomer and count > own + 1:
                 busiest = session
+
         if busiest is None:
             return False
         self.end(busiest)

@@ -446,13 +446,13 @@ class Server(AppsMethods):
     ) -> HttpApp:
         """`asgi_app` for whoever has an `Access` already; `bound` is the host that is listened on."""
         from ..http import HttpApp, HttpSettings
+        from ..http.core import Backend
 
         settings = settings or HttpSettings()
         self.allow_frames(settings.max_body_bytes)
         access = access.or_by(self.authenticate)
-        app = HttpApp(self.connect, self._mirrors, access, settings, bound=bound, identify=identify)
-        app.lifespan = self.lifespan
-        return app
+        backend = Backend(self.connect, self._mirrors, self.lifespan)
+        return HttpApp(backend, access, settings, bound=bound, identify=identify)
 
     def _mirrors(self, tool: str) -> Sequence[Mirror]:
         entry = self.catalog.tools.find(tool)

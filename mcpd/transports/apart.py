@@ -25,7 +25,7 @@ else:
 __all__ = ["Apart", "unread"]
 
 _TICK = 0.001
-_PATIENCE = 1.0
+_TIMEOUT = 1.0
 _MOST_BYTES = 1024 * 1024
 
 
@@ -50,7 +50,7 @@ class Apart:
 
     def hold(self, frame: bytes) -> None:
         """Send a frame a moment later, behind those that are held already."""
-        self._held.append((self._loop.time() + _PATIENCE, frame))
+        self._held.append((self._loop.time() + _TIMEOUT, frame))
         self._bytes += len(frame)
         if self._bytes > _MOST_BYTES:
             self.release()
@@ -72,7 +72,7 @@ class Apart:
         self._settled = None
 
     def _set_timer(self) -> None:
-        self._timer = self._loop.call_later(_PATIENCE if self._is_read is None else _TICK, self._look)
+        self._timer = self._loop.call_later(_TIMEOUT if self._is_read is None else _TICK, self._look)
 
     def _look(self) -> None:
         self._timer = None

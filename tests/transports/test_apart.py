@@ -88,7 +88,7 @@ async def test_a_result_waits_until_what_went_before_it_was_read(ends: Pair) -> 
 
 async def test_a_result_does_not_wait_for_ever(ends: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that reads slowly gets both in one piece, but it gets them."""
-    monkeypatch.setattr(apart, "_PATIENCE", 0.02)
+    monkeypatch.setattr(apart, "_TIMEOUT", 0.02)
     fd_in, fd_out, reads = ends
     channel = StdioChannel(fd_in, fd_out)
     channel.start(Nobody())
@@ -148,7 +148,7 @@ async def test_over_websocket_a_result_waits_for_the_answer_to_a_ping() -> None:
 
 
 async def test_a_client_that_answers_no_ping_gets_its_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apart, "_PATIENCE", 0.01)
+    monkeypatch.setattr(apart, "_TIMEOUT", 0.01)
     bare = Bare(answer=lambda frame: None)
     channel = bare.open().channel
     channel.send(b"progress", related_request_id=1)
