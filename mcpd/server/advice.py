@@ -11,6 +11,7 @@ import re
 import typing
 from abc import ABCMeta
 from collections.abc import Iterator, Mapping, Sequence, Set, ValuesView
+from decimal import Decimal
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union
 
@@ -35,6 +36,8 @@ __all__ = ["advise", "summary"]
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _BYTES = (bytes, bytearray, memoryview)
+# Classes of which one in place of another may do.
+_AS_WRITTEN = frozenset((NoneType, bool, int, float, Decimal, str, bytes, list, tuple, set, frozenset, dict))
 
 
 def advise(catalog: Catalog) -> Iterator[Problem]:
@@ -110,12 +113,18 @@ def _of_defaults(where: str, arguments: type[Struct]) -> Iterator[Problem]:
                 continue
             default = field.default_factory()
         try:
-            convert(to_builtins(default), field.type, dec_hook=dec_hook)
+            given = convert(to_builtins(default), field.type, dec_hook=dec_hook)
         except ValidationError as error:
             text = str(error).partition(" - at")[0].replace("`", "")
             yield _warning(where, f"the default of {field.name!r} does not fit its annotation: {text}")
+            continue
         except Exception:  # a default that is no JSON, such as a sentinel, is the function's own affair
             continue
+        if type(default) in _AS_WRITTEN and type(given) not in _AS_WRITTEN:
+            # JSON is read as such an object; a default is not read, and reaches the function as it is.
+            kind = field.type if isinstance(field.type, type) else type(given)
+            text = f"Expected {kind.__qualname__}, got {type(default).__qualname__}"
+            yield _warning(where, f"the default of {field.name!r} does not fit its annotation: {text}")
 
 
 # -- results -----------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import decimal
 import enum
 from abc import ABC
 from collections.abc import Callable, Sequence
@@ -147,6 +148,29 @@ def test_parameters_without_annotation() -> None:
         """Dig."""
 
     assert found(dig) == [(False, "tool dig: parameter 'deep' has no annotation: models may give it anything")]
+
+
+def test_defaults_that_only_json_would_fit() -> None:
+    """They reach the function as they are written: no colour has a value, no path exists."""
+
+    def dig(
+        colour: Colour = "red",  # type: ignore[assignment]
+        where: Path = ".",  # type: ignore[assignment]
+        when: datetime.date | None = "2026-11-22",  # type: ignore[assignment]
+        point: Point = {"x": 1},  # type: ignore[assignment]  # noqa: B006
+        either: str | Path = ".",
+        price: decimal.Decimal = 1,  # type: ignore[assignment]
+        deep: float = 1,
+        tags: Sequence[str] = (),
+    ) -> None:
+        """Dig."""
+
+    assert [said.partition("the default of ")[2] for _, said in found(dig)] == [
+        "'colour' does not fit its annotation: Expected Colour, got str",
+        "'where' does not fit its annotation: Expected Path, got str",
+        "'when' does not fit its annotation: Expected date, got str",
+        "'point' does not fit its annotation: Expected Point, got dict",
+    ]
 
 
 def test_defaults_of_a_wrong_type() -> None:
