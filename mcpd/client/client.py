@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Coroutine, Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 from msgspec import Raw, Struct
 from msgspec.json import decode
@@ -87,7 +87,7 @@ class Client:
 
     # ------------------------------------------------------------------------------------- opening
 
-    async def __aenter__(self) -> Client:
+    async def __aenter__(self) -> Self:
         await self.open()
         return self
 

@@ -465,12 +465,12 @@ class Server(AppsMethods):
             self._state_codec = RequestStateCodec(self._state_key or os.urandom(32))
         return self._state_codec
 
-    def connect_memory(self) -> MemoryChannel:
-        """Serve an in-memory channel, and give the client's end of it."""
+    def connect_memory(self, ends: tuple[MemoryChannel, MemoryChannel] | None = None) -> MemoryChannel:
+        """Serve an in-memory channel, and give the client's end of it; `ends` are the client's and ours, if made."""
         from ..transports.memory import pair
 
-        near, far = pair()
-        connection = self.connect(far)
+        near, far = ends or pair()
+        connection = self.connect(far, Opening(principal=far.origin().user.id))
         far.start(connection)
         if self.lifespan is not None:
             near.after_close = self.lifespan.follow(connection)
