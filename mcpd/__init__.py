@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from .registry.content import link as link
     from .registry.content import text as text
     from .server import Server as Server
+    from .transports.authentication import Authenticator as Authenticator
     from .transports.authentication import Refusal as Refusal
     from .types.base import Icon as Icon
     from .types.base import Params as Params
@@ -79,6 +80,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ANONYMOUS",
     "AudioContent",
+    "Authenticator",
     "BlobResourceContents",
     "CallNext",
     "CallToolResult",
@@ -147,6 +149,7 @@ __all__ = [
 _HOMES = {
     "ANONYMOUS": "principal",
     "AudioContent": "types.content",
+    "Authenticator": "transports.authentication",
     "BlobResourceContents": "types.content",
     "CallNext": "handlers.middleware",
     "CallToolResult": "types.tools",

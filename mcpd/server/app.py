@@ -84,7 +84,8 @@ class Server(AppsMethods):
     those of ToolError and its like do, and of others the client learns only that they happened. `extensions` are
     those of this server beside MCP Apps. `lifespan`, a function of the server that gives an async context manager, is
     entered once per process before the first call, and left after the last; its value is `ctx.lifespan`.
-    `observers` hear of connections and calls. `authenticate(headers)` (or `async`) gives a `Principal` or `Refusal`."""
+    `observers` hear of connections and calls. `authenticate(headers)` (or `async`) gives a `Principal` or `Refusal`
+    within `authenticate_timeout` seconds."""
 
     def __init__(
         self,
@@ -106,13 +107,15 @@ class Server(AppsMethods):
         lifespan: Callable[[Server], AbstractAsyncContextManager[Any]] | None = None,
         observers: Iterable[Observer] = (),
         authenticate: Authenticator | None = None,
+        authenticate_timeout: float = 10.0,
     ) -> None:
-        if page_size < 1 or max_in_flight < 1:
-            raise ValueError("page_size and max_in_flight are at least 1")
+        if page_size < 1 or max_in_flight < 1 or not authenticate_timeout > 0:
+            raise ValueError("page_size and max_in_flight are at least 1, and authenticate_timeout is more than 0")
         self.identity = identity_of(
             name, instructions, icons, version=version, title=title, description=description, website_url=website_url
         )
         self.authenticate = authenticate
+        self.authenticate_timeout = authenticate_timeout
         self.max_in_flight = max_in_flight
         self._max_frame_bytes = MAX_FRAME_BYTES
         self.catalog = Catalog(self.identity, instructions, page_size)
@@ -427,7 +430,13 @@ class Server(AppsMethods):
         from ..transports.guards import Access
 
         hosts, origins = tuple(allowed_hosts), tuple(allowed_origins)
-        access = Access(token=token, hosts=hosts, origins=origins, authenticate=authenticate)
+        access = Access(
+            token=token,
+            hosts=hosts,
+            origins=origins,
+            authenticate=authenticate,
+            authenticate_timeout=self.authenticate_timeout,
+        )
         app = self.http_app(access, settings, identify=identify)
         app.watch_server()
         return app

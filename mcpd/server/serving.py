@@ -280,6 +280,7 @@ def _access(server: Server, settings: Settings) -> Access:
 
     access = Access(
         token=settings.token,
+        authenticate_timeout=server.authenticate_timeout,
         insecure=settings.insecure,
         hosts=settings.allowed_hosts,
         origins=settings.allowed_origins,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from support.http_peer import Answer, Port, call, modern, post, serving
+from support.http_peer import Answer, Peer, Port, call, modern, post, serving
 from support.http_stage import Stage
 from support.websocket_peer import TEXT, Bare, House, Socket, frame, raw, upgrade
 from support.websocket_peer import Peer as WebSocketPeer
@@ -18,6 +18,7 @@ from support.wires import initialize
 
 from mcpd import ANONYMOUS, Context, Principal, Refusal, Server
 from mcpd.errors import ConfigurationError
+from mcpd.server.serving import Settings, serve
 from mcpd.transports.authentication import Authentication, RequestHeaders
 from mcpd.transports.guards import Access, Guard
 
@@ -292,6 +293,27 @@ async def test_one_that_hangs_is_503_and_given_up(caplog: pytest.LogCaptureFixtu
         await peer.aclose()
     assert sorted(left) == ["Bearer ada", "Bearer eve"]
     assert "did not answer within 0.05 s" in caplog.text
+
+
+async def test_how_long_it_may_take_is_an_option_of_the_server(caplog: pytest.LogCaptureFixture) -> None:
+    async def hangs(headers: Mapping[str, str]) -> Principal:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    server = Server("t", authenticate=hangs, authenticate_timeout=0.05)
+    urls: asyncio.Queue[str] = asyncio.Queue()
+    served = asyncio.create_task(serve(server, Settings(http="127.0.0.1:0", announce=urls.put_nowait)))
+    port = int((await urls.get()).split(":")[2].partition("/")[0])
+    peer = Peer(*await asyncio.open_connection("127.0.0.1", port))
+    assert (await peer.ask(modern("server/discover"))).status == 503
+    await peer.aclose()
+    served.cancel()
+    await asyncio.wait([served])
+    assert "did not answer within 0.05 s" in caplog.text
+
+    assert server.asgi_app().guard.authentication is not None
+    with pytest.raises(ValueError, match="authenticate_timeout is more than 0"):
+        Server("t", authenticate_timeout=0)
 
 
 async def test_one_that_cannot_be_cancelled_is_left_behind() -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from mcpd import ANONYMOUS, Context, Principal, Refusal, Server
+from mcpd import ANONYMOUS, Authenticator, Context, Principal, Refusal, Server
 
 
 async def ask_the_issuer(headers: Mapping[str, str]) -> Principal | Refusal:
@@ -15,8 +15,9 @@ def let_everybody_in(headers: Mapping[str, str]) -> Principal:
     return ANONYMOUS
 
 
-server = Server("garden", authenticate=ask_the_issuer)
-app = server.asgi_app(authenticate=let_everybody_in)
+known: list[Authenticator] = [ask_the_issuer, let_everybody_in]
+server = Server("garden", authenticate=known[0], authenticate_timeout=2.5)
+app = server.asgi_app(authenticate=known[1])
 
 
 @server.tool
