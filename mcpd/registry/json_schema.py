@@ -7,6 +7,7 @@ the document is refused (S26-024). Depth and size are bounded. Spec: 2026-07-28 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import count
 from typing import Any
 
 from msgspec import Raw
@@ -60,13 +61,14 @@ class JsonSchema:
                 f"{what}: the dialect {dialect!r} is not supported; leave $schema out for 2020-12, or name one of "
                 f"{', '.join(_DIALECTS)}"
             )
+        references = list(_references(self.schema, what, 0, count()))  # first: it ends where writing would not
         try:
             size = len(encode(self.schema))
         except (TypeError, RecursionError) as error:
             raise RegistrationError(f"{what}: not JSON: {error}") from None
         if size > MAX_BYTES:
             raise RegistrationError(f"{what}: {size} bytes, more than {MAX_BYTES}")
-        for reference in _references(self.schema, what, 0):
+        for reference in references:
             if not reference.startswith("#"):
                 raise RegistrationError(
                     f"{what}: $ref {reference!r} leads out of the schema; nothing is fetched, so put it into $defs"
@@ -90,18 +92,21 @@ def _refuse_to_fetch(uri: str) -> Any:
     raise ValueError(f"{uri} is not fetched")
 
 
-def _references(node: Any, what: str, depth: int) -> Iterator[str]:
+def _references(node: Any, what: str, depth: int, values: Iterator[int]) -> Iterator[str]:
+    """What refers to something, in a schema whose parts may be shared: so written out it may be without end."""
     if depth > MAX_DEPTH:
         raise RegistrationError(f"{what}: nested deeper than {MAX_DEPTH}")
+    if next(values) > MAX_BYTES // 2:  # each is a byte at least, and a mark beside it
+        raise RegistrationError(f"{what}: more than {MAX_BYTES} bytes, if what it has in several places is written out")
     if isinstance(node, Mapping):
         for key, value in node.items():
             if key in ("$ref", "$dynamicRef", "$recursiveRef") and isinstance(value, str):
                 yield value
             else:
-                yield from _references(value, what, depth + 1)
-    elif isinstance(node, list):
+                yield from _references(value, what, depth + 1, values)
+    elif isinstance(node, list | tuple):
         for item in node:
-            yield from _references(item, what, depth + 1)
+            yield from _references(item, what, depth + 1, values)
 
 
 class SchemaCallee:
