@@ -8,7 +8,7 @@ Spec: https://publicsuffix.org/list; MCP Apps 2026-01-26, "Content Security Poli
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 
 __all__ = ["is_public_suffix"]
@@ -25,13 +25,14 @@ replit.app replit.dev run.app sslip.io surge.sh trycloudflare.com ts.net vercel.
 """
 _SECOND_LEVELS = frozenset(_COMMON.split())
 _HOSTING = frozenset(_HOSTS.split())
-_AMAZON = "amazonaws.com"
+_ALL_HOSTING = ("amazonaws.com", "on.aws", "windows.net")
+"""All names below these are other people's, however many labels they have."""
 
 
 def is_public_suffix(domain: str) -> bool:
-    """Whether anybody may have a host below this domain, which is in lower case and ASCII."""
+    """Whether anybody may have a host below this domain, at whatever depth; it is in lower case and ASCII."""
     labels = domain.split(".")
-    if len(labels) == 1 or _is_hosting(labels, domain):
+    if len(labels) == 1 or domain in _HOSTING or ".".join(labels[-2:]) in _ALL_HOSTING:
         return True
     listed = _listed()
     if listed is not None:
@@ -39,16 +40,24 @@ def is_public_suffix(domain: str) -> bool:
     return len(labels) == 2 and len(labels[1]) == 2 and labels[0] in _SECOND_LEVELS
 
 
-def _is_hosting(labels: list[str], domain: str) -> bool:
-    """A hosting service, or a region of Amazon's, all of which hold other people's hosts."""
-    return domain in _HOSTING or labels[-2:] == _AMAZON.split(".")
-
-
 @cache
 def _listed() -> Callable[[str], bool] | None:
     """The Public Suffix List that is installed. Reading it takes a moment: done when the first wildcard is seen."""
     try:
-        from publicsuffixlist import PublicSuffixList
+        from publicsuffixlist import PSLFILE, PublicSuffixList
     except ImportError:
         return None
-    return PublicSuffixList().is_public
+    is_public = PublicSuffixList().is_public
+    with open(PSLFILE, encoding="utf-8") as lines:
+        parents = frozenset(_parents(lines))
+    return lambda domain: domain in parents or is_public(domain)
+
+
+def _parents(lines: Iterable[str]) -> Iterator[str]:
+    """What stands above public suffixes, as `core.windows.net` above `blob.core.windows.net`: it matches both."""
+    for line in lines:
+        name = line.partition(" ")[0].strip().removeprefix("*.")
+        if name.isascii() and not name.startswith(("//", "!")):
+            for _ in range(name.count(".") - 1):
+                name = name.partition(".")[2]
+                yield name
