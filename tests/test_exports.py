@@ -6,12 +6,14 @@ import ast
 import importlib
 import inspect
 import pydoc
+import re
 import types
 import typing
 from pathlib import Path
 
 import msgspec
 import pytest
+from support.public_api import FILE, public_api
 from support.source_code import parsed
 
 import mcpd
@@ -158,3 +160,21 @@ def test_content_has_a_type_to_look_at() -> None:
         assert "type" not in block.__struct_fields__
         with pytest.raises(AttributeError):
             block.type = "other"  # type: ignore[misc]
+
+
+# --------------------------------------------------------------------------- what is public stays as it is
+
+
+def test_the_public_names_and_signatures_are_those_in_the_file() -> None:
+    """After a change that is meant: `python tests/support/public_api.py`, and the difference is there to be read."""
+    assert public_api() == FILE.read_text(encoding="utf-8"), "python tests/support/public_api.py writes the file anew"
+
+
+def test_the_file_has_what_it_says() -> None:
+    text = FILE.read_text(encoding="utf-8")
+    for line in ("class Server(", "class Client\n", "class TestClient(Client)", "class Annotations(", "def text("):
+        assert line in text
+    assert set(re.findall(r"Unpack\[(\w+)\]", text)) <= set(re.findall(r"^class (\w+)", text, re.MULTILINE))
+    # A signature that changes changes the text.
+    assert "    async def call_tool(self, name: str, arguments: Mapping[str, Any] | Raw | None=None, *, " in text
+    assert "def wait_closed" not in text

@@ -1,0 +1,147 @@
+"""The public names with their signatures, as text: `python tests/support/public_api.py` writes tests/public_api.txt.
+
+Read from the source, as it is written there, so that it is the same on every Python.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import sys
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+MODULES = ("mcpd", "mcpd.testing", "mcpd.types")
+OPTIONS = (
+    "mcpd.registry.options:Described",
+    "mcpd.registry.options:DescribedResource",
+    "mcpd.registry.options:DescribedTool",
+    "mcpd.extensions.ui.options:AppOptions",
+    "mcpd.extensions.ui.options:AppToolOptions",
+    "mcpd.server.options:ToolOptions",
+    "mcpd.server.options:RunOptions",
+)
+TESTS = Path(__file__).resolve().parent.parent
+FILE = TESTS / "public_api.txt"
+
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def public_api() -> str:
+    """All of it, a line for each name, field, method and overload."""
+    lines: list[str] = []
+    seen: dict[int, str] = {}
+    for name_of_module in MODULES:
+        module = importlib.import_module(name_of_module)
+        lines.append(f"# {name_of_module}")
+        for name in module.__all__:
+            value = getattr(module, name)
+            if id(value) in seen:
+                lines.append(f"{name}: see {seen[id(value)]}")
+                continue
+            if inspect.isclass(value) or inspect.isfunction(value):
+                seen[id(value)] = f"{name_of_module}.{name}"
+            lines.extend(_describe(name, value))
+        lines.append("")
+    lines.append("# what **options may be")
+    for place in OPTIONS:
+        home, _, name = place.partition(":")
+        lines.extend(_describe(name, getattr(importlib.import_module(home), name)))
+    return "\n".join(lines) + "\n"
+
+
+def _describe(name: str, value: Any) -> Iterator[str]:
+    if inspect.isclass(value) and (node := _node(value)) is not None:
+        yield f"class {name}({', '.join(map(ast.unparse, node.bases))})".replace("()", "")
+        for line in _members(value):
+            yield f"    {line}"
+    elif inspect.isfunction(value):
+        yield from _signatures([node for node in _body(value) if getattr(node, "name", "") == value.__name__])
+    else:
+        yield _assignment(name, value)
+
+
+def _assignment(name: str, value: Any) -> str:
+    """The line that makes a constant or an alias, in the module that does; the version is another one each time."""
+    for home, module in sorted(sys.modules.items()):
+        if home.startswith("mcpd.") and module.__dict__.get(name) is value and module.__file__:
+            for node in _module(module.__file__).body:
+                target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+                if isinstance(target, ast.Name) and target.id == name:
+                    return ast.unparse(node)
+    return f"{name}: {type(value).__name__}"
+
+
+def _body(value: Any) -> list[ast.stmt]:
+    return _module(inspect.getsourcefile(inspect.unwrap(value)) or "").body
+
+
+@lru_cache
+def _module(path: str) -> ast.Module:
+    return ast.parse(Path(path).read_text(encoding="utf-8"))
+
+
+def _node(cls: type) -> ast.ClassDef | None:
+    """None for a type that was made by a call."""
+    found = [node for node in _flat(_body(cls)) if isinstance(node, ast.ClassDef) and node.name == cls.__name__]
+    return found[0] if found else None
+
+
+def _members(cls: type) -> list[str]:
+    """What the class has and what its bases have that are not public themselves: fields in order, methods by name."""
+    fields: dict[str, list[str]] = {}
+    methods: dict[str, list[str]] = {}
+    for base in reversed(cls.__mro__):
+        if base.__module__.partition(".")[0] == "mcpd" and (base is cls or not _is_public(base)):
+            node = _node(base)
+            assert node is not None
+            own_fields, own_methods = _own_members(node)
+            fields.update(own_fields)
+            methods.update(own_methods)
+    return [line for lines in [*fields.values(), *(methods[name] for name in sorted(methods))] for line in lines]
+
+
+def _is_public(cls: type) -> bool:
+    return any(getattr(importlib.import_module(module), cls.__name__, None) is cls for module in MODULES)
+
+
+def _own_members(node: ast.ClassDef) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    fields: dict[str, list[str]] = {}
+    functions: dict[str, list[ast.stmt]] = {}
+    for statement in _flat(node.body):
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            if not statement.target.id.startswith("_"):
+                fields[statement.target.id] = [ast.unparse(statement)]
+        elif isinstance(statement, _Function) and (
+            not statement.name.startswith("_") or statement.name in ("__init__", "__call__", "__aenter__")
+        ):
+            functions.setdefault(statement.name, []).append(statement)
+    return fields, {name: list(_signatures(nodes)) for name, nodes in functions.items()}
+
+
+def _flat(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Also what is said to type checkers only."""
+    for statement in body:
+        if isinstance(statement, ast.If):
+            if ast.unparse(statement.test) == "TYPE_CHECKING":
+                yield from statement.body
+        else:
+            yield statement
+
+
+def _signatures(nodes: list[ast.stmt]) -> Iterator[str]:
+    functions = [node for node in nodes if isinstance(node, _Function)]
+    overloads = [node for node in functions if "overload" in map(ast.unparse, node.decorator_list)]
+    for node in overloads or functions:
+        marks = "".join(f"@{ast.unparse(mark)} " for mark in node.decorator_list if ast.unparse(mark) != "overload")
+        kind = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
+        returns = "" if node.returns is None else f" -> {ast.unparse(node.returns)}"
+        yield f"{kind} {node.name}({ast.unparse(node.args)}){returns}{' ' * bool(marks)}{marks}".rstrip()
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(TESTS.parent))
+    FILE.write_text(public_api(), encoding="utf-8")
