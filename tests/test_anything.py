@@ -13,6 +13,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from support.clock import until
 from support.wire_schema import VERSIONS
 from support.wires import META, MODERN, Wire, envelope, memory_wire
 
@@ -75,8 +76,7 @@ async def survived(wire: Wire) -> None:
     assert answer["result"]["content"] == [{"type": "text", "text": "alive"}]
     connection = wire.connection
     connection.abort()
-    while connection._tasks:
-        await asyncio.sleep(0)
+    await until(lambda: not connection._tasks)
     await asyncio.sleep(0)  # for the answers to arrive
     assert not connection.session.in_flight
     wire.check()

@@ -10,6 +10,7 @@ import threading
 from typing import Any
 
 import pytest
+from support.clock import until
 from support.wires import META, MODERN, Wire, each_legacy, each_version, initialize, memory_wire
 
 from mcpd import Server
@@ -450,12 +451,10 @@ async def test_what_a_slow_reader_has_not_taken_is_said_once() -> None:
         await asyncio.sleep(0)
     assert not channel.sent
     channel.taken.set()
-    while len(channel.sent) < 2:
-        await asyncio.sleep(0)
+    await until(lambda: len(channel.sent) >= 2)
     await asyncio.sleep(0)
     assert len(channel.sent) == 2
     change(server, "prompts")
-    while len(channel.sent) < 3:
-        await asyncio.sleep(0)
+    await until(lambda: len(channel.sent) >= 3)
     assert b"notifications/prompts/list_changed" in channel.sent[2]
     connection.abort()

@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 import pytest
+from support.clock import until
 from support.wire_schema import Conversation
 
 from mcpd import Callbacks, Client, Context, Server
@@ -206,9 +207,7 @@ async def test_a_subscription_that_the_server_ends_is_opened_again(monkeypatch: 
     async with Client(judged, Callbacks(list_changed=heard.put_nowait)) as client:
         for connection in list(judged.server._connections._connections):
             connection.subscriptions.end_all()
-        async with asyncio.timeout(60):
-            while [one.get("method") for one in judged.sent].count("subscriptions/listen") < 2:
-                await asyncio.sleep(0.01)
+        await until(lambda: [one.get("method") for one in judged.sent].count("subscriptions/listen") >= 2)
         await client.ping()
         judged.server.add_text("notes://b", "x", name="b")
         assert await heard.get() == "resources"

@@ -6,12 +6,12 @@ Spec: 2026-07-28 basic/versioning, extension negotiation.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from support.clock import until
 from support.http_peer import post, serving
 from support.ui_stage import each_wire
 from support.wires import MODERN, OpenWire, each_version, envelope, memory_wire
@@ -168,9 +168,7 @@ async def test_a_notification_over_http_brings_its_capabilities_along() -> None:
                 post(json.dumps(message).encode(), {"MCP-Protocol-Version": MODERN, "Mcp-Method": NOTED})
             )
             assert answer.status == 202
-    async with asyncio.timeout(60):
-        while not heard:
-            await asyncio.sleep(0)
+    await until(lambda: heard)
     assert heard == ["posted"]
 
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 from support.apps_schema import AppsSchema
+from support.clock import until
 from support.host_program import HTML, Guest, each_channel, make_server, on_channel
 
 from mcpd import Callbacks, Context, Hooks, Host, HostOptions, Server
@@ -133,9 +134,7 @@ async def test_a_view_gives_its_call_up(kind: str, schema: AppsSchema) -> None:
         request_id = guest.ask("tools/call", params)
         await guest.hears("notifications/progress")
         guest.notify("notifications/cancelled", {"requestId": request_id})
-        async with asyncio.timeout(60):
-            while program.server.calls != ["cancelled"]:
-                await asyncio.sleep(0)
+        await until(lambda: program.server.calls == ["cancelled"])
         await guest.request("ping")
         assert not [one for one in guest.told if one.get("id") == request_id and "method" not in one]
 
@@ -161,9 +160,7 @@ async def test_a_view_that_ends_stops_its_calls(schema: AppsSchema) -> None:
         await guest.hears("notifications/progress")
         view.lost("the tab was closed")
         assert await view.ended == Failed("the tab was closed")
-        async with asyncio.timeout(60):
-            while program.server.calls != ["cancelled"]:
-                await asyncio.sleep(0)
+        await until(lambda: program.server.calls == ["cancelled"])
 
 
 async def test_resources_and_errors_of_the_server(schema: AppsSchema) -> None:

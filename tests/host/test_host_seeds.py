@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from support.apps_schema import AppsSchema
+from support.clock import until
 from support.host_program import HTML, Guest, Program, each_channel, on_channel
 
 from mcpd import HostOptions
@@ -122,9 +123,7 @@ async def test_tool_cancelled(kind: str, schema: AppsSchema) -> None:
             assert await guest.hears(CANCELLED) == {"reason": "the user pressed stop"}
             with pytest.raises(RequestCancelled, match="pressed stop"):
                 await running
-            async with asyncio.timeout(60):
-                while program.server.calls != ["cancelled"]:
-                    await asyncio.sleep(0)
+            await until(lambda: program.server.calls == ["cancelled"])
             assert RESULT not in guest.methods()
 
 

@@ -64,8 +64,7 @@ def resident() -> int:
 async def held(client: Client) -> None:
     """The client reads its server no longer, and has had the time to take what was on its way."""
     assert client._open is not None
-    while not client._open._inbox.is_paused:
-        await asyncio.sleep(0.001)
+    await until(lambda: client._open._inbox.is_paused)
     for _ in range(100):
         await asyncio.sleep(0.001)
 
@@ -156,8 +155,7 @@ async def test_an_update_that_waits_is_not_told_twice() -> None:
         with memory(50 * MB):
             assert await said(client) == "done"
             gate.opened.set()
-            while len(gate.heard) < 4:
-                await asyncio.sleep(0)
+            await until(lambda: len(gate.heard) >= 4)
     assert gate.heard[:4] == ["x://0", "x://1", "x://2", "x://0"]
     assert len(gate.heard) < 10
 

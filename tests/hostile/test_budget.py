@@ -228,8 +228,7 @@ async def test_a_line_of_stdio_that_is_not_whole() -> None:
         await read_lines(pipes, 1)
         request = line(call("tools/call", {"name": "echo", "arguments": {"text": "x" * (7 * MIB)}}, "large"))
         pipes.write(request[: 2 * MIB])
-        while BUDGET.used < 2 * MIB - 4096:
-            await asyncio.sleep(0.001)
+        await until(lambda: BUDGET.used >= 2 * MIB - 4096)
         pipes.write(request[2 * MIB : 6 * MIB])
         while BUDGET.used > 0:  # it is too much: what is there is let go, and what comes is skipped
             await asyncio.sleep(0.001)
@@ -251,19 +250,16 @@ async def test_answers_on_stdio_that_nobody_reads(most: int) -> None:
     async with bare_stdio(stage.server) as (pipes, connection):
         await read_lines(pipes, 1)
         pipes.write(b"".join(line(call("tools/call", {"name": "large"}, number)) for number in range(12)))
-        while len(connection.session.in_flight) < 12:
-            await asyncio.sleep(0.001)
+        await until(lambda: len(connection.session.in_flight) >= 12)
         for _ in range(12):
             stage.entered.put_nowait("now")
-        while connection.session.in_flight:
-            await asyncio.sleep(0.001)
+        await until(lambda: not connection.session.in_flight)
         assert 2 * MIB < BUDGET.used <= most // 2 + MIB
         answers = await read_lines(pipes, 12)
         errors = [answer["error"] for answer in answers.values() if "error" in answer]
         assert 6 <= len(errors) <= 9
         assert all(error == {"code": -32603, "message": OVER} for error in errors)
-        while BUDGET.used > 0:
-            await asyncio.sleep(0.001)
+        await until(lambda: BUDGET.used <= 0)
 
 
 async def test_subscriptions() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.clock import until
 
 from mcpd import Client
 
@@ -42,9 +43,7 @@ def runs(pid: int) -> bool:
 
 
 async def ended(pid: int) -> None:
-    async with asyncio.timeout(60):
-        while runs(pid):
-            await asyncio.sleep(0.01)
+    await until(lambda: not runs(pid))
 
 
 @pytest.mark.parametrize("is_stubborn", [False, True])

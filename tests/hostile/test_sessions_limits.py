@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from support.clock import until
 from support.http_peer import Peer, Port, Session, call, initialize, post, serving
 from support.http_stage import Stage
 
@@ -59,9 +60,7 @@ async def test_a_session_with_a_hung_call_ends_after_its_client(is_batch: bool) 
         after_eleven_minutes()
         assert len(sessions) == 1
         peer.abort()
-        async with asyncio.timeout(60):
-            while there.busy:
-                await asyncio.sleep(0.005)
+        await until(lambda: not there.busy)
         after_eleven_minutes()
         assert await left(stage) == "never:cancelled"
         assert (await session.ask("ping", id=8)).status == 404
@@ -76,9 +75,7 @@ async def test_at_the_limit_a_session_whose_client_has_gone_makes_room() -> None
         waits = await hang(stage, there)
         peer.abort()
         (session, _) = port.app.sessions
-        async with asyncio.timeout(60):
-            while session.busy:
-                await asyncio.sleep(0.005)
+        await until(lambda: not session.busy)
         new = await port.open()
         assert await left(stage) == "never:cancelled"
         assert await is_there(new)

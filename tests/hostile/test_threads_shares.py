@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import uvicorn
+from support.clock import until
 from support.http_peer import MODERN, Peer, Port, envelope, modern, serving
 from support.http_wire import http_wire
 from support.wires import OpenWire, memory_wire, stdio_wire, websocket_wire
@@ -79,9 +80,7 @@ class Stage:
 
     async def settles(self, least: int) -> None:
         """As many functions run as will."""
-        async with asyncio.timeout(60):
-            while self.inside < least:
-                await asyncio.sleep(0.005)
+        await until(lambda: self.inside >= least)
 
 
 @pytest.fixture
@@ -231,8 +230,7 @@ async def test_those_that_hang_after_their_answer_hold_up_no_other(
         assert ended == set(calls)
         await other.text("greet")
     async with asyncio.timeout(10):
-        while places.free < 9:
-            await asyncio.sleep(0.005)
+        await until(lambda: places.free >= 9)
     assert (places._asking_in_all, places._asking, places._running, places._beside) == (0, {}, set(), set())
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from support.clock import until
 from support.http_peer import MODERN, call, envelope, initialize, post, serving
 from support.http_stage import Stage
 from support.wires import OpenWire, memory_wire, stdio_wire, websocket_wire
@@ -142,9 +143,7 @@ async def test_notifications_over_http_take_of_the_budget(caplog: pytest.LogCapt
         assert "Dropped com.example/notes/wait" in caplog.text
         go.set()
         await asyncio.sleep(0)
-        async with asyncio.timeout(60):
-            while BUDGET.used:
-                await asyncio.sleep(0.01)
+        await until(lambda: not BUDGET.used)
         assert (await port.ask(data)).status == 202
 
 

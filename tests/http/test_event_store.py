@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.clock import until
 from support.http_peer import Peer, Port, Session, call, serving
 from support.http_stage import Stage
 
@@ -26,9 +26,7 @@ async def busy(port: Port, session: Session, number: int) -> None:
     """Wait until so many requests of a session have a client that waits."""
     found = port.app.sessions.find(session.id, "")
     assert found is not None
-    async with asyncio.timeout(60):
-        while found.busy != number:
-            await asyncio.sleep(0.001)
+    await until(lambda: found.busy == number)
 
 
 async def ids(peer: Peer, number: int) -> list[str]:

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from support.clock import until
 from support.http_peer import envelope, modern, serving
 from support.http_stage import Stage
 
@@ -221,13 +222,11 @@ async def test_beats_begin_with_the_first_and_stop_with_the_last() -> None:
     reply = Reply(client.request, ResumableStream, keep_alive)
     reply.watch_for_disconnect()
     assert keep_alive._timer is not None
-    while not client.body.endswith(b":\n\n"):
-        await asyncio.sleep(0.001)
+    await until(lambda: client.body.endswith(b":\n\n"))
     assert client.sent[0]["status"] == 200
     await reply.finish(b"{}")
     assert client.body.endswith(b"data: {}\n\n")
-    while keep_alive._timer is not None:
-        await asyncio.sleep(0.001)
+    await until(lambda: keep_alive._timer is None)
     keep_alive.stop()
 
 

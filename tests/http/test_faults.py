@@ -13,6 +13,7 @@ from contextlib import suppress
 
 import pytest
 from conftest import Child
+from support.clock import until
 from support.http_peer import BOTH, Peer, Port, Session, call, envelope, initialize, modern, post, request, serving
 from support.http_stage import Stage
 
@@ -27,8 +28,7 @@ async def idle(port: Port, sessions: int = 0) -> None:
     """Wait until no connection, task or call is left but the sessions."""
     async with asyncio.timeout(60):
         state = port.listener._state
-        while state.connections or state.tasks or len(port.app.connections) > sessions:
-            await asyncio.sleep(0.001)
+        await until(lambda: not (state.connections or state.tasks or len(port.app.connections) > sessions))
 
 
 async def works(port: Port) -> None:
@@ -443,8 +443,7 @@ async def test_sigterm_under_load(child: Child, second: bool) -> None:
         await listener.message()
         stuck = await there.connect()
         stuck.send(post(PING)[:-1])
-        while len(answers) < 100:
-            await asyncio.sleep(0.01)
+        await until(lambda: len(answers) >= 100)
         process.send_signal(signal.SIGTERM)
         if second:
             await asyncio.sleep(0.3)

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import uvicorn
 from conftest import Child
+from support.clock import until
 from support.wires import MODERN, envelope, initialize
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
@@ -290,9 +291,7 @@ async def test_another_server_of_the_same_loop_keeps_its_streams() -> None:
     one, two = (uvicorn.Server(uvicorn.Config(which, port=0, lifespan="off")) for which in (app, other))
     tasks = [asyncio.create_task(server._serve()) for server in (one, two)]
     with ExitStack() as stack:
-        for server in (one, two):
-            while not server.started:
-                await asyncio.sleep(0.01)
+        await until(lambda: one.started and two.started)
         ports = [server.servers[0].sockets[0].getsockname()[1] for server in (one, two)]
         ends = [await asyncio.to_thread(listens_in_legacy, port, stack) for port in ports]
         two.should_exit = True

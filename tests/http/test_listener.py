@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Child
+from support.clock import until
 from support.http_peer import BOTH, Peer, Port, call, envelope, events, initialize, modern, post, request, serving
 from support.http_stage import Stage
 from support.websocket_peer import TEXT, frame, upgrade
@@ -314,16 +315,13 @@ async def test_a_connection_too_many_is_503() -> None:
         answer = await (await port.connect()).answer()
         assert answer.status == 503
         peers[0].abort()
-        while len(port.listener._state.connections) > 1:
-            await asyncio.sleep(0.001)
+        await until(lambda: len(port.listener._state.connections) <= 1)
         assert (await port.ask(post(PING))).status == 200
 
 
 async def idle(port: Port) -> None:
     """Wait until the server has no connection."""
-    async with asyncio.timeout(60):
-        while port.listener._state.connections or port.listener._state.tasks:
-            await asyncio.sleep(0.001)
+    await until(lambda: not (port.listener._state.connections or port.listener._state.tasks))
 
 
 # ----------------------------------------------------------------------------------------- WebSocket
@@ -445,8 +443,7 @@ async def test_closing_does_not_wait_for_who_does_not_read() -> None:
         peer = await port.connect()
         peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
         peer.send(modern("resources/read", {"uri": "stage://long/30000000"}))
-        while not any(connection.flow.write_paused for connection in port.listener._state.connections):
-            await asyncio.sleep(0.001)
+        await until(lambda: any(connection.flow.write_paused for connection in port.listener._state.connections))
         async with asyncio.timeout(60):
             await port.listener.aclose()
         await idle(port)

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+from support.clock import until
 from support.http_peer import BOTH, META, MODERN, call, envelope, modern, post, request, serving
 from support.http_stage import Stage
 from support.wire_schema import Conversation
@@ -592,8 +593,7 @@ async def test_leaving_is_cancelling(streams: bool) -> None:
         await peer.aclose()
         if not streams:
             assert await stage.left.get() == "door:cancelled"
-        while port.app.connections:
-            await asyncio.sleep(0.001)
+        await until(lambda: not port.app.connections)
 
 
 async def test_leaving_one_request_leaves_the_others_alone() -> None:

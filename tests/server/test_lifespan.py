@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from conftest import Child
+from support.clock import until
 from support.ui_stage import BOTH_ERAS, each_wire
 from support.wires import OpenWire, memory_wire, process_wire
 
@@ -96,8 +97,7 @@ async def test_connections_share_it_and_all_wait_for_its_start() -> None:
             return str((await client.call_tool("read")).content[0].text)  # type: ignore[union-attr]
 
     asking = [asyncio.create_task(ask()) for _ in range(3)]
-    while not house.events:
-        await asyncio.sleep(0)
+    await until(lambda: house.events)
     house.may_start.set()
     assert await asyncio.gather(*asking) == ["house"] * 3
     assert house.events == ["start", "read", "read", "read", "end"]
@@ -119,8 +119,7 @@ async def test_it_ends_after_the_last_call() -> None:
     house = House()
     async with Client(house.server) as client:
         waiting = asyncio.create_task(client.call_tool("wait"))
-        while "wait" not in house.events:
-            await asyncio.sleep(0)
+        await until(lambda: "wait" in house.events)
         waiting.cancel()
     assert house.events == ["start", "wait", "left", "end"]
 
@@ -145,8 +144,7 @@ async def test_whoever_waits_for_its_start_may_be_cancelled() -> None:
     house = House()
     house.may_start.clear()
     opening = asyncio.create_task(house.server.open())
-    while not house.events:
-        await asyncio.sleep(0)
+    await until(lambda: house.events)
     opening.cancel()
     await asyncio.wait([opening])
     house.may_start.set()
@@ -157,8 +155,7 @@ async def test_whoever_waits_for_its_start_may_be_cancelled() -> None:
     closing.cancel()
     await asyncio.wait([closing])
     house.may_end.set()
-    while "end" not in house.events:
-        await asyncio.sleep(0)
+    await until(lambda: "end" in house.events)
     assert house.events == ["start", "end"]
 
 
@@ -166,8 +163,7 @@ async def test_a_start_is_given_up() -> None:
     house = House()
     house.may_start.clear()
     opening = asyncio.create_task(house.server.open())
-    while not house.events:
-        await asyncio.sleep(0)
+    await until(lambda: house.events)
     await house.server.aclose()
     with pytest.raises(ConfigurationError, match="was stopped before it had started"):
         await opening

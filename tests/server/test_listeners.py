@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.clock import until
 from support.ui_stage import BOTH_ERAS
 from support.wires import LEGACY, MODERN, PATIENCE, Wire
 
@@ -210,8 +211,7 @@ async def test_when_it_stops_calls_are_answered_and_nobody_comes_in(tmp_path: Pa
         await begun.wait()
         asyncio.get_running_loop().call_soon(os.kill, os.getpid(), 15)
         async with asyncio.timeout(PATIENCE):
-            while "pause" not in listener.steps:
-                await asyncio.sleep(0)
+            await until(lambda: "pause" in listener.steps)
         with pytest.raises(OSError):
             await asyncio.open_unix_connection(listener.path)
         may_end.set()

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from support.clock import until
 from support.http_wire import http_wire
 from support.ui_stage import BOTH_ERAS
 from support.wires import MODERN, OpenWire, memory_wire, stdio_wire, websocket_wire
@@ -101,9 +102,7 @@ async def test_calls_and_connections(open_wire: OpenWire, version: str) -> None:
     assert not notes.running
     await asyncio.sleep(0)
     await server.aclose()
-    async with asyncio.timeout(60):
-        while notes.open:
-            await asyncio.sleep(0)
+    await until(lambda: not notes.open)
 
 
 async def test_an_observer_has_the_methods_that_it_needs() -> None:

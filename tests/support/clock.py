@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
 
 
@@ -41,5 +42,7 @@ async def turns(number: int = 10) -> None:
 async def until(condition: Callable[[], object]) -> None:
     """Wait for what nobody tells of: look again and again, for a minute at most."""
     async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.001)
+        for turn in itertools.count():
+            if condition():
+                return
+            await asyncio.sleep(0 if turn < 20 else 0.001)  # most comes with the next turns of the loop

@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 
 import pytest
 from conftest import Child
+from support.clock import until
 from support.websocket_peer import CLOSE, PING, PONG, TEXT, Peer, close_frame, frame
 from support.wire_schema import VERSIONS, Conversation, SchemaViolation
 
@@ -289,8 +290,7 @@ async def _part(wire: Wire, channel: Any) -> None:
     await connection.finish(PATIENCE)
     await channel.aclose()
     async with asyncio.timeout(PATIENCE):
-        while not wire.has_ended:
-            await asyncio.sleep(0)
+        await until(lambda: wire.has_ended)
     wire.check()
     assert not connection.session.in_flight, f"left open: {list(connection.session.in_flight)}"
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from support.clock import until
 from support.websocket_peer import PING, PONG, TEXT, Bare, frame
 
 from mcpd import Context, Server
@@ -95,8 +96,7 @@ async def test_a_result_does_not_wait_for_ever(ends: Pair, monkeypatch: pytest.M
     channel.send(b"progress", related_request_id=1)
     channel.send_apart(b"result", related_request_id=1)
     before = unread(fd_out)
-    while unread(fd_out) in (0, before):
-        await asyncio.sleep(0.001)
+    await until(lambda: unread(fd_out) not in (0, before))
     assert os.read(reads, 1 << 20) == b"progress\nresult\n"
     await channel.aclose()
 
@@ -153,8 +153,7 @@ async def test_a_client_that_answers_no_ping_gets_its_result(monkeypatch: pytest
     channel = bare.open().channel
     channel.send(b"progress", related_request_id=1)
     channel.send_apart(b"result", related_request_id=1)
-    while b"result" not in [payload for _, payload in bare.frames()]:
-        await asyncio.sleep(0.001)
+    await until(lambda: b"result" in [payload for _, payload in bare.frames()])
     bare.lose()
 
 
@@ -205,8 +204,7 @@ async def test_only_a_call_that_said_something_is_answered_apart() -> None:
     ask(0, "initialize", '{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}')
     for number, name in enumerate(("quiet", "loud", "logging"), 1):
         ask(number, "tools/call", f'{{"name":"{name}","_meta":{{"progressToken":{number}}}}}')
-        while connection.session.in_flight:
-            await asyncio.sleep(0)
+        await until(lambda: not connection.session.in_flight)
     assert [how for how, _ in channel.sent] == ["send", "send", "send", "apart", "send", "apart"]
     assert [b"notifications/" in frame for _, frame in channel.sent] == [False, False, True, False, True, False]
     connection.abort()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from support.clock import until
+
 from mcpd import Server
 from mcpd.transports.memory import MemoryChannel, pair
 
@@ -79,8 +81,7 @@ async def test_a_server_gives_the_clients_end() -> None:
     channel, ear = Server("t").connect_memory(), Ear()
     channel.start(ear)
     channel.send(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
-    while not ear.heard:
-        await asyncio.sleep(0)
+    await until(lambda: ear.heard)
     assert ear.heard == [b'{"jsonrpc":"2.0","id":1,"result":{}}']
     await channel.aclose()
     await turn()

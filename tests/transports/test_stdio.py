@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.clock import until
 
 from mcpd.errors import ConnectionLost, FrameTooLarge
 from mcpd.transports import stdio
@@ -303,8 +304,7 @@ async def test_a_file_too_is_read_no_faster_than_the_answers_are(tmp_path: Path,
         channel, ear = StdioChannel(file.fileno(), ends.fd_out), Ear()
         ear.on_frame = channel.send
         channel.start(ear)
-        while not channel.is_congested:
-            await asyncio.sleep(0.001)
+        await until(lambda: channel.is_congested)
         number = len(ear.heard)
         await asyncio.sleep(0.05)
         assert len(ear.heard) == number < 40

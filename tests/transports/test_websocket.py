@@ -11,6 +11,7 @@ import weakref
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.clock import until
 from support.websocket_peer import (
     BINARY,
     CLOSE,
@@ -501,8 +502,7 @@ async def test_reading_stops_and_what_runs_is_answered() -> None:
     bare.channel.resume_writing()
     assert not bare.socket.is_reading_now
     closing = asyncio.ensure_future(bare.endpoint.aclose("bye"))
-    while not bare.socket.is_reading_now:
-        await asyncio.sleep(0)
+    await until(lambda: bare.socket.is_reading_now)
     assert bare.frames()[-1] == (CLOSE, struct.pack("!H", 1001) + b"bye")
     bare.channel.data_received(frame(TEXT, b"too late") + close_frame(1001))
     await closing
@@ -518,8 +518,7 @@ async def test_a_connection_that_is_gone_leaves_nothing_behind() -> None:
             channel = weakref.ref(house.guests[0].channel)
         await house.guests[0].end()
         house.guests.clear()
-        while house.listener.endpoint.connections:
-            await asyncio.sleep(0.01)
+        await until(lambda: not house.listener.endpoint.connections)
         gc.collect()
         assert channel() is None
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from conftest import Child
+from support.clock import until
 from support.websocket_peer import (
     CLOSE,
     PING,
@@ -469,8 +470,7 @@ async def test_200_connections_opened_and_dropped() -> None:
         async with raw(house) as peer:
             peer.send(frame(TEXT, b"1"))
             assert await peer.text() == b"1"
-        while len(house.listener.endpoint.connections) > 1:
-            await asyncio.sleep(0.01)
+        await until(lambda: len(house.listener.endpoint.connections) <= 1)
 
 
 async def test_the_server_says_that_it_stops() -> None:
@@ -504,8 +504,7 @@ async def test_closing_waits_for_no_client_for_ever() -> None:
         for _ in range(12):
             deaf.send(frame(TEXT, b"1"))
         await house.guests[1].until(lambda: house.guests[1].channel.is_congested)
-        while len(house.listener.endpoint.connections) < 3:
-            await asyncio.sleep(0)
+        await until(lambda: len(house.listener.endpoint.connections) >= 3)
         async with asyncio.timeout(60):
             await house.listener.aclose()
         assert not house.listener.endpoint.connections
