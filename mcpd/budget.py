@@ -19,7 +19,19 @@ from collections import Counter, deque
 from functools import lru_cache
 from time import monotonic, perf_counter_ns
 
-__all__ = ["BUDGET", "CALL", "OVER", "SMALL", "Budget", "Charge", "address_of", "client_of", "machine_memory", "weigh"]
+__all__ = [
+    "BUDGET",
+    "CALL",
+    "OVER",
+    "SMALL",
+    "Budget",
+    "Charge",
+    "ChargedTexts",
+    "address_of",
+    "client_of",
+    "machine_memory",
+    "weigh",
+]
 
 log = logging.getLogger("mcpd")
 
@@ -150,6 +162,37 @@ class Charge:
     def __del__(self) -> None:
         if self.size:
             BUDGET.give_back(self._connection, self._client, self.size)
+
+
+class ChargedTexts:
+    """A set of texts that takes of the budget: the bytes of each, and `overhead` more."""
+
+    __slots__ = ("_charge", "_overhead", "_texts")
+
+    def __init__(self, overhead: int, connection: object, client: str = "") -> None:
+        self._texts: set[str] = set()
+        self._overhead = overhead
+        self._charge = Charge(connection, client)
+
+    def add(self, text: str) -> bool:
+        """Keep one; False if there is no memory for it."""
+        if text not in self._texts:
+            if not self._charge.add(len(text) + self._overhead):
+                return False
+            self._texts.add(text)
+        return True
+
+    def discard(self, text: str) -> None:
+        """Keep it no longer."""
+        if text in self._texts:
+            self._texts.discard(text)
+            self._charge.add(-len(text) - self._overhead)
+
+    def __contains__(self, text: str) -> bool:
+        return text in self._texts
+
+    def __len__(self) -> int:
+        return len(self._texts)
 
 
 def weigh(message: bytes) -> int:

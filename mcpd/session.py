@@ -9,17 +9,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import UNSET, Raw, Struct, ValidationError
+from msgspec import UNSET, Raw, Struct
 from msgspec.json import Decoder
 
-from .budget import CALL, OVER, SMALL, Charge, client_of, weigh
+from .budget import CALL, OVER, SMALL, Charge, ChargedTexts, client_of, weigh
+from .envelope import (
+    ClientIdentity,
+    asked_version,
+    check_envelope,
+    has_envelope,
+    read_head,
+    read_initialize,
+    read_params,
+)
 from .errors import (
     InternalError,
     InvalidParams,
     InvalidRequest,
     LocalProtocolError,
     MethodNotFound,
-    ParseError,
     ProtocolError,
     ResultTooLarge,
     UnsupportedVersion,
@@ -36,83 +44,27 @@ from .jsonrpc import (
     call,
     encode,
     error_answer,
-    explain,
 )
 from .types.base import META, NO_JSON, Params, RequestMeta
-from .types.lifecycle import ClientCapabilities, Implementation, InitializeParams
+from .types.lifecycle import InitializeParams
 from .types.notifications import LOG_LEVELS
 from .versions import table
 from .versions.table import Version
 from .versions.vocabulary import NO_EXTENSIONS, Vocabulary
 
-__all__ = [
-    "MAX_FRAME_BYTES",
-    "WATCH_BYTES",
-    "Call",
-    "ClientIdentity",
-    "Opening",
-    "Session",
-    "check_envelope",
-    "has_envelope",
-]
+__all__ = ["MAX_FRAME_BYTES", "WATCH_BYTES", "Call", "Opening", "Session"]
 
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 """The default limit of one message."""
 
-_EMPTY = b"{}"
-
 WATCH_BYTES = 200
 """What it takes to remember that a resource is watched, beside the bytes of its URI."""
-_head = Decoder(Params).decode
-_NO_CAPABILITIES = ClientCapabilities()
 
-
-class ClientIdentity:
-    """What a peer says of itself: in `initialize`, or in one request's `_meta` (then decoded when asked for)."""
-
-    __slots__ = ("_capabilities", "_info", "_raw_capabilities", "_raw_info")
-
-    def __init__(
-        self,
-        capabilities: ClientCapabilities | None = None,
-        info: Implementation | None = None,
-        raw_capabilities: Raw = NO_JSON,
-        raw_info: Raw = NO_JSON,
-    ) -> None:
-        self._capabilities = capabilities
-        self._info = info
-        self._raw_capabilities = raw_capabilities
-        self._raw_info = raw_info
-
-    @property
-    def capabilities(self) -> ClientCapabilities:
-        """What the client offers. Raises InvalidParams if it said so in a shape that cannot be read."""
-        if self._capabilities is None:
-            if self._raw_capabilities is NO_JSON:
-                return _NO_CAPABILITIES
-            try:
-                self._capabilities = _decode_capabilities(self._raw_capabilities)
-            except MALFORMED as error:
-                raise InvalidParams(f"_meta.{META}clientCapabilities: {explain(error)}") from None
-        return self._capabilities
-
-    @property
-    def info(self) -> Implementation | None:
-        """The client's name and version, None if it did not say. Never a ground for behaviour."""
-        if self._info is None and self._raw_info is not NO_JSON:
-            try:
-                self._info = _decode_info(self._raw_info)
-            except MALFORMED:
-                return None
-        return self._info
-
-
-_UNKNOWN = ClientIdentity()
 _UNCOUNTED = 64
 """So many calls of a connection cost nothing to count; each one more takes of the budget."""
-_NOTHING: frozenset[str] = frozenset()
-_decode_capabilities = Decoder(ClientCapabilities).decode
-_decode_info = Decoder(Implementation).decode
+
+_EMPTY = b"{}"
+_UNKNOWN = ClientIdentity()
 
 
 class _Answer(Struct):
@@ -198,8 +150,8 @@ class Session:
     """
 
     __slots__ = ("_asked", "_next_id", "client", "identity", "in_flight", "is_stateless", "is_initialized", "log_level",
-                 "max_frame_bytes", "max_in_flight", "peer", "principal", "said", "subscribed",
-                 "version", "vocabulary", "watching")  # fmt: skip
+                 "max_frame_bytes", "max_in_flight", "peer", "principal", "said", "version", "vocabulary",
+                 "watched")  # fmt: skip
 
     def __init__(
         self,
@@ -221,12 +173,10 @@ class Session:
         version = self.version = opening.version
         self.client = _UNKNOWN
         self.log_level: str | None = "info"
-        self.subscribed: set[str] | frozenset[str] = _NOTHING
-        """The resources that a legacy client watches."""
-        self.watching: Charge | None = None
-        """What these take of the budget."""
+        self.watched: ChargedTexts | None = None
+        """The URIs of the resources that a legacy client watches."""
         self.said: Charge | None = None
-        """The same of what the client said of itself, if that is large."""
+        """What the client said of itself takes so much of the budget, if it is large."""
         self.is_initialized = version is not None and not version.is_modern
         self.is_stateless = opening.is_stateless
         self._next_id = 0
@@ -243,20 +193,20 @@ class Session:
 
         Raises InternalError if there is no memory for it.
         """
-        if not isinstance(self.subscribed, set):
-            self.subscribed = set()
-            self.watching = Charge(id(self), self.owner)
-        if uri not in self.subscribed and self.watching is not None and not self.watching.add(len(uri) + WATCH_BYTES):
+        if self.watched is None:
+            self.watched = ChargedTexts(WATCH_BYTES, id(self), self.owner)
+        if not self.watched.add(uri):
             raise InternalError(OVER)
-        self.subscribed.add(uri)
-        return len(self.subscribed)
+        return len(self.watched)
 
     def unwatch(self, uri: str) -> None:
         """It no longer does."""
-        if isinstance(self.subscribed, set) and uri in self.subscribed:
-            self.subscribed.discard(uri)
-            if self.watching is not None:
-                self.watching.add(-len(uri) - WATCH_BYTES)
+        if self.watched is not None:
+            self.watched.discard(uri)
+
+    def is_watched(self, uri: str) -> bool:
+        """Whether the client watches a resource."""
+        return self.watched is not None and uri in self.watched
 
     # -- receiving ---------------------------------------------------------------------------
 
@@ -295,7 +245,7 @@ class Session:
         try:
             params = read(_EMPTY if raw is ABSENT else raw)
         except MALFORMED:
-            params = _read(read, raw)
+            params = read_params(read, raw)
         meta: RequestMeta | None = params.meta
         if meta is not None and meta.protocol_version is not UNSET:
             raise InvalidRequest(_ERA_FIXED)
@@ -333,7 +283,7 @@ class Session:
 
         Its faults are named in the order of the specification: envelope, version, method, params.
         """
-        head: Params = _read(_head, request.params)
+        head: Params = read_params(read_head, request.params)
         meta = head.meta
         method = request.method
         bare = meta is None or (meta.protocol_version is UNSET and meta.client_capabilities is NO_JSON)
@@ -347,7 +297,7 @@ class Session:
                 raise MethodNotFound(f"Method not found: {method}")
         elif bare and method == "initialize":
             raise UnsupportedVersion(
-                _asked_version(request.params),
+                asked_version(request.params),
                 table.SUPPORTED,
                 f"This connection already speaks {self.version}, which has no initialize",
             )
@@ -355,7 +305,7 @@ class Session:
         read = version.lookup(method) if method in version.requests else self.vocabulary.request(version, method)
         if read is None:
             raise MethodNotFound(f"Method not found: {method}")
-        params = _read(read, request.params)
+        params = read_params(read, request.params)
         level = params.meta.log_level
         if level is not None and level not in LOG_LEVELS:
             known = ", ".join(LOG_LEVELS)
@@ -365,7 +315,7 @@ class Session:
         return Call(self, request.id, request.method, request.params, version, params, params.meta)
 
     def _initialize(self, request: Request) -> Call:
-        params: InitializeParams = _read(_initialize_reader, request.params)
+        params: InitializeParams = read_params(read_initialize, request.params)
         if len(bytes(request.params)) > SMALL:
             self.said = Charge(id(self), self.owner)
             if not self.said.set(weigh(bytes(request.params))):
@@ -478,54 +428,6 @@ class Session:
 
 
 _ERA_FIXED = "This connection was initialized: its version is fixed, and requests carry no protocolVersion in _meta"
-_initialize_reader = Decoder(InitializeParams).decode
-
-
-def _read(read: Any, raw: Raw) -> Any:
-    """Decode params, with the faults as protocol errors that name the field."""
-    if raw is ABSENT or bytes(raw) == b"null":
-        raw = Raw(_EMPTY)
-    try:
-        return read(raw)
-    except ValidationError as error:
-        raise InvalidParams(f"Invalid params: {explain(error)}") from None
-    except MALFORMED as error:
-        raise ParseError(f"Parse error: {explain(error)}") from None
-
-
-def has_envelope(raw: Raw) -> bool:
-    """Whether params say by themselves which version they are of, as every request of 2026-07-28 does."""
-    try:
-        meta = _head(_EMPTY if raw is ABSENT else raw).meta
-    except MALFORMED:
-        return False
-    return meta is not None and meta.protocol_version is not UNSET
-
-
-def check_envelope(meta: RequestMeta | None, *, is_fixed: bool) -> Version:
-    """The version of a modern request.
-
-    Raises for the first fault of its `_meta`: a missing key, then a version that is not served.
-    """
-    missing = []
-    if meta is None or meta.protocol_version is UNSET:
-        missing.append(f"{META}protocolVersion")
-    if meta is None or bytes(meta.client_capabilities)[:1] != b"{":
-        missing.append(f"{META}clientCapabilities")
-    if missing:
-        hint = "" if is_fixed else " (or send initialize first, for 2025-11-25 and older)"
-        raise InvalidParams(f"Missing in params._meta: {', '.join(missing)}{hint}", {"missing": missing})
-    assert meta is not None
-    if meta.protocol_version not in table.MODERN:
-        raise UnsupportedVersion(str(meta.protocol_version), table.SUPPORTED)
-    return table.get(str(meta.protocol_version))
-
-
-def _asked_version(raw: Raw) -> str:
-    try:
-        return str(_initialize_reader(raw).protocol_version)
-    except MALFORMED:
-        return ""
 
 
 def _failure(error: ProtocolError, version: Version | None, request_id: Id | None) -> bytes:

@@ -13,9 +13,9 @@ from msgspec import UNSET
 from msgspec.json import Decoder
 
 from ..channel import ResumableChannel
+from ..envelope import ClientIdentity
 from ..jsonrpc import MALFORMED, Id
 from ..principal import Principal, Transport
-from ..session import ClientIdentity
 from ..types.lifecycle import ClientCapabilities, Implementation
 from ..types.notifications import LOG_LEVELS, LogLevel, LogMessageParams, ProgressParams
 from ..types.sampling import CreateMessageResult, Root, SamplingMessage

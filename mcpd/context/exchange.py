@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct
 
+from ..envelope import ClientIdentity
 from ..errors import LocalProtocolError
 from ..jsonrpc import Id
 from ..principal import Origin
-from ..session import Call, ClientIdentity
+from ..session import Call
 
 if TYPE_CHECKING:
     from ..types.rounds import ListenResult, SubscriptionFilter

@@ -100,7 +100,7 @@ class Subscriptions:
             self._note("notifications/resources/updated", uri)
 
     def _is_watched(self, uri: str) -> bool:
-        return self._session.is_initialized and uri in self._session.subscribed
+        return self._session.is_initialized and self._session.is_watched(uri)
 
     def _note(self, method: str, uri: str | None) -> None:
         """Say it in the next turn of the loop, once, however often it happens till then."""

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 from msgspec import Struct
 
 from ..context import Context, Exchange
+from ..envelope import ClientIdentity
 from ..errors import MissingExtension, RegistrationError
 from ..registry.catalog import Catalog
 from ..registry.foreign import to_builtins
@@ -21,7 +22,6 @@ from ..registry.meta_keys import is_meta_key
 from ..registry.problems import Problem
 from ..registry.threads import run_in_thread
 from ..registry.tools import Extra
-from ..session import ClientIdentity
 from ..types.base import ObjectResult, Params, Result
 from ..types.tools import CallToolResult
 

@@ -12,9 +12,9 @@ from typing import Any, Protocol, TypeAlias
 
 from msgspec import Raw
 
+from ..envelope import has_envelope
 from ..errors import ProtocolError
 from ..jsonrpc import ABSENT, Failure, Message, Notification, Request, Response
-from ..session import has_envelope
 from ..versions import table
 from .core import Core
 from .legacy import LegacyEndpoint

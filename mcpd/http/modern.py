@@ -13,6 +13,7 @@ from msgspec import Raw
 from msgspec.json import Decoder
 
 from ..budget import OVER
+from ..envelope import check_envelope
 from ..errors import (
     HeaderMismatch,
     InvalidParams,
@@ -24,7 +25,6 @@ from ..errors import (
 )
 from ..jsonrpc import ABSENT, MALFORMED, Failure, Id, Notification, Request, Response
 from ..principal import Origin
-from ..session import check_envelope
 from ..transports.guards import Refusal
 from ..types.base import NO_JSON, Params, RequestMeta, Wire
 from ..versions import table

@@ -7,7 +7,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ..context import Context, Exchange
-from ..session import ClientIdentity
+from ..envelope import ClientIdentity
 from ..types.lifecycle import Implementation
 from ..types.prompts import ListPromptsResult
 from ..types.resources import ListResourcesResult, ListResourceTemplatesResult

@@ -11,10 +11,10 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ...envelope import ClientIdentity
 from ...errors import RegistrationError
 from ...printable import printable
 from ...registry.problems import Problem
-from ...session import ClientIdentity
 from ...types.tools import CallToolResult
 from ..base import Extension, ExtensionHost, ResourceAddition, ToolAddition
 from .gate import MIME_TYPE, SCHEME, UI, AppsMode, has_ui, is_app_type

@@ -1,0 +1,126 @@
+"""What a peer says of itself and of a request's version, in `initialize` and in `_meta`: read, and checked.
+
+Pure functions of what was received; what follows from it for the connection is the session's.
+Spec: 2026-07-28 basic/index, basic/versioning; 2025-11-25 basic/lifecycle.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import UNSET, Raw, ValidationError
+from msgspec.json import Decoder
+
+from .errors import InvalidParams, ParseError, UnsupportedVersion
+from .jsonrpc import ABSENT, MALFORMED, explain
+from .types.base import META, NO_JSON, Params, RequestMeta
+from .types.lifecycle import ClientCapabilities, Implementation, InitializeParams
+from .versions import table
+from .versions.table import Version
+
+__all__ = [
+    "ClientIdentity",
+    "asked_version",
+    "check_envelope",
+    "has_envelope",
+    "read_head",
+    "read_initialize",
+    "read_params",
+]
+
+_NO_CAPABILITIES = ClientCapabilities()
+_decode_capabilities = Decoder(ClientCapabilities).decode
+_decode_info = Decoder(Implementation).decode
+
+read_head = Decoder(Params).decode
+"""Only the `_meta` of params."""
+
+read_initialize = Decoder(InitializeParams).decode
+
+
+class ClientIdentity:
+    """What a peer says of itself: in `initialize`, or in one request's `_meta` (then decoded when asked for)."""
+
+    __slots__ = ("_capabilities", "_info", "_raw_capabilities", "_raw_info")
+
+    def __init__(
+        self,
+        capabilities: ClientCapabilities | None = None,
+        info: Implementation | None = None,
+        raw_capabilities: Raw = NO_JSON,
+        raw_info: Raw = NO_JSON,
+    ) -> None:
+        self._capabilities = capabilities
+        self._info = info
+        self._raw_capabilities = raw_capabilities
+        self._raw_info = raw_info
+
+    @property
+    def capabilities(self) -> ClientCapabilities:
+        """What the client offers. Raises InvalidParams if it said so in a shape that cannot be read."""
+        if self._capabilities is None:
+            if self._raw_capabilities is NO_JSON:
+                return _NO_CAPABILITIES
+            try:
+                self._capabilities = _decode_capabilities(self._raw_capabilities)
+            except MALFORMED as error:
+                raise InvalidParams(f"_meta.{META}clientCapabilities: {explain(error)}") from None
+        return self._capabilities
+
+    @property
+    def info(self) -> Implementation | None:
+        """The client's name and version, None if it did not say. Never a ground for behaviour."""
+        if self._info is None and self._raw_info is not NO_JSON:
+            try:
+                self._info = _decode_info(self._raw_info)
+            except MALFORMED:
+                return None
+        return self._info
+
+
+def read_params(read: Any, raw: Raw) -> Any:
+    """Decode params, with the faults as protocol errors that name the field."""
+    if raw is ABSENT or bytes(raw) == b"null":
+        raw = Raw(b"{}")
+    try:
+        return read(raw)
+    except ValidationError as error:
+        raise InvalidParams(f"Invalid params: {explain(error)}") from None
+    except MALFORMED as error:
+        raise ParseError(f"Parse error: {explain(error)}") from None
+
+
+def has_envelope(raw: Raw) -> bool:
+    """Whether params say by themselves which version they are of, as every request of 2026-07-28 does."""
+    try:
+        meta = read_head(b"{}" if raw is ABSENT else raw).meta
+    except MALFORMED:
+        return False
+    return meta is not None and meta.protocol_version is not UNSET
+
+
+def check_envelope(meta: RequestMeta | None, *, is_fixed: bool) -> Version:
+    """The version of a modern request.
+
+    Raises for the first fault of its `_meta`: a missing key, then a version that is not served.
+    """
+    missing = []
+    if meta is None or meta.protocol_version is UNSET:
+        missing.append(f"{META}protocolVersion")
+    if meta is None or bytes(meta.client_capabilities)[:1] != b"{":
+        missing.append(f"{META}clientCapabilities")
+    if missing:
+        hint = "" if is_fixed else " (or send initialize first, for 2025-11-25 and older)"
+        raise InvalidParams(f"Missing in params._meta: {', '.join(missing)}{hint}", {"missing": missing})
+    assert meta is not None
+    if meta.protocol_version not in table.MODERN:
+        raise UnsupportedVersion(str(meta.protocol_version), table.SUPPORTED)
+    return table.get(str(meta.protocol_version))
+
+
+def asked_version(raw: Raw) -> str:
+    """The version that the params of `initialize` ask for, as far as they can be read."""
+    try:
+        return str(read_initialize(raw).protocol_version)
+    except MALFORMED:
+        return ""
