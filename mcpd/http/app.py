@@ -270,6 +270,7 @@ class HttpApp:
             else:
                 await request.answer_text(200, "ok\n")
             return
+
         if _DISCOVERY in request.path:
             # Also to web pages that may not call: a refusal looks to them like a network that is down.
             refusal = self.guard.check_source(request.header(b"host"), None)
@@ -281,6 +282,7 @@ class HttpApp:
             if request.method == "OPTIONS":
                 await request.answer_empty(204, _ASKED_BY_ANY_PAGE)
                 return
+
         text = (
             f"Nothing is served at this path: the MCP endpoint is {self.paths[0]}, POST a JSON-RPC message to it "
             "(Streamable HTTP).\nThe HTTP+SSE transport of 2024-11-05 is not served.\n"

@@ -206,6 +206,7 @@ class Http1Protocol(HttpToolsProtocol):
             if name == _TRANSFER and (refusal := _bad_framing(self.headers, self.parser.get_http_version())):
                 self._refuse(refusal)
                 raise _StopParsing
+
         if self.parser.should_upgrade() and not self._should_upgrade():
             self._has_other_upgrade = True
         else:
@@ -213,12 +214,14 @@ class Http1Protocol(HttpToolsProtocol):
             self._beside_bytes = 0
             if self._timer is not None:
                 self._cancel_timer()
+
             running = self.cycle
             super().on_headers_complete()
             if not self.pipeline:
                 self._running = None
             elif len(self.pipeline) == 1:
                 self._running = running
+
             if 0 < len(self.pipeline) < _MOST_PIPELINED:
                 # Uvicorn would read nothing until it is their turn, and not see that the client has left.
                 self.flow.resume_reading()
@@ -320,6 +323,7 @@ class Http1Protocol(HttpToolsProtocol):
         """Refuse what comes, and end the connection: after the answer that is being given, if there is one."""
         if self._ignores_input:
             return
+
         if self._is_answering:
             cycle = self.cycle
             if self.pipeline and cycle.more_body and self._running is not None:
@@ -333,11 +337,13 @@ class Http1Protocol(HttpToolsProtocol):
             # What we say now is its answer: for its task the client is gone.
             cycle.disconnected = True
             cycle.message_event.set()
+
         if self._head_bytes < 0 and not self._is_answering:
             # It was answered already, and goes on sending.
             self._writer.close()
             self._ignores_input = True
             return
+
         self._writer.complete()
         self._writer.transport.write(_answer(refusal, self.scope["headers"] if self.scope else ()))  # type: ignore[redundant-expr]
         self._head_bytes = -1

@@ -63,15 +63,19 @@ class AsgiWebSocket(Outbox):
                     if message.get("code", 1005) not in (1000, 1001, 1005):
                         lost = ConnectionLost("The WebSocket client went away")
                     break
+
                 text = message.get("text")
                 if text is None:
                     await self._close(1003, "send each JSON-RPC message as a text frame, not a binary one")
                     break
+
+                # A lone surrogate in the text must not fail here: the decoder judges what arrived.
                 frame = text.encode("utf-8", "surrogatepass")
                 if len(frame) > most:
                     connection.receive_error(FrameTooLarge(f"Message too large: at most {most} bytes are taken"))
                 else:
                     connection.receive(frame)
+
                 if self.is_congested:
                     # A client that does not read gets no more work done.
                     await self.drain()

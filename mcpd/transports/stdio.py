@@ -178,6 +178,7 @@ class StdioChannel:
                 return
             except OSError:
                 chunk = b""
+
         receiver = self._receiver
         if self._has_ended or receiver is None:
             return
@@ -193,6 +194,7 @@ class StdioChannel:
                     receiver.receive(line)  # type: ignore[arg-type]
         finally:
             self._is_pushing = False
+
         if self._out:
             self._flush()
         if self._has_ended:
@@ -330,6 +332,7 @@ class StdioChannel:
             if written == len(data):
                 return
             data = memoryview(data)[written:]
+
         is_first = not self._unsent
         # A large frame is not copied to put a newline behind it; it is the last, as nothing waits behind it.
         for part in (data,) if large is None else (data, large, b"\n"):
@@ -340,6 +343,7 @@ class StdioChannel:
             self._write()
             if self._unsent:
                 self._await_writable()
+
         if self._unsent_bytes > _HIGH_WATER and not self.is_congested:
             self.is_congested = True
             if not self._always_reads:

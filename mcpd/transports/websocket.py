@@ -71,6 +71,7 @@ class WebSocketChannel(asyncio.Protocol):
         self._receiver: Receiver | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._lost: asyncio.Future[None] = self._loop.create_future()
+
         self._drained: asyncio.Future[None] | None = None
         self._events: deque[Frame] = deque()
         self._fragments: bytearray | None = None
@@ -81,6 +82,7 @@ class WebSocketChannel(asyncio.Protocol):
         self._unflushed_bytes = 0
         self._is_pushing = False
         self._is_flush_due = False
+
         self._is_open = False
         self._is_closing = False
         self._is_paused = False
@@ -92,6 +94,7 @@ class WebSocketChannel(asyncio.Protocol):
         self._asked = 0
         """How many pings were sent to learn whether all before them was read."""
         self.is_congested = False
+
         self._handshake: Handshake | None = Handshake(endpoint, self._protocol, self)
         """Takes what arrives until it is answered."""
         self._fields: HandshakeFields | None = None
@@ -246,8 +249,9 @@ class WebSocketChannel(asyncio.Protocol):
         receiver = self._receiver
         opcode = frame.opcode
         if receiver is None or not self._is_open and opcode is not _CLOSE:
-            # Whoever was told that we close, or why, gets nothing more done.
+            # Once a client was told that we close, or why, nothing more is done for it.
             return
+
         if opcode is _TEXT:
             if frame.fin:
                 data = frame.data
@@ -273,6 +277,7 @@ class WebSocketChannel(asyncio.Protocol):
                 self._was_pinged = self._was_heard = False
                 self._set_timer(self._limits.ping_interval, self._keep_alive)
             return
+
         if not data.isascii():  # type: ignore[union-attr]
             try:
                 str(data, "utf-8")
