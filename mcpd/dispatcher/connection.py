@@ -397,12 +397,12 @@ class ServerConnection:
                 if call is not None:
                     self.cancel(call)
             else:
-                return self._hear(message, params)
+                return self._run_listener(message, params)
         elif isinstance(message, (Response, Failure)) and self._outgoing is not None:
             self._outgoing.receive(message)
         return True
 
-    def _hear(self, message: Notification, params: Any) -> bool:
+    def _run_listener(self, message: Notification, params: Any) -> bool:
         """Run what listens to a notification, with an exchange that belongs to no request; False if too much runs."""
         version = self.session.version
         listener = self.listeners.get(message.method)

@@ -17,14 +17,14 @@ from ..types.notifications import CancelledParams, NotificationParams
 from ..types.resources import ResourceUpdatedParams
 from ..types.rounds import AcknowledgedParams, ListenResult, SubscriptionFilter
 
-__all__ = ["Announcer", "Hearing", "Kind", "Subscriptions"]
+__all__ = ["Announcer", "Kind", "SubscribedConnection", "Subscriptions"]
 
 Kind: TypeAlias = Literal["tools", "prompts", "resources"]
 
 _SUBSCRIPTION = f"{META}subscriptionId"
 
 
-class _Listener:
+class _Subscription:
     """One open `subscriptions/listen`."""
 
     __slots__ = ("call", "ended", "lists", "uris")
@@ -54,14 +54,14 @@ class Subscriptions:
     def __init__(self, session: Session, channel: Channel) -> None:
         self._session = session
         self._channel = channel
-        self._listeners: dict[Id, _Listener] = {}
+        self._listeners: dict[Id, _Subscription] = {}
         self._due: dict[tuple[str, str | None], None] = {}
         self._is_scheduled = False
         self._draining: asyncio.Future[None] | None = None
 
     async def listen(self, call: Call, wanted: SubscriptionFilter) -> ListenResult:
         """Acknowledge, then deliver until the call is cancelled (silence) or `end_all` (a result)."""
-        listener = _Listener(call, wanted, asyncio.get_running_loop().create_future())
+        listener = _Subscription(call, wanted, asyncio.get_running_loop().create_future())
         # The acknowledgement is the first message of the subscription (S26-092, S26-093).
         acknowledged = AcknowledgedParams(notifications=wanted, meta={_SUBSCRIPTION: call.id})
         self._send("notifications/subscriptions/acknowledged", acknowledged, call)
@@ -81,35 +81,35 @@ class Subscriptions:
             if not listener.ended.done():
                 listener.ended.set_result(None)
                 if self._channel.is_multiplexed:
-                    listener.ended.get_loop().call_soon(self._say_cancelled, listener.call)
+                    listener.ended.get_loop().call_soon(self._send_cancelled, listener.call)
 
-    def _say_cancelled(self, call: Call) -> None:
+    def _send_cancelled(self, call: Call) -> None:
         params = CancelledParams(request_id=call.id, reason="the server ended the subscription")
         frame = self._session.notify("notifications/cancelled", params)
         if frame is not None:
             self._channel.send_apart(frame, call.id)  # behind the result, which may be held back too
 
     def changed(self, kind: Kind) -> None:
-        """A list of that kind is another one now."""
+        """A list of that kind has changed."""
         if self._session.is_initialized or any(kind in listener.lists for listener in self._listeners.values()):
-            self._note(f"notifications/{kind}/list_changed", None)
+            self._schedule(f"notifications/{kind}/list_changed", None)
 
     def updated(self, uri: str) -> None:
-        """A resource holds something else now."""
+        """The contents of a resource have changed."""
         if self._is_watched(uri) or any(uri in listener.uris for listener in self._listeners.values()):
-            self._note("notifications/resources/updated", uri)
+            self._schedule("notifications/resources/updated", uri)
 
     def _is_watched(self, uri: str) -> bool:
         return self._session.is_initialized and self._session.is_watched(uri)
 
-    def _note(self, method: str, uri: str | None) -> None:
-        """Say it in the next turn of the loop, once, however often it happens till then."""
+    def _schedule(self, method: str, uri: str | None) -> None:
+        """Send it in the next turn of the loop, once, however often it happens till then."""
         self._due[method, uri] = None
         if not self._is_scheduled:
             self._is_scheduled = True
-            asyncio.get_running_loop().call_soon(self._say_due)
+            asyncio.get_running_loop().call_soon(self._send_due)
 
-    def _say_due(self) -> None:
+    def _send_due(self) -> None:
         if self._channel.is_congested:
             # One task at most; it is held until the peer has taken enough or is gone.
             self._draining = asyncio.ensure_future(self._drain())
@@ -126,7 +126,7 @@ class Subscriptions:
 
     async def _drain(self) -> None:
         await self._channel.drain()
-        self._say_due()
+        self._send_due()
 
     def _send(self, method: str, params: Any, call: Call | None) -> None:
         frame = self._session.notify(method, params, call)
@@ -136,14 +136,14 @@ class Subscriptions:
             self._channel.send(frame, None if call is None else call.id)
 
 
-class Hearing(Protocol):
-    """A connection, as far as changes go."""
+class SubscribedConnection(Protocol):
+    """A connection whose client is told of changes."""
 
     loop: asyncio.AbstractEventLoop
 
     @property
     def subscriptions(self) -> Subscriptions:
-        """What its client wants to hear of."""
+        """What its client has subscribed to."""
 
     @property
     def ended(self) -> asyncio.Future[Any]:
@@ -154,28 +154,28 @@ class Announcer:
     """The connections of one server that are told of changes, each on its own event loop's thread."""
 
     def __init__(self) -> None:
-        self._connections: set[Hearing] = set()
+        self._connections: set[SubscribedConnection] = set()
 
     def __len__(self) -> int:
         return len(self._connections)
 
-    def add(self, connection: Hearing) -> None:
-        """Tell this one too, until it ends."""
+    def add(self, connection: SubscribedConnection) -> None:
+        """Tell the client of this connection too, until it ends."""
         self._connections.add(connection)
         connection.ended.add_done_callback(lambda _: self._connections.discard(connection))
 
     def changed(self, kind: Kind) -> None:
-        """A list of that kind is another one now. Safe from any thread, as all of this."""
+        """A list of that kind has changed. Safe from any thread, as all of this."""
         self._announce(lambda subscriptions: subscriptions.changed(kind))
 
     def updated(self, uri: str) -> None:
-        """A resource holds something else now."""
+        """The contents of a resource have changed."""
         self._announce(lambda subscriptions: subscriptions.updated(uri))
 
-    def _announce(self, say: Callable[[Subscriptions], None]) -> None:
+    def _announce(self, tell: Callable[[Subscriptions], None]) -> None:
         for connection in list(self._connections):
             try:
-                connection.loop.call_soon_threadsafe(say, connection.subscriptions)
+                connection.loop.call_soon_threadsafe(tell, connection.subscriptions)
             except RuntimeError:
                 pass  # its loop is closed, and so is the connection
 

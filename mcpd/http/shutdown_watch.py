@@ -52,13 +52,13 @@ class ShutdownWatch:
             self._servers = servers
             if self._timer is not None:
                 self._timer.cancel()
-            self._timer = loop.call_later(_EVERY, self._look, loop)
+            self._timer = loop.call_later(_EVERY, self._poll, loop)
 
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _poll(self, loop: asyncio.AbstractEventLoop) -> None:
         if not any(server.is_serving() for server in self._servers):
             self._loop = None  # the next request may be another server's
             self._end()
-        self._timer = loop.call_later(_EVERY, self._look, loop)
+        self._timer = loop.call_later(_EVERY, self._poll, loop)
 
     def leave(self) -> None:
         """Watch nothing any more."""

@@ -72,9 +72,9 @@ class Apart:
         self._settled = None
 
     def _set_timer(self) -> None:
-        self._timer = self._loop.call_later(_TIMEOUT if self._is_read is None else _TICK, self._look)
+        self._timer = self._loop.call_later(_TIMEOUT if self._is_read is None else _TICK, self._poll)
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         self._timer = None
         if self._held and self._is_read is not None and self._is_read():
             self.release()

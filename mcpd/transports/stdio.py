@@ -426,9 +426,9 @@ class StdioChannel:
         """While we do not read we do not see the end of our input: look for it now and then."""
         if self._watching is None and self._can_poll_in and hasattr(select, "poll"):  # not on Windows
             self._seen_bytes, self._seen_at = self._taken_bytes, self._loop.time()
-            self._watching = self._loop.call_later(_LOOK_SECONDS, self._look)
+            self._watching = self._loop.call_later(_LOOK_SECONDS, self._poll)
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         """A peer that has hung up and takes nothing of what it asked for is gone, whatever it has not read."""
         self._watching = None
         if not self.is_congested or self._has_ended:
@@ -439,7 +439,7 @@ class StdioChannel:
         elif now - self._seen_at > _LAST_SECONDS:
             self._lose("stdin has ended, and nobody reads stdout")
             return
-        self._watching = self._loop.call_later(_LOOK_SECONDS, self._look)
+        self._watching = self._loop.call_later(_LOOK_SECONDS, self._poll)
 
     async def drain(self) -> None:
         """Wait until all that was sent is with the kernel."""
