@@ -24,23 +24,23 @@ if TYPE_CHECKING:
     from .peer import Peer
     from .thread_call import ThreadCall
 
-__all__ = ["Exchange", "Place", "this_thread"]
+__all__ = ["Exchange", "ThreadSlot", "this_thread"]
 
 T = TypeVar("T")
 
 
-class Place(Protocol):
-    """What a plain function takes up among those that run at once, see `registry.threads`."""
+class ThreadSlot(Protocol):
+    """What a plain function holds while it runs in a thread, see `registry.thread_slots`."""
 
-    def pause(self) -> None:
-        """It waits for the client: another may run."""
+    def release(self) -> None:
+        """The function waits for the client: another may run."""
 
-    def resume(self) -> None:
-        """It has its answer."""
+    def reacquire(self) -> None:
+        """The function has its answer, and goes on."""
 
 
 class _ThisThread(threading.local):
-    place: Place | None = None
+    slot: ThreadSlot | None = None
     """That of the plain function that runs in this thread."""
 
 
@@ -160,14 +160,14 @@ class Exchange(Struct, eq=False):
             self._pending.add(pending)
             if self._has_ended:
                 pending.cancel()  # the request was over before anybody could know of this
-        place = this_thread.place if is_question else None
-        if place is not None:
-            place.pause()
+        slot = this_thread.slot if is_question else None
+        if slot is not None:
+            slot.release()
         try:
             return pending.result()  # type: ignore[no-any-return]  # where there is no loop, nothing can be awaited
         finally:
-            if place is not None:
-                place.resume()
+            if slot is not None:
+                slot.reacquire()
             if self._pending is not None:
                 self._pending.discard(pending)
             del work, pending  # what is raised here has this frame in its traceback

@@ -1,9 +1,10 @@
-"""Plain functions run in worker threads, so that one that blocks holds up no other call. The one place for that.
+"""Plain functions run in worker threads, so that one that blocks holds up no other call. Nothing else
+starts threads for them.
 
-Theory of operation. How many run at once, and whose turn it is, is decided in `thread_places`. A place is given back
+Theory of operation. How many run at once, and whose turn it is, is decided in `thread_slots`. A slot is released
 when the waiting task *and* the thread are done with it: a cancelled call leaves a thread behind that still runs.
-While a function waits for the client's answer its place is free for another; it then goes on at once, in a place or
-beside them, as it holds its thread anyway and could only be done the later.
+While a function waits for its client's answer, another may have its slot. With the answer it goes on at once, whether
+it gets a slot again or not: it holds its thread anyway, and would only be done the later.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 from ..context.exchange import Exchange, this_thread
 from ..serve_options import MAX_THREADS, THREAD_TIMEOUT
-from .thread_places import Places, Taker
+from .thread_slots import Borrower, ThreadSlots
 
 __all__ = ["limit_threads", "run_in_thread"]
 
@@ -35,42 +36,42 @@ async def run_in_thread(function: Callable[..., Any], *args: Any, exchange: Exch
     import anyio.to_thread  # loaded when the first plain function is called: it costs start-up
 
     if _no_limit is None:
-        _no_limit = anyio.CapacityLimiter(float("inf"))  # anyio's own gives a place back while the thread still runs
+        _no_limit = anyio.CapacityLimiter(float("inf"))  # anyio's own gives a slot back while the thread still runs
     loop = asyncio.get_running_loop()
-    places = _places_of.get(loop)
-    if places is None:
-        places = _places_of[loop] = Places(MAX_THREADS, THREAD_TIMEOUT)
-    place = _Place(places, exchange, loop)
-    if not places.take_at_once(place):
-        await places.take(place)
+    slots = _slots_of.get(loop)
+    if slots is None:
+        slots = _slots_of[loop] = ThreadSlots(MAX_THREADS, THREAD_TIMEOUT)
+    slot = _Slot(slots, exchange, loop)
+    if not slots.try_acquire(slot):
+        await slots.acquire(slot)
     try:
-        value = await anyio.to_thread.run_sync(place.run, function, args, abandon_on_cancel=True, limiter=_no_limit)
+        value = await anyio.to_thread.run_sync(slot.run, function, args, abandon_on_cancel=True, limiter=_no_limit)
     finally:
-        place.leave()
+        slot.leave()
     return await value if value.__class__ is CoroutineType else value
 
 
 def limit_threads(most: int, wait_seconds: float) -> None:
     """Set for the running event loop how many plain functions run at once; before the first of them."""
-    _places_of[asyncio.get_running_loop()] = Places(most, wait_seconds)
+    _slots_of[asyncio.get_running_loop()] = ThreadSlots(most, wait_seconds)
 
 
-_places_of: WeakKeyDictionary[asyncio.AbstractEventLoop, Places] = WeakKeyDictionary()
+_slots_of: WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadSlots] = WeakKeyDictionary()
 
 
-class _Place(Taker):
-    """The place of one function. Its task and its thread may end in either order; the last one gives it back."""
+class _Slot(Borrower):
+    """The slot of one function. Its task and its thread may end in either order; the last one gives it back."""
 
-    __slots__ = ("_is_beside", "_is_paused", "_lock", "_loop", "_places", "_users")
+    __slots__ = ("_is_asking", "_is_without_slot", "_lock", "_loop", "_slots", "_users")
 
-    def __init__(self, places: Places, exchange: Exchange | None, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, slots: ThreadSlots, exchange: Exchange | None, loop: asyncio.AbstractEventLoop) -> None:
         self._exchange = exchange
-        self._places = places
+        self._slots = slots
         self._loop = loop
         self._lock = threading.Lock()
         self._users = 1
-        self._is_paused = False
-        self._is_beside = False
+        self._is_asking = False
+        self._is_without_slot = False
 
     def run(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """Call the function, in its thread."""
@@ -78,52 +79,52 @@ class _Place(Taker):
             if self._users == 0:
                 return None  # cancelled before it began
             self._users = 2
-        this_thread.place = self
+        this_thread.slot = self
         try:
             return function(*args)
         finally:
-            this_thread.place = None
+            this_thread.slot = None
             if self._is_free():
-                self._tell(self._give_back)
+                self._tell(self._release)
 
     def leave(self) -> None:
         """The task waits for the function no longer."""
         if self._is_free():
-            self._give_back()
+            self._release()
 
     def _is_free(self) -> bool:
         with self._lock:
             self._users -= 1
             return self._users == 0
 
-    def _give_back(self) -> None:
-        if self._is_paused:
-            self._is_paused = False
-            self._places.end_paused(self)
-        elif self._is_beside:
-            self._places.end_beside(self)
+    def _release(self) -> None:
+        if self._is_asking:
+            self._is_asking = False
+            self._slots.end_while_asking(self)
+        elif self._is_without_slot:
+            self._slots.end_without_slot(self)
         else:
-            self._places.give_back(self)
+            self._slots.release(self)
 
-    def pause(self) -> None:
+    def release(self) -> None:
         """The function, in its thread, begins to wait for the client."""
-        self._tell(self._pause)
+        self._tell(self._release_while_asking)
 
-    def _pause(self) -> None:
-        if self._users and not self._is_beside:  # else it is over by now
-            self._is_paused = self._places.pause(self)
+    def _release_while_asking(self) -> None:
+        if self._users and not self._is_without_slot:  # else it is over by now
+            self._is_asking = self._slots.release_while_asking(self)
 
-    def resume(self) -> None:
+    def reacquire(self) -> None:
         """It goes on."""
-        self._tell(self._resume)
+        self._tell(self._reacquire)
 
-    def _resume(self) -> None:
-        if self._users and self._is_paused:
-            self._is_paused = False
-            self._is_beside = not self._places.resume(self)
+    def _reacquire(self) -> None:
+        if self._users and self._is_asking:
+            self._is_asking = False
+            self._is_without_slot = not self._slots.reacquire(self)
 
     def _tell(self, step: Callable[[], None]) -> None:
         try:
             self._loop.call_soon_threadsafe(step)
         except RuntimeError:
-            pass  # the loop is closed, and nobody waits for a place
+            pass  # the loop is closed, and nobody waits for a slot

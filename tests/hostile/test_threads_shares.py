@@ -19,7 +19,7 @@ from support.wires import OpenWire, memory_wire, stdio_wire, websocket_wire
 
 from mcpd import Context, Server
 from mcpd.http import HttpSettings
-from mcpd.registry import thread_places, threads
+from mcpd.registry import thread_slots, threads
 from mcpd.registry.threads import limit_threads
 
 _FORM = {"type": "object", "properties": {"sure": {"type": "boolean"}}}
@@ -104,7 +104,7 @@ async def test_hung_functions_of_one_client_hold_up_no_other(open_wire: OpenWire
             assert (await hog.answer(call))["result"]["content"][0]["text"] == "stayed"
 
 
-async def test_two_that_hang_leave_a_place_to_the_third(stage: Stage) -> None:
+async def test_two_that_hang_leave_a_thread_to_the_third(stage: Stage) -> None:
     limit_threads(10, 20)
     server = stage.server
     async with memory_wire(server, MODERN) as one, memory_wire(server, MODERN) as two, memory_wire(server) as three:
@@ -117,7 +117,7 @@ async def test_two_that_hang_leave_a_place_to_the_third(stage: Stage) -> None:
             await wire.answer(call)
 
 
-async def test_many_requests_of_one_user_leave_a_place_to_another(stage: Stage) -> None:
+async def test_many_requests_of_one_user_leave_a_thread_to_another(stage: Stage) -> None:
     """In 2026-07-28 each POST is a connection of its own: the client is known by its token and its address."""
     limit_threads(18, 20)
     async with serving(stage.server) as port:
@@ -179,7 +179,7 @@ async def test_a_call_cancelled_while_it_waits_leaves_the_queue(stage: Stage) ->
 async def test_questions_that_nobody_answers_hold_a_bounded_number_of_threads(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(thread_places, "_ASKING_OF_ONE", 5)
+    monkeypatch.setattr(thread_slots, "_ASKING_OF_ONE", 5)
     limit_threads(9, 20)
     capabilities: dict[str, Any] = {"elicitation": {"form": {}}}
     async with (
@@ -205,9 +205,9 @@ async def test_questions_that_nobody_answers_hold_a_bounded_number_of_threads(
 async def test_those_that_hang_after_their_answer_hold_up_no_other(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(thread_places, "_ASKING_OF_ONE", 5)
+    monkeypatch.setattr(thread_slots, "_ASKING_OF_ONE", 5)
     limit_threads(9, 20)
-    places = threads._places_of[asyncio.get_running_loop()]
+    slots = threads._slots_of[asyncio.get_running_loop()]
     capabilities: dict[str, Any] = {"elicitation": {"form": {}}}
     async with (
         memory_wire(stage.server, "2025-11-25", capabilities=capabilities) as wire,
@@ -220,7 +220,7 @@ async def test_those_that_hang_after_their_answer_hold_up_no_other(
         for question in questions:
             wire.send({"jsonrpc": "2.0", "id": question["id"], "result": {"action": "decline"}})
         await stage.settles(6 + 5)
-        assert places.free == 3
+        assert slots.free == 3
         async with asyncio.timeout(10):
             assert await other.text("greet") == "hello"
         # Its own next call waits: it has its share.
@@ -230,8 +230,8 @@ async def test_those_that_hang_after_their_answer_hold_up_no_other(
         assert ended == set(calls)
         await other.text("greet")
     async with asyncio.timeout(10):
-        await until(lambda: places.free >= 9)
-    assert (places._asking_in_all, places._asking, places._running, places._beside) == (0, {}, set(), set())
+        await until(lambda: slots.free >= 9)
+    assert (slots._asking_in_all, slots._asking, slots._running, slots._without_slot) == (0, {}, set(), set())
 
 
 @asynccontextmanager

@@ -21,7 +21,7 @@ from mcpd.http import HttpSettings
 from mcpd.registry import moments
 from mcpd.registry.coercion import coerce
 from mcpd.registry.moments import MOMENTS
-from mcpd.registry.thread_places import Places, Taker
+from mcpd.registry.thread_slots import Borrower, ThreadSlots
 
 MIB = 1024 * 1024
 
@@ -199,7 +199,7 @@ def test_an_address_is_a_client_whatever_its_second_half() -> None:
     assert client_of("10.0.0.1", "who") == "who@10.0.0.1"
 
 
-class _Taker(Taker):
+class _Borrower(Borrower):
     """A function of a connection that has no other, of that client."""
 
     def __init__(self, client: str) -> None:
@@ -219,17 +219,17 @@ class _Taker(Taker):
 
 
 async def test_made_up_tokens_leave_threads_to_other_addresses() -> None:
-    places = Places(96, 0.01)
+    slots = ThreadSlots(96, 0.01)
     took = 0
     for number in range(200):
-        taker = _Taker(client_of("10.0.0.1", f"token{number}"))
+        borrower = _Borrower(client_of("10.0.0.1", f"token{number}"))
         try:
-            await places.take(taker)
+            await slots.acquire(borrower)
         except Exception:
             break
         took += 1
     assert 60 < took < 96
-    await places.take(_Taker(client_of("10.0.0.2", "somebody")))
+    await slots.acquire(_Borrower(client_of("10.0.0.2", "somebody")))
 
 
 def test_made_up_tokens_leave_memory_to_other_addresses() -> None:

@@ -36,7 +36,7 @@ class Room:
 
 
 @pytest.fixture(autouse=True)
-def few_places(monkeypatch: pytest.MonkeyPatch) -> None:
+def few_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "MAX_THREADS", 3)
 
 
@@ -52,7 +52,7 @@ async def turns(count: int = 20) -> None:
         await asyncio.sleep(0)
 
 
-async def test_functions_wait_for_a_place_in_the_order_they_came() -> None:
+async def test_functions_wait_for_a_slot_in_the_order_they_came() -> None:
     room = Room()
     tasks = [asyncio.create_task(run_in_thread(room.stay, number)) for number in range(9)]
     assert {await room.entered.get() for _ in range(3)} == {0, 1, 2}
@@ -61,7 +61,7 @@ async def test_functions_wait_for_a_place_in_the_order_they_came() -> None:
     assert room.most == 3
 
 
-async def test_a_cancelled_call_keeps_its_place_while_its_thread_runs() -> None:
+async def test_a_cancelled_call_keeps_its_slot_while_its_thread_runs() -> None:
     """Or clients that give slow calls up and ask again would get a thread each time."""
     room = Room()
     for _ in range(4):
@@ -76,7 +76,7 @@ async def test_a_cancelled_call_keeps_its_place_while_its_thread_runs() -> None:
     room.go.set()
     assert await late == 7
     assert room.most == 3
-    # Every place is free again.
+    # Every slot is free again.
     room.go.clear()
     tasks = [asyncio.create_task(run_in_thread(room.stay, number)) for number in (10, 11, 12)]
     while room.inside < 3:
@@ -85,7 +85,7 @@ async def test_a_cancelled_call_keeps_its_place_while_its_thread_runs() -> None:
     assert await asyncio.gather(*tasks) == [10, 11, 12]
 
 
-async def test_a_call_cancelled_as_its_turn_comes_gives_its_place_back() -> None:
+async def test_a_call_cancelled_as_its_turn_comes_gives_its_slot_back() -> None:
     room = Room()
     tasks = [asyncio.create_task(run_in_thread(room.stay)) for _ in range(3)]
     for _ in range(3):
