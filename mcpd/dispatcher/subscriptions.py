@@ -6,8 +6,7 @@ Spec: 2026-07-28 basic/patterns/subscriptions; 2025-11-25 server/{tools,resource
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from ..channel import Channel
 from ..jsonrpc import Id
@@ -16,6 +15,9 @@ from ..types.base import META
 from ..types.notifications import CancelledParams, NotificationParams
 from ..types.resources import ResourceUpdatedParams
 from ..types.rounds import AcknowledgedParams, ListenResult, SubscriptionFilter
+
+if TYPE_CHECKING:
+    from ..backplane.base import ChangeBus
 
 __all__ = ["Announcer", "Kind", "SubscribedConnection", "Subscriptions"]
 
@@ -89,6 +91,13 @@ class Subscriptions:
         if frame is not None:
             self._channel.send_apart(frame, call.id)  # behind the result, which may be held back too
 
+    def notify(self, kind: Kind, uri: str | None) -> None:
+        """A list of that kind has changed, or that resource; the client is told if it subscribed to it."""
+        if uri is None:
+            self.changed(kind)
+        else:
+            self.updated(uri)
+
     def changed(self, kind: Kind) -> None:
         """A list of that kind has changed."""
         if self._session.is_initialized or any(kind in listener.lists for listener in self._listeners.values()):
@@ -151,10 +160,16 @@ class SubscribedConnection(Protocol):
 
 
 class Announcer:
-    """The connections of one server that are told of changes, each on its own event loop's thread."""
+    """The connections of one server that are told of changes, each on its own event loop's thread.
 
-    def __init__(self) -> None:
+    Over `bus` the clients of other servers are told too, and these of what changes on those.
+    """
+
+    def __init__(self, bus: ChangeBus | None = None) -> None:
         self._connections: set[SubscribedConnection] = set()
+        self._bus = bus
+        if bus is not None:
+            bus.subscribe(self)
 
     def __len__(self) -> int:
         return len(self._connections)
@@ -166,16 +181,22 @@ class Announcer:
 
     def changed(self, kind: Kind) -> None:
         """A list of that kind has changed. Safe from any thread, as all of this."""
-        self._announce(lambda subscriptions: subscriptions.changed(kind))
+        self._announce(kind, None)
 
     def updated(self, uri: str) -> None:
         """The contents of a resource have changed."""
-        self._announce(lambda subscriptions: subscriptions.updated(uri))
+        self._announce("resources", uri)
 
-    def _announce(self, tell: Callable[[Subscriptions], None]) -> None:
+    def _announce(self, kind: Kind, uri: str | None) -> None:
+        self.notify(kind, uri)
+        if self._bus is not None:
+            self._bus.publish(kind, uri, self)
+
+    def notify(self, kind: Kind, uri: str | None) -> None:
+        """Tell the clients of this server that a list has changed or, if `uri` is given, that resource."""
         for connection in list(self._connections):
             try:
-                connection.loop.call_soon_threadsafe(tell, connection.subscriptions)
+                connection.loop.call_soon_threadsafe(connection.subscriptions.notify, kind, uri)
             except RuntimeError:
                 pass  # its loop is closed, and so is the connection
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from msgspec import Struct
 from msgspec.json import Decoder
 
+from ..backplane.base import EventStore
 from ..budget import client_of
 from ..channel import Channel, Receiver
 from ..errors import ProtocolError
@@ -69,6 +70,8 @@ class HttpSettings(Struct, frozen=True, kw_only=True):
     idle_timeout: float = 75.0
     write_timeout: float = 60.0
     max_connections: int = 10_000
+    event_store: Callable[[str], EventStore] | None = None
+    """Makes what keeps the events of a session, by its id; None for the memory of this process."""
 
 
 class Answering(Receiver, Protocol):

@@ -240,20 +240,23 @@ class LegacyEndpoint:
             stream = session.new_stream(is_listening=True)
             missed = [stream.priming()]
         else:
-            resumed = self._resume(session, last)
+            resumed = await self._resume(session, last)
+            if self.sessions.find(session.id, session.principal) is not session:  # it ended while its store was asked
+                await request.fail_plainly(404, NOT_FOUND)
+                return
             if resumed is None:
                 await request.fail_plainly(400, "Last-Event-ID names no event of this session that is still kept")
                 return
             stream, missed = resumed
         await self._serve_stream(session, request, stream, missed)
 
-    def _resume(self, session: HttpSession, last: bytes) -> tuple[ResumableStream, list[bytes]] | None:
+    async def _resume(self, session: HttpSession, last: bytes) -> tuple[ResumableStream, list[bytes]] | None:
         """The stream that the last event seen belongs to, and what followed on it."""
         match = _read_event_id(last.strip())
-        stream = None if match is None else session.store.streams.get(int(match[1]))
+        stream = None if match is None else session.streams.get(int(match[1]))
         if match is None or stream is None:
             return None
-        missed = stream.since(int(match[2]))
+        missed = await stream.since(int(match[2]))
         return None if missed is None else (stream, missed)
 
     async def _serve_stream(
@@ -296,7 +299,7 @@ class LegacyEndpoint:
                 stream.response = None
                 session.leave(stream)
                 if stream.is_listening:
-                    session.store.leave(stream)
+                    session.streams.leave(stream)
             if self.sessions.find(session.id, session.principal) is session:
                 self.sessions.touch(session)
 

@@ -12,12 +12,14 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from os import urandom
 
+from ..backplane.base import EventStore
+from ..backplane.memory import MemoryEventStore
 from ..budget import address_of
 from ..errors import InvalidRequest
 from ..jsonrpc import Id
 from ..principal import ANONYMOUS, Origin, Principal
 from .core import Answering, Core
-from .event_store import EventStore, ResumableStream
+from .event_store import ResumableStream, ResumableStreams
 from .event_stream import EventStreamResponse
 from .reply import Reply
 from .request import HttpRequest
@@ -38,12 +40,12 @@ class HttpSession:
     connection: Answering
 
     __slots__ = ("_held", "_latest", "_next_stream", "busy", "connection", "id", "listening", "owner", "principal",
-                 "replies", "stopped", "store", "touched", "user")  # fmt: skip
+                 "replies", "stopped", "streams", "touched", "user")  # fmt: skip
 
-    def __init__(self, principal: str, store: EventStore) -> None:
-        self.id = urlsafe_b64encode(urandom(_ID_BYTES)).decode()
+    def __init__(self, id: str, principal: str, streams: ResumableStreams) -> None:
+        self.id = id
         self.principal = principal
-        self.store = store
+        self.streams = streams
         self.replies: dict[Id, Reply] = {}
         """The replies of the requests that are worked on."""
         self.listening: list[ResumableStream] = []
@@ -114,7 +116,7 @@ class HttpSession:
     def new_stream(self, *, is_listening: bool = False) -> ResumableStream:
         """A new event stream of this session."""
         self._next_stream += 1
-        return ResumableStream(self._next_stream, self.store, primes=self._has_polling, is_listening=is_listening)
+        return ResumableStream(self._next_stream, self.streams, primes=self._has_polling, is_listening=is_listening)
 
     @property
     def _has_polling(self) -> bool:
@@ -159,6 +161,10 @@ class Sessions:
         self._by_owner: Counter[str] = Counter()
         self._by_address: Counter[str] = Counter()
         self._timer: asyncio.TimerHandle | None = None
+        self._make_store = core.settings.event_store or self._memory_store
+
+    def _memory_store(self, session_id: str) -> EventStore:
+        return MemoryEventStore(self._settings.max_stored_events, self._settings.max_stored_bytes)
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -169,10 +175,9 @@ class Sessions:
     def new(self, request: HttpRequest) -> HttpSession:
         """A session that nobody can find yet: `add` it once its client is initialized, or `drop` it."""
         settings = self._settings
-        session = HttpSession(
-            self._core.principal(request),
-            EventStore(settings.max_stored_events, settings.max_stored_bytes, settings.retry_ms),
-        )
+        session_id = urlsafe_b64encode(urandom(_ID_BYTES)).decode()
+        streams = ResumableStreams(session_id, self._make_store, settings.retry_ms)
+        session = HttpSession(session_id, self._core.principal(request), streams)
         opening = self._core.opening(request, is_stateless=settings.stateless)
         session.connection = self._core.connect(session, opening)
         session.owner = self._core.owner(request)
@@ -254,6 +259,7 @@ class Sessions:
             if answer is not None:
                 session.stopped[call.id] = answer
         connection.closed()
+        session.streams.clear()
         for stream in session.listening:
             if stream.response is not None:
                 self._core.spawn(stream.response.end())

@@ -34,11 +34,12 @@ from ..session import MAX_FRAME_BYTES, Opening, Session
 from ..transports.memory import MemoryChannel
 from ..types.base import META, Icon, Params
 from ..wire.mirrors import Mirror
-from .described import check_options, decorate, identity_of
+from .described import check_options, decorate, identity_of, state_key_of
 from .entries import prompt_entry, resource_entry, text_entry, tool_entry
 from .extension_methods import ExtensionMethods
 
 if TYPE_CHECKING:
+    from ..backplane.base import ChangeBus
     from ..context.request_state import RequestStateCodec
     from ..handlers.middleware import Middleware
     from ..http import HttpApp, HttpSettings
@@ -54,13 +55,11 @@ if TYPE_CHECKING:
     from .roots import RootsWatchers
 else:
     # For whoever evaluates annotations (`inspect.signature`): the real ones would cost every start-up.
-    Access, Authenticator, Entries, HttpApp, HttpSettings, Identify, Observer, Problem = (
-        NewType(name, object)
-        for name in ("Access", "Authenticator", "Entries", "HttpApp", "HttpSettings", "Identify", "Observer", "Problem")
-    )
-    Described, DescribedResource, RunOptions, ToolOptions = (
-        NewType(name, dict) for name in ("Described", "DescribedResource", "RunOptions", "ToolOptions")
-    )
+    for _name in ("Access", "Authenticator", "ChangeBus", "Entries", "HttpApp", "HttpSettings", "Identify",
+                  "Observer", "Problem"):  # fmt: skip
+        globals()[_name] = NewType(_name, object)
+    for _name in ("Described", "DescribedResource", "RunOptions", "ToolOptions"):
+        globals()[_name] = NewType(_name, dict)
 
 __all__ = ["Server"]
 
@@ -85,7 +84,8 @@ class Server(AppsMethods):
     those of this server beside MCP Apps. `lifespan`, a function of the server that gives an async context manager, is
     entered once per process before the first call, and left after the last; its value is `ctx.lifespan`.
     `observers` hear of connections and calls. `authenticate(headers)` (or `async`) gives a `Principal` or `Refusal`
-    within `authenticate_timeout` seconds."""
+    within `authenticate_timeout` seconds. Servers that share a `change_bus` tell their clients of each other's changes.
+    """
 
     def __init__(
         self,
@@ -108,6 +108,7 @@ class Server(AppsMethods):
         observers: Iterable[Observer] = (),
         authenticate: Authenticator | None = None,
         authenticate_timeout: float = 10.0,
+        change_bus: ChangeBus | None = None,
     ) -> None:
         if page_size < 1 or max_in_flight < 1 or not authenticate_timeout > 0:
             raise ValueError("page_size and max_in_flight are at least 1, and authenticate_timeout is more than 0")
@@ -124,11 +125,8 @@ class Server(AppsMethods):
         self.extensions: dict[str, Extension] = {}
         self._listeners: dict[str, NotificationListener] = {}
         self._methods = ExtensionMethods(self.handlers.put, self._listen)
-        self._connections = Announcer()
-        state_key = state_key or os.environ.get("MCPD_STATE_KEY", "")
-        self._state_key = state_key.encode() if isinstance(state_key, str) else state_key
-        if 0 < len(self._state_key) < 16:
-            raise ValueError("the state key (state_key, or MCPD_STATE_KEY) needs at least 16 bytes")
+        self._connections = Announcer(change_bus)
+        self._state_key = state_key_of(state_key)
         self._state_codec: RequestStateCodec | None = None
         self._observers = tuple(observers)
         self._roots_watchers: RootsWatchers | None = None

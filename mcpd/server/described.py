@@ -5,6 +5,7 @@ One item that cannot be written would fail the whole list it stands in, so it is
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,7 +22,7 @@ from ..types.lifecycle import Implementation
 if TYPE_CHECKING:
     from ..registry.options import Icons
 
-__all__ = ["check_options", "checked", "decorate", "hints_of", "icons_of", "identity_of", "meta_of"]
+__all__ = ["check_options", "checked", "decorate", "hints_of", "icons_of", "identity_of", "meta_of", "state_key_of"]
 
 S = TypeVar("S", bound=Struct)
 
@@ -122,3 +123,16 @@ def _struct(given: Any, kind: type[S], where: str) -> S:
         return convert(given, kind)
     except ValidationError as error:
         raise RegistrationError(f"{where}, {explain(error)}") from None
+
+
+def state_key_of(given: bytes | str | None) -> bytes:
+    """The key that seals the state of requests: the one given, or that of the environment; empty for none.
+
+    Raises ValueError for one that is too short.
+    """
+    key = given or os.environ.get("MCPD_STATE_KEY", "")
+    if isinstance(key, str):
+        key = key.encode()
+    if 0 < len(key) < 16:
+        raise ValueError("the state key (state_key, or MCPD_STATE_KEY) needs at least 16 bytes")
+    return key

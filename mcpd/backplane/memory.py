@@ -1,0 +1,85 @@
+"""All of it in the memory of one process, which is enough where one process serves all clients."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from threading import Lock
+from weakref import WeakSet
+
+from ..budget import SMALL, Charge
+from .base import Kind, Subscriber
+
+__all__ = ["MemoryChangeBus", "MemoryEventStore"]
+
+
+class MemoryChangeBus:
+    """Between the servers of one process."""
+
+    def __init__(self) -> None:
+        self._subscribers: WeakSet[Subscriber] = WeakSet()
+        self._lock = Lock()
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """See `ChangeBus`."""
+        with self._lock:
+            self._subscribers.add(subscriber)
+
+    def unsubscribe(self, subscriber: Subscriber) -> None:
+        """See `ChangeBus`."""
+        with self._lock:
+            self._subscribers.discard(subscriber)
+
+    def publish(self, kind: Kind, uri: str | None, by: Subscriber) -> None:
+        """See `ChangeBus`."""
+        with self._lock:
+            subscribers = [subscriber for subscriber in self._subscribers if subscriber is not by]
+        for subscriber in subscribers:
+            subscriber.notify(kind, uri)
+
+
+class MemoryEventStore:
+    """At most so many events of a session, and so many bytes of them, as far as the budget has memory for them."""
+
+    __slots__ = ("_bytes", "_charge", "_events", "most_bytes", "most_events")
+
+    def __init__(self, most_events: int, most_bytes: int) -> None:
+        self.most_events = most_events
+        self.most_bytes = most_bytes
+        self._events: deque[tuple[int, int, bytes]] = deque()
+        self._bytes = 0
+        self._charge: Charge | None = None
+
+    def add(self, stream: int, number: int, data: bytes) -> Iterable[int]:
+        """See `EventStore`."""
+        events = self._events
+        events.append((stream, number, data))
+        self._bytes += len(data)
+        forgotten = []
+        while len(events) > 1 and (
+            len(events) > self.most_events or self._bytes > self.most_bytes or not self._has_memory()
+        ):
+            oldest, _, gone = events.popleft()
+            self._bytes -= len(gone)
+            if all(other != oldest for other, _, _ in events):
+                forgotten.append(oldest)
+        return forgotten
+
+    def _has_memory(self) -> bool:
+        """Take of the budget what is kept; False if that is not to be had."""
+        if self._bytes <= SMALL:
+            self._charge = None
+            return True
+        if self._charge is None:
+            self._charge = Charge("events")  # all stores together leave half to what is asked now
+        return self._charge.set(self._bytes)
+
+    async def after(self, stream: int, number: int) -> list[tuple[int, bytes]]:
+        """See `EventStore`."""
+        return [(position, data) for kept, position, data in self._events if kept == stream and position > number]
+
+    def clear(self) -> None:
+        """See `EventStore`."""
+        self._events.clear()
+        self._bytes = 0
+        self._charge = None
