@@ -50,7 +50,7 @@ from .batch_reply import BatchReply
 from .outgoing import OutgoingRequests
 from .subscriptions import Subscriptions
 from .tasks import Resumption
-from .wire_errors import wire_error
+from .wire_errors import fail_call
 
 if sys.version_info >= (3, 12):
     from .eager import EagerTaskRunner
@@ -298,7 +298,7 @@ class ServerConnection:
             except _UNWRITABLE:
                 return session.respond(call, replace_lone_surrogates(result))
         except (Exception, SystemExit) as error:
-            return self._fail(call, error)
+            return fail_call(call, error)
 
     async def _finish(
         self, call: Call, exchange: Exchange, work: Coroutine[Any, Any, Any], hand_back: bool
@@ -328,13 +328,13 @@ class ServerConnection:
         except InputRequired as needed:
             answer = self._ask_again(call, exchange, needed)
         except Exception as error:
-            answer = self._fail(call, error)
+            answer = fail_call(call, error)
         except BaseExceptionGroup as group:  # of a task group in which several things were asked
             answer = self._ask_again(call, exchange, group)
         except BaseException as error:  # whatever it is, it ends its call, not the server
             if not self.loop.is_running():
                 raise  # the coroutine is thrown away unfinished, after its loop
-            answer = self._fail(call, error)
+            answer = fail_call(call, error)
         finally:
             exchange.end()
         if hand_back:
@@ -351,29 +351,14 @@ class ServerConnection:
         """The answer to a call that has to come back with what it asks for."""
         questions = questions_of(needed)
         if isinstance(questions, BaseException):
-            answer = self._fail(call, questions)
+            answer = fail_call(call, questions)
         else:
             try:
                 answer = self.session.respond(call, exchange.asking.required(questions))
             except BaseException as error:
-                answer = self._fail(call, error)
+                answer = fail_call(call, error)
         forget_frames(needed)
         return answer
-
-    def _fail(self, call: Call, error: BaseException) -> bytes | None:
-        try:
-            return self.session.fail(call, wire_error(error, call))
-        except Exception as unwritable:
-            # Its text or data are no JSON, and still somebody waits for an answer.
-            log.error(
-                "%s (id %s) failed with an error that cannot be sent",
-                call.method,
-                printable(call.id),
-                exc_info=unwritable,
-            )
-            return self.session.fail(call, InternalError())
-        finally:
-            forget_frames(error)
 
     def _send(self, call: Call, answer: bytes | None) -> None:
         if call.batch is not None:

@@ -7,13 +7,27 @@ from __future__ import annotations
 
 import logging
 
-from ..errors import InternalError, ProtocolError, RequestTimeout, ResultTooLarge, ToolError
+from ..errors import InternalError, ProtocolError, RequestTimeout, ResultTooLarge, ToolError, forget_frames
 from ..printable import printable
 from ..session import Call
 
-__all__ = ["wire_error"]
+__all__ = ["fail_call", "wire_error"]
 
 log = logging.getLogger("mcpd")
+
+
+def fail_call(call: Call, error: BaseException) -> bytes | None:
+    """Close a call that ended with this exception: gives its answer, None if it was cancelled meanwhile."""
+    try:
+        return call.session.fail(call, wire_error(error, call))
+    except Exception as unwritable:
+        # Its text or data are no JSON, and still somebody waits for an answer.
+        log.error(
+            "%s (id %s) failed with an error that cannot be sent", call.method, printable(call.id), exc_info=unwritable
+        )
+        return call.session.fail(call, InternalError())
+    finally:
+        forget_frames(error)
 
 
 def wire_error(error: BaseException, call: Call) -> ProtocolError:
