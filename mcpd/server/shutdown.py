@@ -77,7 +77,7 @@ class ExitDeadline:
         while (deadline := self._deadline) is not None:
             left = deadline - time.monotonic()
             if left <= 0:
-                _say("mcpd: a tool did not stop; ending all the same")
+                _say("mcpd: a tool or a client did not stop in time; ending all the same")
                 os._exit(0)
             time.sleep(min(left, 0.05))
         self._is_watching = False

@@ -161,6 +161,27 @@ def spawn_deaf(request: dict[str, Any], count: int) -> None:
         time.sleep(60)
 
 
+def daemon(request: dict[str, Any], count: int) -> None:
+    """A child in a session of its own, out of reach, that keeps all pipes open: with 1 it writes into them."""
+    writes = "import os, time\nend = time.time() + 20\nwhile time.time() < end: os.write(1, b'{}' * 1000 + b'\\n')"
+    code = writes if count else "import time; time.sleep(20)"
+    text(request, str(subprocess.Popen([sys.executable, "-S", "-c", code], start_new_session=True).pid))
+
+
+def stop(request: dict[str, Any], count: int) -> None:
+    """It answers, and is stopped: no signal but one reaches it."""
+    text(request, str(os.getpid()))
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def close_all(request: dict[str, Any], count: int) -> None:
+    """It answers, closes all its pipes, and stays."""
+    text(request, str(os.getpid()))
+    for number in (0, 1, 2):
+        os.close(number)
+    time.sleep(600)
+
+
 def main() -> None:
     behaviour, count = globals()[sys.argv[1]], int(sys.argv[2]) if len(sys.argv) > 2 else 0
     while (message := hear()) is not None:

@@ -65,6 +65,22 @@ async def test_a_server_that_crashes_leaves_nothing_behind() -> None:
         await ended(int(await said(client)))
 
 
+@pytest.mark.parametrize(("behaviour", "number"), [("daemon", 0), ("daemon", 1), ("stop", 0), ("close_all", 0)])
+async def test_a_client_waits_for_nobody_that_it_cannot_reach(behaviour: str, number: int) -> None:
+    """A grandchild in a session of its own keeps the pipes open; a server is stopped, or stays without any pipe."""
+    client = Client(bad(behaviour, number), version=VERSION)
+    await client.open()
+    pid = int(await said(client))
+    try:
+        async with asyncio.timeout(15):
+            await client.aclose()
+        if behaviour != "daemon":
+            await ended(pid)
+    finally:
+        if runs(pid):
+            os.kill(pid, signal.SIGKILL)
+
+
 async def test_a_client_that_is_cancelled_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twice: the second one finds it waiting for a server that does not go. Its end is waited for all the same."""
     told: asyncio.Future[int] = asyncio.get_running_loop().create_future()
