@@ -1,6 +1,6 @@
 """What an extension may declare to a server: the closed set. `Server` applies it and knows no extension by name.
 
-An extension is in force for a request if its client offers it, or as `admits` says otherwise; only then its methods
+An extension is active for a request if its client offers it, or as `admits` says otherwise; only then its methods
 are answered, its settings announced, and its part of tools and resources shown.
 Spec: 2026-07-28 basic/versioning, extension negotiation.
 """
@@ -161,7 +161,7 @@ class Extension:
 
     def is_in_force(self, ctx: Context) -> bool:
         """Whether the client of this request has the extension."""
-        return self.server is not None and self.id in self.server.catalog.audience(ctx)
+        return self.server is not None and self.id in self.server.catalog.active_extensions(ctx)
 
     def bind(self, server: ExtensionHost) -> None:
         """The extension was added to a server. Announces it; a class that has reasons to wait does that later."""
@@ -169,7 +169,7 @@ class Extension:
         server.announce(self)
 
     def admits(self, client: ClientIdentity) -> bool:
-        """Whether the extension is in force for that client: by default, if it offers it with an object."""
+        """Whether the extension is active for that client: by default, if it offers it with an object."""
         return isinstance((client.capabilities.extensions or {}).get(self.id), dict)
 
     def tool(self, name: str, options: Mapping[str, Any], meta: dict[str, Any] | None) -> ToolAddition | None:
@@ -181,7 +181,7 @@ class Extension:
         return None
 
     def finish(self, result: CallToolResult, *, tool: str, is_active: bool, has_schema: bool) -> CallToolResult:
-        """A tool's result as a client gets it; `is_active` says whether the extension is in force for that client.
+        """A tool's result as a client gets it; `is_active` says whether the extension is active for that client.
 
         Asked if `has_results`, for tools with an addition and for results of a class of their own.
         """

@@ -44,8 +44,8 @@ def ping(catalog: Catalog, exchange: Exchange, params: Params) -> EmptyResult:
 
 
 def _capabilities(catalog: Catalog, exchange: Exchange) -> ServerCapabilities:
-    audience = catalog.audience(exchange)
-    extensions = {name: catalog.extensions.get(name, {}) for name in sorted(audience)}
+    active = catalog.active_extensions(exchange)
+    extensions = {name: catalog.extensions.get(name, {}) for name in sorted(active)}
     offers = catalog.offers
     keeps = not exchange.is_stateless  # without a session nothing is told later, and no level or subscription is kept
     changes = ListChanged(list_changed=keeps)

@@ -16,7 +16,7 @@ __all__ = ["get_prompt", "list_prompts"]
 
 def list_prompts(catalog: Catalog, exchange: Exchange, params: PageParams) -> ListPromptsResult:
     """One page of prompts."""
-    page: ListPromptsResult = catalog.prompts.page(catalog.audience(exchange), params.cursor)
+    page: ListPromptsResult = catalog.prompts.page(catalog.active_extensions(exchange), params.cursor)
     return page
 
 
@@ -24,7 +24,7 @@ def get_prompt(
     catalog: Catalog, exchange: Exchange, params: GetPromptParams
 ) -> GetPromptResult | Coroutine[Any, Any, GetPromptResult]:
     """A prompt's messages. Raises InvalidParams for an unknown prompt or a missing argument."""
-    entry = catalog.prompts.get(params.name, catalog.audience(exchange))
+    entry = catalog.prompts.get(params.name, catalog.active_extensions(exchange))
     if entry is None:
         raise InvalidParams(f"Unknown prompt: {params.name}")
     return entry.run(params.arguments or {}, exchange)

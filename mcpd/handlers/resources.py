@@ -15,13 +15,13 @@ __all__ = ["list_resource_templates", "list_resources", "read_resource"]
 
 def list_resources(catalog: Catalog, exchange: Exchange, params: PageParams) -> ListResourcesResult:
     """One page of the resources that this client gets to see."""
-    page: ListResourcesResult = catalog.resources.page(catalog.audience(exchange), params.cursor)
+    page: ListResourcesResult = catalog.resources.page(catalog.active_extensions(exchange), params.cursor)
     return page
 
 
 def list_resource_templates(catalog: Catalog, exchange: Exchange, params: PageParams) -> ListResourceTemplatesResult:
     """One page of the templates."""
-    page: ListResourceTemplatesResult = catalog.templates.page(catalog.audience(exchange), params.cursor)
+    page: ListResourceTemplatesResult = catalog.templates.page(catalog.active_extensions(exchange), params.cursor)
     return page
 
 
@@ -30,12 +30,12 @@ def read_resource(catalog: Catalog, exchange: Exchange, params: ReadResourcePara
 
     Raises ResourceNotFound, never an empty result (S26-117).
     """
-    audience = catalog.audience(exchange)
-    entry = catalog.find_resource(params.uri, audience)
+    active = catalog.active_extensions(exchange)
+    entry = catalog.find_resource(params.uri, active)
     if entry is not None:
         return entry.run(params.uri, exchange)
     for template in catalog.templates:
-        if template.requires is None or template.requires in audience:
+        if template.requires is None or template.requires in active:
             variables = template.match(params.uri)
             if variables is not None:
                 return template.run(params.uri, variables, exchange)

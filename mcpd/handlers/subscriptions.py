@@ -43,7 +43,7 @@ def listen(catalog: Catalog, exchange: Exchange, params: ListenParams) -> Corout
 def subscribe(catalog: Catalog, exchange: Exchange, params: SubscribeParams) -> EmptyResult:
     """Watch a resource for this session. Raises ResourceNotFound, MethodNotFound without a session."""
     check_session(exchange)
-    if not catalog.has_resource(params.uri, catalog.audience(exchange)):
+    if not catalog.has_resource(params.uri, catalog.active_extensions(exchange)):
         raise ResourceNotFound(params.uri)
     if exchange.watch(params.uri) > MAX_WATCHED:
         exchange.unwatch(params.uri)

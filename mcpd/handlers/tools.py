@@ -8,7 +8,7 @@ from typing import Any
 from ..context.exchange import Exchange
 from ..errors import InvalidParams
 from ..registry.catalog import Catalog
-from ..registry.pages import Audience
+from ..registry.pages import ActiveExtensions
 from ..types.base import PageParams
 from ..types.tools import CallToolParams, CallToolResult, ListToolsResult
 
@@ -19,17 +19,17 @@ def list_tools(
     catalog: Catalog, exchange: Exchange, params: PageParams
 ) -> ListToolsResult | Coroutine[Any, Any, ListToolsResult]:
     """One page of the tools that this client gets to see."""
-    audience = catalog.audience(exchange)
-    if audience and catalog.conditions:
-        return _list_under_conditions(catalog, exchange, params, audience)
-    page: ListToolsResult = catalog.tools.page(audience, params.cursor)
+    active = catalog.active_extensions(exchange)
+    if active and catalog.conditions:
+        return _list_under_conditions(catalog, exchange, params, active)
+    page: ListToolsResult = catalog.tools.page(active, params.cursor)
     return page
 
 
 async def _list_under_conditions(
-    catalog: Catalog, exchange: Exchange, params: PageParams, audience: Audience
+    catalog: Catalog, exchange: Exchange, params: PageParams, active: ActiveExtensions
 ) -> ListToolsResult:
-    page: ListToolsResult = catalog.tools.page(await catalog.list_audience(exchange, audience), params.cursor)
+    page: ListToolsResult = catalog.tools.page(await catalog.active_in_lists(exchange, active), params.cursor)
     return page
 
 
@@ -38,7 +38,7 @@ def call_tool(catalog: Catalog, exchange: Exchange, params: CallToolParams) -> C
     entry = catalog.tools.get(params.name)
     if entry is None:
         # Only a tool that needs an extension makes us look at what the client offers.
-        entry = catalog.tools.get(params.name, catalog.audience(exchange))
+        entry = catalog.tools.get(params.name, catalog.active_extensions(exchange))
     if entry is None:
         raise InvalidParams(f"Unknown tool: {params.name}")
     return entry.run(params.arguments, exchange)

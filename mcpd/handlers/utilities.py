@@ -26,16 +26,16 @@ async def complete(catalog: Catalog, exchange: Exchange, params: CompleteParams)
 
     Raises InvalidParams for a prompt, template or argument that does not exist.
     """
-    audience = catalog.audience(exchange)
+    active = catalog.active_extensions(exchange)
     entry: PromptEntry | TemplateEntry | None
     if isinstance(params.ref, PromptReference):
-        entry = catalog.prompts.get(params.ref.name, audience)
+        entry = catalog.prompts.get(params.ref.name, active)
         if entry is None:
             raise InvalidParams(f"ref.name: unknown prompt {params.ref.name}")
     else:
-        entry = catalog.templates.get(params.ref.uri, audience)
+        entry = catalog.templates.get(params.ref.uri, active)
         if entry is None:
-            if not catalog.has_resource(params.ref.uri, audience):
+            if not catalog.has_resource(params.ref.uri, active):
                 raise InvalidParams(f"ref.uri: unknown resource template {params.ref.uri}")
             return CompleteResult(completion=Completion(values=[]))
     name = params.argument.name

@@ -14,7 +14,7 @@ from ..types.resources import ListResourcesResult, ListResourceTemplatesResult
 from ..types.tools import ListToolsResult
 from .completion import Completer
 from .conditions import Condition, with_conditions
-from .pages import Audience, Listing
+from .pages import ActiveExtensions, Listing
 
 if TYPE_CHECKING:
     from .entries import Entries, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
@@ -23,11 +23,11 @@ __all__ = ["Catalog"]
 
 Kind: TypeAlias = Literal["tools", "resources", "prompts"]
 
-_EVERYONE: Audience = frozenset()
+_NONE_ACTIVE: ActiveExtensions = frozenset()
 
 
 class Catalog:
-    """The registries of one server. `gates` maps an extension's id to the test whether a client has it."""
+    """The registries of one server. `extension_filters` says for each extension whether it is active for a client."""
 
     def __init__(self, identity: Implementation, instructions: str | None, page_size: int) -> None:
         self.identity = identity
@@ -61,7 +61,7 @@ class Catalog:
         self.prompts.on_change = lambda: self._changed("prompts")
         self.on_change: Callable[[Kind], None] | None = None
         """Called with the kind of list that is another one now."""
-        self.gates: dict[str, Callable[[ClientIdentity], bool]] = {}
+        self.extension_filters: dict[str, Callable[[ClientIdentity], bool]] = {}
         self.extensions: dict[str, dict[str, Any]] = {}
         """Extension id -> the settings this server announces for it."""
         self.registered_uri: Callable[[str], str | None] | None = None
@@ -70,16 +70,16 @@ class Catalog:
         """Whether the texts of all exceptions reach the client."""
         self._conditions: list[Condition] | None = None
 
-    def audience(self, exchange: Exchange | Context) -> Audience:
-        """The extensions in force for this request."""
-        if not self.gates:
-            return _EVERYONE
+    def active_extensions(self, exchange: Exchange | Context) -> ActiveExtensions:
+        """The ids of the extensions that are active for this request."""
+        if not self.extension_filters:
+            return _NONE_ACTIVE
         client = exchange.client
-        return frozenset([name for name, admits in self.gates.items() if admits(client)])
+        return frozenset([name for name, admits in self.extension_filters.items() if admits(client)])
 
-    async def list_audience(self, exchange: Exchange, audience: Audience) -> Audience:
-        """`audience` with the conditions that hold now, on which the list of tools depends."""
-        return await with_conditions(self.conditions, audience, exchange)
+    async def active_in_lists(self, exchange: Exchange, active: ActiveExtensions) -> ActiveExtensions:
+        """`active` with the keys of the conditions that hold now, on which the list of tools depends."""
+        return await with_conditions(self.conditions, active, exchange)
 
     @property
     def conditions(self) -> list[Condition]:
@@ -89,23 +89,23 @@ class Catalog:
             self._conditions = [extra.condition for extra in extras if extra.condition is not None]
         return self._conditions
 
-    def find_resource(self, uri: str, audience: Audience) -> ResourceEntry | None:
-        """The resource with that URI, None if there is none for this audience."""
-        entry = self.resources.get(uri, audience)
+    def find_resource(self, uri: str, active: ActiveExtensions) -> ResourceEntry | None:
+        """The resource with that URI, None if there is none with those extensions."""
+        entry = self.resources.get(uri, active)
         if entry is None and self.registered_uri is not None:
             registered = self.registered_uri(uri)
             if registered is not None:
-                entry = self.resources.get(registered, audience)
+                entry = self.resources.get(registered, active)
         return entry
 
-    def has_resource(self, uri: str, audience: Audience) -> bool:
+    def has_resource(self, uri: str, active: ActiveExtensions) -> bool:
         """Whether a resource can be read under that URI."""
-        if self.find_resource(uri, audience) is not None:
+        if self.find_resource(uri, active) is not None:
             return True
         return any(
             template.match(uri) is not None
             for template in self.templates
-            if template.requires is None or template.requires in audience
+            if template.requires is None or template.requires in active
         )
 
     def replace(self, owner: str, entries: Entries) -> dict[str, bool]:

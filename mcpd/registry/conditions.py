@@ -15,20 +15,20 @@ from ..context import Context
 from ..context.exchange import Exchange
 from ..context.input_required import is_failure
 from ..errors import RegistrationError
-from .pages import Audience
+from .pages import ActiveExtensions
 from .signature import bind
 from .threads import run_in_thread
 
-__all__ = ["PATIENCE", "Condition", "with_conditions"]
+__all__ = ["CONDITION_TIMEOUT", "Condition", "with_conditions"]
 
 log = logging.getLogger("mcpd")
 
-PATIENCE = 5.0
+CONDITION_TIMEOUT = 5.0
 """Seconds that a condition gets. The client waits for its list meanwhile."""
 
 
 class Condition:
-    """One condition. `key` names it in an audience, `requires` is the extension without which nobody asks for it."""
+    """One condition. `key` stands for it among the active extensions; without the extension `requires` nobody asks."""
 
     def __init__(self, key: str, function: Callable[..., Any], requires: str, what: str) -> None:
         """`what` is for messages. Raises RegistrationError unless the function takes a Context or nothing."""
@@ -50,13 +50,13 @@ class Condition:
             return False  # a thread that was given up is still at it; a second one would only join it
         token = object()
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(CONDITION_TIMEOUT):
                 if self._callee.is_async:
                     return bool(await self._callee.call_strings({}, exchange))
                 return bool(await run_in_thread(self._call, exchange, token, exchange=exchange))
         except TimeoutError:
             self._overdue.add(token)
-            log.warning("%s takes longer than %g seconds, which counts as no", self.what, PATIENCE)
+            log.warning("%s takes longer than %g seconds, which counts as no", self.what, CONDITION_TIMEOUT)
         except BaseException as error:
             if not is_failure(error):
                 raise
@@ -71,8 +71,10 @@ class Condition:
             self._running.discard(token)
 
 
-async def with_conditions(conditions: Iterable[Condition], audience: Audience, exchange: Exchange) -> Audience:
-    """The audience, and the keys of those conditions that hold for this request; all are asked at once."""
-    asked = [condition for condition in conditions if condition.requires in audience]
+async def with_conditions(
+    conditions: Iterable[Condition], active: ActiveExtensions, exchange: Exchange
+) -> ActiveExtensions:
+    """The active extensions, and the keys of those conditions that hold for this request; all are asked at once."""
+    asked = [condition for condition in conditions if condition.requires in active]
     answers = await asyncio.gather(*(condition.holds(exchange) for condition in asked))
-    return audience.union(condition.key for condition, holds in zip(asked, answers, strict=True) if holds)
+    return active.union(condition.key for condition, holds in zip(asked, answers, strict=True) if holds)

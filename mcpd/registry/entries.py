@@ -17,7 +17,7 @@ from ..types.prompts import GetPromptResult, Prompt
 from ..types.resources import ReadResourceResult, Resource, ResourceTemplate
 from ..types.tools import CallToolResult, Tool
 from ..wire.mirrors import Mirror
-from .pages import Audience, Entry
+from .pages import ActiveExtensions, Entry
 from .tools import Extra, FunctionTool
 
 __all__ = ["Completing", "Entries", "PromptEntry", "ResourceEntry", "TemplateEntry", "ToolEntry", "described"]
@@ -42,8 +42,8 @@ class ToolEntry(Entry, Protocol):
         """The arguments that HTTP headers repeat, by the `x-mcp-header` of its input schema."""
         return ()
 
-    def listed(self, audience: Audience) -> Tool:
-        """The tool as `tools/list` shows it to that audience."""
+    def listed(self, active: ActiveExtensions) -> Tool:
+        """The tool as `tools/list` shows it where those extensions are active."""
 
     def run(self, arguments: Raw, exchange: Exchange) -> Coroutine[Any, Any, CallToolResult]:
         """Call it. `arguments` are the JSON as it came, or empty (`types.base.NO_JSON`) if there were none."""
@@ -54,8 +54,8 @@ class ResourceEntry(Entry, Protocol):
 
     requires: str | None = None
 
-    def listed(self, audience: Audience) -> Resource:
-        """The resource as `resources/list` shows it to that audience."""
+    def listed(self, active: ActiveExtensions) -> Resource:
+        """The resource as `resources/list` shows it where those extensions are active."""
 
     def run(self, uri: str, exchange: Exchange) -> Later[ReadResourceResult]:
         """Read it. `uri` is what the client asked for. Raises ResourceNotFound."""
@@ -79,8 +79,8 @@ class TemplateEntry(Entry, Completing, Protocol):
 
     requires: str | None = None
 
-    def listed(self, audience: Audience) -> ResourceTemplate:
-        """The template as `resources/templates/list` shows it to that audience."""
+    def listed(self, active: ActiveExtensions) -> ResourceTemplate:
+        """The template as `resources/templates/list` shows it where those extensions are active."""
 
     def match(self, uri: str) -> dict[str, str] | None:
         """The values of the variables in a URI of this family; None if it is none of it."""
@@ -94,8 +94,8 @@ class PromptEntry(Entry, Completing, Protocol):
 
     requires: str | None = None
 
-    def listed(self, audience: Audience) -> Prompt:
-        """The prompt as `prompts/list` shows it to that audience."""
+    def listed(self, active: ActiveExtensions) -> Prompt:
+        """The prompt as `prompts/list` shows it where those extensions are active."""
 
     def run(self, arguments: dict[str, str | None], exchange: Exchange) -> Later[GetPromptResult]:
         """Its messages; an argument that is None was left empty. Raises InvalidParams for a missing or unknown one."""

@@ -15,10 +15,10 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from ..errors import InvalidParams, RegistrationError
 
-__all__ = ["DECORATORS", "Audience", "Entry", "Listing"]
+__all__ = ["DECORATORS", "ActiveExtensions", "Entry", "Listing"]
 
-Audience = frozenset[str]
-"""The ids of the extensions in force for one request, and in lists the keys of the conditions that hold."""
+ActiveExtensions = frozenset[str]
+"""The ids of the extensions that are active for one request; in lists, the keys of the conditions that hold too."""
 
 
 DECORATORS: Final = "decorators"
@@ -31,8 +31,8 @@ class Entry(Protocol):
     key: str
     requires: str | None
 
-    def listed(self, audience: Audience) -> Any:
-        """The item as that audience sees it."""
+    def listed(self, active: ActiveExtensions) -> Any:
+        """The item as clients with those extensions see it."""
 
 
 E = TypeVar("E", bound=Entry)
@@ -61,11 +61,11 @@ class Listing(Generic[E]):
         self._owners: dict[str, str] = {}
         """Who owns an entry, by its key; those of DECORATORS are not here."""
         self._next_number = 1
-        self._pages: dict[tuple[Audience, str | None], Any] = {}
+        self._pages: dict[tuple[ActiveExtensions, str | None], Any] = {}
         self._generation = 0
         self._lock = RLock() if lock is None else lock
         self.on_change: Callable[[], None] | None = None
-        self.hides: Callable[[E], bool] | None = None
+        self.is_unlisted: Callable[[E], bool] | None = None
         """Says of an entry that it can be used but is never listed; set it before the first page is asked for."""
 
     def __len__(self) -> int:
@@ -77,10 +77,10 @@ class Listing(Generic[E]):
     def __contains__(self, key: str) -> bool:
         return key in self._entries
 
-    def get(self, key: str, audience: Audience = frozenset()) -> E | None:
-        """The entry of that key, None if there is none for this audience."""
+    def get(self, key: str, active: ActiveExtensions = frozenset()) -> E | None:
+        """The entry of that key, None if there is none with those extensions."""
         entry = self._entries.get(key)
-        if entry is None or (entry.requires is not None and entry.requires not in audience):
+        if entry is None or (entry.requires is not None and entry.requires not in active):
             return None
         return entry
 
@@ -172,29 +172,29 @@ class Listing(Generic[E]):
             self._generation += 1
             self._pages.clear()
 
-    def page(self, audience: Audience, cursor: str | None) -> Any:
+    def page(self, active: ActiveExtensions, cursor: str | None) -> Any:
         """One page. Raises InvalidParams for a cursor that is not ours; `""` is none of ours either."""
-        page = self._pages.get((audience, cursor))
+        page = self._pages.get((active, cursor))
         if page is None:
             generation = self._generation
-            page = self._build(audience, cursor)
+            page = self._build(active, cursor)
             with self._lock:
                 # Not if an entry came or went meanwhile, from another thread; nor without end for a client that
                 # invents cursors.
                 if generation == self._generation and len(self._pages) < 1024:
-                    self._pages[audience, cursor] = page
+                    self._pages[active, cursor] = page
         return page
 
-    def _build(self, audience: Audience, cursor: str | None) -> Any:
-        entries = [e for e in self if e.requires is None or e.requires in audience]
-        if self.hides is not None:
-            entries = [entry for entry in entries if not self.hides(entry)]
+    def _build(self, active: ActiveExtensions, cursor: str | None) -> Any:
+        entries = [e for e in self if e.requires is None or e.requires in active]
+        if self.is_unlisted is not None:
+            entries = [entry for entry in entries if not self.is_unlisted(entry)]
         if cursor is not None:
             last = self._number_in(cursor)
             entries = [entry for entry in entries if self._numbers.get(entry.key, 0) > last]
         shown = entries[: self.page_size]
         following = _cursor(self._numbers.get(shown[-1].key, 0)) if len(entries) > len(shown) else None
-        return self._make_page([entry.listed(audience) for entry in shown], following)
+        return self._make_page([entry.listed(active) for entry in shown], following)
 
     def _number_in(self, cursor: str) -> int:
         try:

@@ -20,7 +20,7 @@ from ..types.content import TextContent
 from ..types.prompts import GetPromptResult, Prompt, PromptArgument, PromptMessage
 from .completion import choices, rank
 from .content import BLOCKS
-from .pages import Audience
+from .pages import ActiveExtensions
 from .signature import Callee
 from .threads import run_in_thread
 
@@ -39,7 +39,7 @@ class FunctionPrompt:
         self.prompt = prompt
         self.callee = callee
 
-    def listed(self, audience: Audience) -> Prompt:
+    def listed(self, active: ActiveExtensions) -> Prompt:
         """The prompt as `prompts/list` shows it."""
         if self.prompt.arguments is None:
             arguments = [

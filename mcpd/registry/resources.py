@@ -16,7 +16,7 @@ from ..types.completion import Completion
 from ..types.resources import ReadResourceResult, Resource, ResourceTemplate
 from .completion import choices, rank
 from .content import resource_contents
-from .pages import Audience
+from .pages import ActiveExtensions
 from .signature import Callee
 from .threads import run_in_thread
 from .uri_template import UriTemplate, as_uri
@@ -46,7 +46,7 @@ class FixedResource:
         self.requires = requires
         self._finish = finish
 
-    def listed(self, audience: Audience) -> Resource:
+    def listed(self, active: ActiveExtensions) -> Resource:
         """The resource as `resources/list` shows it."""
         return self.resource
 
@@ -67,7 +67,7 @@ class FunctionResource:
         self.requires = requires
         self._finish = finish
 
-    def listed(self, audience: Audience) -> Resource:
+    def listed(self, active: ActiveExtensions) -> Resource:
         """The resource as `resources/list` shows it."""
         return self.resource
 
@@ -96,7 +96,7 @@ class FunctionTemplate:
         self.requires = requires
         self._finish = finish
 
-    def listed(self, audience: Audience) -> ResourceTemplate:
+    def listed(self, active: ActiveExtensions) -> ResourceTemplate:
         """The template as `resources/templates/list` shows it."""
         return self.template
 

@@ -24,7 +24,7 @@ from ..types.tools import AnyValue, CallToolResult, Tool
 from ..wire.mirrors import ANNOTATION, Mirror, mirrors, without_mirrors
 from .content import Unwritable, encode_data, is_content, tool_result
 from .foreign import output_hook
-from .pages import Audience
+from .pages import ActiveExtensions
 from .returns import is_block_list
 from .signature import Callee
 from .threads import run_in_thread
@@ -44,9 +44,9 @@ class Extra(Protocol):
     """What one extension adds to a tool."""
 
     condition: Condition | None
-    """What `meta` depends on, beside the extension; its key is in the audience if it holds."""
+    """What `meta` depends on, beside the extension; its key is among the active extensions if it holds."""
 
-    def meta(self, audience: Audience) -> Mapping[str, Any]:
+    def meta(self, active: ActiveExtensions) -> Mapping[str, Any]:
         """The `_meta` that only clients with this extension see."""
 
 
@@ -85,8 +85,8 @@ class FunctionTool:
         self._finish = finish
         self._mirrors: tuple[Mirror, ...] | None = None
 
-    def listed(self, audience: Audience) -> Tool:
-        """The tool as `tools/list` shows it to that audience. Schemas are made when first listed."""
+    def listed(self, active: ActiveExtensions) -> Tool:
+        """The tool as `tools/list` shows it where those extensions are active. Schemas are made when first listed."""
         tool = self.tool
         if self._mirrors is None:
             self._read_input_schema()
@@ -94,8 +94,8 @@ class FunctionTool:
             tool.output_schema = self.callee.output_schema
         added: dict[str, Any] = {}
         for extension, extra in self.extras.items():
-            if extension in audience:
-                added.update(extra.meta(audience))
+            if extension in active:
+                added.update(extra.meta(active))
         return structs.replace(tool, meta={**(tool.meta or {}), **added}) if added else tool
 
     @property

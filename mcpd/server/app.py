@@ -341,7 +341,7 @@ class Server(AppsMethods):
 
     def announce(self, extension: Extension) -> None:
         """What an extension says of itself has changed: offer it as it is now. Extensions call it."""
-        self.catalog.gates[extension.id] = extension.admits
+        self.catalog.extension_filters[extension.id] = extension.admits
         self.catalog.extensions[extension.id] = extension.settings
         for capability in extension.capabilities:
             self.catalog.offer(capability)

@@ -113,7 +113,7 @@ def _finisher(catalog: Catalog, installed: Collection[Extension], name: str) -> 
     """What lets the extensions that look at results finish those of one tool."""
 
     def finish(result: CallToolResult, exchange: Exchange, has_schema: bool) -> CallToolResult:
-        active = catalog.audience(exchange)
+        active = catalog.active_extensions(exchange)
         for extension in installed:
             if extension.has_results:
                 is_active = extension.id in active

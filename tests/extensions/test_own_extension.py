@@ -20,7 +20,7 @@ from mcpd import Context, Params, Server
 from mcpd.errors import InvalidParams, LocalProtocolError, RegistrationError
 from mcpd.extensions.base import Extension, ToolAddition
 from mcpd.registry.conditions import Condition
-from mcpd.registry.pages import Audience
+from mcpd.registry.pages import ActiveExtensions
 
 NOTES = "com.example/notes"
 OFFER = {"extensions": {NOTES: {}}}
@@ -44,7 +44,7 @@ class Shelf(ToolAddition):
     def __init__(self, shelf: str) -> None:
         self.shelf = shelf
 
-    def meta(self, audience: Audience) -> Mapping[str, Any]:
+    def meta(self, active: ActiveExtensions) -> Mapping[str, Any]:
         return {f"{NOTES}.shelf": self.shelf}
 
 

@@ -14,7 +14,7 @@ from support.wires import Wire, each_version, each_wire, memory_wire
 
 from mcpd import Server
 from mcpd.errors import InvalidParams, RegistrationError
-from mcpd.registry.pages import Audience, Listing
+from mcpd.registry.pages import ActiveExtensions, Listing
 
 
 class Thing:
@@ -24,7 +24,7 @@ class Thing:
         self.key = key
         self.requires = requires
 
-    def listed(self, audience: Audience) -> str:
+    def listed(self, active: ActiveExtensions) -> str:
         return self.key
 
 
@@ -38,10 +38,10 @@ def listing(size: int, *keys: str) -> Listing[Thing]:
     return things
 
 
-def walk(things: Listing[Thing], audience: Audience = frozenset()) -> list[list[str]]:
+def walk(things: Listing[Thing], active: ActiveExtensions = frozenset()) -> list[list[str]]:
     pages, cursor = [], None
     while True:
-        items, cursor = things.page(audience, cursor)
+        items, cursor = things.page(active, cursor)
         pages.append(items)
         if cursor is None:
             return pages

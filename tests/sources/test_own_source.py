@@ -21,7 +21,7 @@ from mcpd import GetPromptResult, PromptMessage, ResourceNotFound, Server, TextC
 from mcpd.context.exchange import Exchange
 from mcpd.errors import InvalidParams, RegistrationError
 from mcpd.registry.entries import Entries, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
-from mcpd.registry.pages import DECORATORS, Audience
+from mcpd.registry.pages import DECORATORS, ActiveExtensions
 from mcpd.types.base import NO_JSON
 from mcpd.types.completion import Completion
 from mcpd.types.content import TextResourceContents
@@ -41,7 +41,7 @@ class Search(ToolEntry):
     folder: Path
     key: str = "search"
 
-    def listed(self, audience: Audience) -> Tool:
+    def listed(self, active: ActiveExtensions) -> Tool:
         schema = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
         return Tool(name=self.key, description="Search the notes", input_schema=schema)
 
@@ -61,7 +61,7 @@ class Note(ResourceEntry):
     path: Path
     changed_at: int
 
-    def listed(self, audience: Audience) -> Resource:
+    def listed(self, active: ActiveExtensions) -> Resource:
         return Resource(uri=self.key, name=self.path.stem, mime_type="text/markdown")
 
     def run(self, uri: str, exchange: Exchange) -> ReadResourceResult:
@@ -75,7 +75,7 @@ class Lines(TemplateEntry):
     folder: Path
     key: str = "line://{note}/{number}"
 
-    def listed(self, audience: Audience) -> ResourceTemplate:
+    def listed(self, active: ActiveExtensions) -> ResourceTemplate:
         return ResourceTemplate(uri_template=self.key, name="line")
 
     @property
@@ -105,7 +105,7 @@ class Template(PromptEntry):
     key: str
     text: str
 
-    def listed(self, audience: Audience) -> Prompt:
+    def listed(self, active: ActiveExtensions) -> Prompt:
         return Prompt(name=self.key, arguments=[PromptArgument(name="gap", required=True)])
 
     @property

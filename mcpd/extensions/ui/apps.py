@@ -16,7 +16,7 @@ from msgspec import convert, structs
 from ...context import Exchange
 from ...errors import RegistrationError
 from ...printable import printable
-from ...registry.pages import Audience
+from ...registry.pages import ActiveExtensions
 from ...registry.problems import Problem
 from ...registry.resources import FixedResource
 from ...types.base import Icon
@@ -52,7 +52,7 @@ class AppEntry(FixedResource):
         self.problems = tuple(problems)
         self._listed: Resource | None = None
 
-    def listed(self, audience: Audience) -> Resource:
+    def listed(self, active: ActiveExtensions) -> Resource:
         """The resource with the URI of its content."""
         if self._listed is None:
             resource = self.resource
@@ -88,9 +88,9 @@ class Apps:
     def configured(self) -> None:
         """Who gets Apps may have changed, and whether app-only tools are left out of every list."""
         tools = self.catalog.tools
-        hides = _is_app_only if self.extension.strict_list else None
-        if tools.hides is not hides:
-            tools.hides = hides
+        is_unlisted = _is_app_only if self.extension.strict_list else None
+        if tools.is_unlisted is not is_unlisted:
+            tools.is_unlisted = is_unlisted
             if len(tools):
                 tools.changed()
 

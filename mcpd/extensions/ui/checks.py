@@ -79,6 +79,6 @@ def _of_server(apps: Apps) -> Iterator[Problem]:
         by = "MCP_APPS_ENABLED=false" if os.environ.get("MCP_APPS_ENABLED") else "apps='never'"
         yield Problem("apps", f"are off ({by}): every client gets text only", is_error=False)
     hidden = [name for name, ui in apps.tools.items() if ui.is_app_only]
-    if apps.catalog.tools.hides is not None and hidden:
+    if apps.catalog.tools.is_unlisted is not None and hidden:
         text = f"the list leaves out {', '.join(hidden)}: hosts that look tools up in the list cannot call them"
         yield Problem("strict model list", text, is_error=False)

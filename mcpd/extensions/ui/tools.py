@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from ...errors import RegistrationError
 from ...registry.conditions import Condition
-from ...registry.pages import Audience
+from ...registry.pages import ActiveExtensions
 from ...registry.problems import Problem
 from .gate import FLAT_URI, UI, has_ui
 from .meta import read_visibility, visibility_of
@@ -50,7 +50,7 @@ class ToolUi:
         """Whether the model is not to see the tool."""
         return self.visibility is not None and "model" not in self.visibility
 
-    def meta(self, audience: Audience) -> dict[str, Any]:
+    def meta(self, active: ActiveExtensions) -> dict[str, Any]:
         """The `_meta` for clients with Apps.
 
         Without its View, because the condition does not hold or there is none, it still says who may see the
@@ -58,7 +58,7 @@ class ToolUi:
         """
         ui = dict(self.others)
         meta: dict[str, Any] = {"ui": ui}
-        if self.uri is not None and (self.condition is None or self.condition.key in audience):
+        if self.uri is not None and (self.condition is None or self.condition.key in active):
             uri = self._link(self.uri)
             if uri is not None:
                 ui["resourceUri"] = meta[FLAT_URI] = uri

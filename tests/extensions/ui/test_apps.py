@@ -285,12 +285,12 @@ async def test_no_tool_links_a_view_that_is_not_there(caplog: pytest.LogCaptureF
 
 
 async def test_unchanged_lists_are_the_same_bytes() -> None:
-    """The page of a list is made once for each audience."""
+    """The page of a list is made once for each set of active extensions."""
     server = make_server()
     catalog = server.catalog
-    for audience in (frozenset(), frozenset((UI,))):
-        assert catalog.tools.page(audience, None) is catalog.tools.page(audience, None)
-        assert catalog.resources.page(audience, None) is catalog.resources.page(audience, None)
+    for active in (frozenset(), frozenset((UI,))):
+        assert catalog.tools.page(active, None) is catalog.tools.page(active, None)
+        assert catalog.resources.page(active, None) is catalog.resources.page(active, None)
 
 
 # ------------------------------------------------------------------------ names, URIs, registration

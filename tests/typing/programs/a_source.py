@@ -7,7 +7,7 @@ from msgspec import Raw
 from mcpd import CallToolResult, Server, TextContent, Tool
 from mcpd.context.exchange import Exchange
 from mcpd.registry.entries import Entries, ResourceEntry, ToolEntry
-from mcpd.registry.pages import Audience
+from mcpd.registry.pages import ActiveExtensions
 from mcpd.types.content import TextResourceContents
 from mcpd.types.resources import ReadResourceResult, Resource
 
@@ -17,7 +17,7 @@ class Bed(ResourceEntry):
     key: str
     text: str
 
-    def listed(self, audience: Audience) -> Resource:
+    def listed(self, active: ActiveExtensions) -> Resource:
         return Resource(uri=self.key, name="bed")
 
     def run(self, uri: str, exchange: Exchange) -> ReadResourceResult:
@@ -28,7 +28,7 @@ class Water(ToolEntry):
     def __init__(self, key: str) -> None:
         self.key = key
 
-    def listed(self, audience: Audience) -> Tool:
+    def listed(self, active: ActiveExtensions) -> Tool:
         return Tool(name=self.key, input_schema={"type": "object"})
 
     async def run(self, arguments: Raw, exchange: Exchange) -> CallToolResult:
