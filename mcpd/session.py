@@ -35,11 +35,9 @@ from .errors import (
 from .jsonrpc import (
     ABSENT,
     MALFORMED,
-    Failure,
     Id,
     Notification,
     Request,
-    Response,
     Result,
     call,
     encode,
@@ -149,9 +147,8 @@ class Session:
     `{"io.modelcontextprotocol/serverInfo": …}` as raw JSON, written into modern results.
     """
 
-    __slots__ = ("_asked", "_next_id", "client", "identity", "in_flight", "is_stateless", "is_initialized", "log_level",
-                 "max_frame_bytes", "max_in_flight", "peer", "principal", "said", "version", "vocabulary",
-                 "watched")  # fmt: skip
+    __slots__ = ("client", "identity", "in_flight", "is_stateless", "is_initialized", "log_level", "max_frame_bytes",
+                 "max_in_flight", "peer", "principal", "said", "version", "vocabulary", "watched")  # fmt: skip
 
     def __init__(
         self,
@@ -179,9 +176,7 @@ class Session:
         """What the client said of itself takes so much of the budget, if it is large."""
         self.is_initialized = version is not None and not version.is_modern
         self.is_stateless = opening.is_stateless
-        self._next_id = 0
         self.in_flight: dict[Id, Call] = {}
-        self._asked: dict[Id, str] = {}
 
     @property
     def owner(self) -> str:
@@ -398,33 +393,19 @@ class Session:
             return None
         return call(method, version.shape(params))
 
-    def ask(self, method: str, params: Any) -> tuple[Id, bytes]:
-        """A request of ours as (id, frame). Raises LocalProtocolError where the version has no such request."""
+    def ask(self, method: str, params: Any, request_id: Id) -> bytes:
+        """A request of ours as a frame. Raises LocalProtocolError where the version has no such request."""
         version = self.version
         if version is None or method not in version.server_requests:
             raise LocalProtocolError(
                 f"{method} cannot be asked of this client: its protocol version has no such request"
             )
-        request_id = self._next_id + 1
         frame = call(method, version.shape(params), request_id)
         if len(frame) > self.max_frame_bytes:
             raise LocalProtocolError(
                 f"{method} is too large to be asked: {len(frame)} bytes, and a message may have {self.max_frame_bytes}"
             )
-        self._next_id = request_id
-        self._asked[request_id] = method
-        return request_id, frame
-
-    def receive_answer(self, message: Response | Failure) -> Id | None:
-        """The id of our request that this answers; None if we did not ask, or no longer wait."""
-        if message.id is None or message.id is UNSET:
-            return None
-        request_id: Id = message.id
-        return request_id if self._asked.pop(request_id, None) is not None else None
-
-    def forget(self, request_id: Id) -> None:
-        """No longer wait for the answer to a request of ours."""
-        self._asked.pop(request_id, None)
+        return frame
 
 
 _ERA_FIXED = "This connection was initialized: its version is fixed, and requests carry no protocolVersion in _meta"

@@ -416,8 +416,8 @@ class Legacy(Machine):
     @invariant()
     def both_sides_agree_on_what_was_asked(self) -> None:
         outgoing = self.wire.connection._outgoing
-        assert (set() if outgoing is None else outgoing._waiting.keys()) == self.asked.keys()
-        assert self.wire.connection.session._asked.keys() == self.asked.keys()
+        waiting = set() if outgoing is None else {request.id for request in outgoing.pending}
+        assert waiting == self.asked.keys()
 
     def at_the_end(self) -> None:
         self.loop.run_until_complete(self.wire.connection.finish(0))

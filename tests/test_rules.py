@@ -173,9 +173,10 @@ async def test_a_question_is_answered_by_who_was_asked_and_nobody_else() -> None
         ada.send({**answer, "result": {"action": "accept", "content": {"name": "Ada"}}})
         assert (await ada.answer(call))["result"]["content"][0]["text"] == "Ada"
         # Nothing of it is kept.
-        session = ada.connection.session
-        assert not session._asked
-        assert not session.in_flight
+        outgoing = ada.connection._outgoing
+        assert outgoing is not None
+        assert not outgoing.pending
+        assert not ada.connection.session.in_flight
 
 
 @each_legacy

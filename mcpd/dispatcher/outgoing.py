@@ -1,4 +1,4 @@
-"""Our own requests to a legacy client: who waits for which answer, and giving up.
+"""Our own requests to a legacy client: sent, awaited for so long, and given up.
 
 Spec: 2025-11-25 basic/utilities/cancellation.
 """
@@ -11,8 +11,9 @@ from typing import Any
 from msgspec import Raw
 
 from ..channel import Channel
-from ..errors import ConnectionLost, FrameTooLarge, RemoteError, RequestTimeout
-from ..jsonrpc import Failure, Id, Response, remote_error
+from ..errors import FrameTooLarge, RemoteError, RequestTimeout
+from ..jsonrpc import Failure, Id, Response
+from ..pending import PendingRequest, PendingRequests
 from ..session import Call, Session
 from ..types.notifications import CancelledParams
 
@@ -20,19 +21,19 @@ __all__ = ["OutgoingRequests"]
 
 
 class OutgoingRequests:
-    """The requests of one connection that the peer has not answered yet."""
+    """What one connection's client was asked and has not answered yet."""
 
     def __init__(self, session: Session, channel: Channel, loop: asyncio.AbstractEventLoop) -> None:
         self._session = session
         self._channel = channel
         self._loop = loop
-        self._waiting: dict[Id, asyncio.Future[Raw]] = {}
+        self.pending: PendingRequests[PendingRequest] = PendingRequests()
 
     async def request(self, method: str, params: Any, about: Call, timeout: float | None) -> Raw:
         """Ask, and wait `timeout` seconds at most (None: for ever); if the wait ends early, the peer is told."""
-        request_id, frame = self._session.ask(method, params)
+        frame = self._session.ask(method, params, self.pending.next_id)
         answer: asyncio.Future[Raw] = self._loop.create_future()
-        self._waiting[request_id] = answer
+        request_id = self.pending.add(PendingRequest(method, answer))
         self._channel.send(frame, about.id)
         try:
             async with asyncio.timeout(timeout):
@@ -44,35 +45,23 @@ class OutgoingRequests:
             self._give_up(request_id, about, "no longer needed")
             raise
         finally:
-            self._waiting.pop(request_id, None)
+            self.pending.take(request_id)
             del answer  # it holds the error that it raised here, whose traceback holds this frame
 
     def receive(self, message: Response | Failure) -> None:
         """Hand an answer to whoever waits for it; one that nobody waits for is dropped."""
-        request_id = self._session.receive_answer(message)
-        waiting = None if request_id is None else self._waiting.get(request_id)
-        if waiting is None or waiting.done():
-            return
-        if isinstance(message, Response):
-            waiting.set_result(message.result)
-        else:
-            waiting.set_exception(remote_error(message))
+        self.pending.receive(message)
 
     def fail(self, error: FrameTooLarge) -> None:
         """An answer could not be taken: whoever waits for it hears that, or if it cannot be told whose it is, all."""
-        for request_id, waiting in self._waiting.items():
-            if error.request_id in (request_id, None) and not waiting.done():
-                self._session.forget(request_id)
-                waiting.set_exception(RemoteError(error.code, f"the client's answer is too large: {error.message}"))
+        for request in self.pending.take_unread(error.request_id):
+            request.settle(RemoteError(error.code, f"the client's answer is too large: {error.message}"))
 
     def fail_all(self) -> None:
         """The peer is gone: nobody will answer."""
-        for waiting in self._waiting.values():
-            if not waiting.done():
-                waiting.set_exception(ConnectionLost("the client is gone"))
+        self.pending.fail_all("the client is gone")
 
     def _give_up(self, request_id: Id, about: Call, reason: str) -> None:
-        self._session.forget(request_id)
         params = CancelledParams(request_id=request_id, reason=reason)
         # Not as part of `about`: that may be closed already, and this has to be said all the same.
         frame = self._session.notify("notifications/cancelled", params)

@@ -1,0 +1,144 @@
+"""Requests of ours that the peer has not answered yet: their ids, who waits for which answer, and how long.
+
+One table for everybody who asks: the server its client (`dispatcher/outgoing.py`), the client its server
+(`client/session.py`), the host its View (`host/outgoing.py`). Without I/O and without a clock: a deadline is a number
+of seconds that the caller gives, and who waits is anything that an `asyncio.Future` is one of.
+
+    add        the request gets its id and waits
+    receive    its answer is here: it leaves the table, and its waiter has the result or the error
+    take       whoever asked gives it up, or sees to the answer: it leaves the table, and its waiter is left alone
+    fail_all   no answer will come: the waiters hear that, and each takes its own request out when it gives up
+
+An answer to an id that is not in the table is late, or answers nothing: it is ignored.
+Spec: JSON-RPC 2.0 section 5; 2025-11-25 basic, requests: ids are not used twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Generic, Protocol, TypeVar
+
+from msgspec import Raw, Struct
+
+from .errors import ConnectionLost
+from .jsonrpc import Failure, Id, Response, remote_error
+
+__all__ = ["PendingRequest", "PendingRequests", "Waiter"]
+
+
+class Waiter(Protocol):
+    """Who waits for one answer, as an `asyncio.Future` does."""
+
+    def done(self) -> bool:
+        """Whether it waits no more."""
+
+    def set_result(self, result: Raw, /) -> None:
+        """Here is the result."""
+
+    def set_exception(self, exception: Exception, /) -> None:
+        """There will be none."""
+
+
+class PendingRequest(Struct, eq=False):
+    """One request that waits for its answer. Who asks derives from it to keep more."""
+
+    method: str
+    waiter: Waiter | None = None
+    deadline: float | None = None
+    """When it is overdue, None if `take_overdue` is not to give it."""
+    id: Id = 0
+    """Given by `PendingRequests.add`."""
+
+    def settle(self, outcome: Raw | Exception) -> None:
+        """Hand the result or the error to the waiter, if there is one and it still waits."""
+        waiter = self.waiter
+        if waiter is None or waiter.done():
+            return
+        if isinstance(outcome, Raw):
+            waiter.set_result(outcome)
+        else:
+            waiter.set_exception(outcome)
+
+
+R = TypeVar("R", bound=PendingRequest)
+
+
+class PendingRequests(Generic[R]):
+    """The requests of one connection that wait, in the order in which they were sent.
+
+    Ids are 1, 2, 3, …; with a `prefix` they are strings that begin with it.
+    """
+
+    __slots__ = ("_last", "_prefix", "_requests")
+
+    def __init__(self, prefix: str = "") -> None:
+        self._prefix = prefix
+        self._last = 0
+        self._requests: dict[object, R] = {}
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    def __iter__(self) -> Iterator[R]:
+        """Those that wait now; what comes or goes meanwhile changes nothing."""
+        return iter(list(self._requests.values()))
+
+    def __contains__(self, request_id: object) -> bool:
+        return request_id in self._requests
+
+    @property
+    def next_id(self) -> Id:
+        """The id that the next request gets; no two ever get the same."""
+        number = self._last + 1
+        return f"{self._prefix}{number}" if self._prefix else number
+
+    @property
+    def deadline(self) -> float | None:
+        """When the first of them is overdue; None if none ever is."""
+        return min((one.deadline for one in self._requests.values() if one.deadline is not None), default=None)
+
+    def add(self, request: R) -> Id:
+        """It begins to wait: gives its id, which was `next_id`."""
+        request_id = request.id = self.next_id
+        self._last += 1
+        self._requests[request_id] = request
+        return request_id
+
+    def get(self, request_id: object) -> R | None:
+        """The request with this id, if it waits."""
+        return self._requests.get(request_id)
+
+    def receive(self, answer: Response | Failure) -> R | None:
+        """Settle the request that this answers, an error as RemoteError; None if there is none, or no longer."""
+        request = self._requests.pop(answer.id, None)
+        if request is not None:
+            request.settle(answer.result if isinstance(answer, Response) else remote_error(answer))
+        return request
+
+    def take(self, request_id: object) -> R | None:
+        """Wait for this no longer; None if it does not wait."""
+        return self._requests.pop(request_id, None)
+
+    def take_unread(self, request_id: Id | None) -> list[R]:
+        """Those that an answer which could not be read was for: the one that it names, all if it names none."""
+        if request_id is None:
+            return self.take_all()
+        request = self.take(request_id)
+        return [] if request is None else [request]
+
+    def take_overdue(self, now: float) -> list[R]:
+        """Those whose time is up."""
+        overdue = [one for one in self if one.deadline is not None and one.deadline <= now]
+        for request in overdue:
+            del self._requests[request.id]
+        return overdue
+
+    def take_all(self) -> list[R]:
+        """All of them."""
+        requests, self._requests = list(self._requests.values()), {}
+        return requests
+
+    def fail_all(self, reason: str) -> None:
+        """The peer is gone: all waiters get ConnectionLost. The requests stay until they are taken."""
+        for request in self:
+            request.settle(ConnectionLost(reason))
