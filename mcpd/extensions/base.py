@@ -17,11 +17,11 @@ from ..context import Context, Exchange
 from ..envelope import ClientIdentity
 from ..errors import MissingExtension, RegistrationError
 from ..registry.catalog import Catalog
-from ..registry.foreign import to_builtins
 from ..registry.meta_keys import is_meta_key
+from ..registry.msgspec_hooks import to_builtins
 from ..registry.problems import Problem
 from ..registry.threads import run_in_thread
-from ..registry.tools import Extra
+from ..registry.tools import ToolMeta
 from ..types.base import ObjectResult, Params, Result
 from ..types.tools import CallToolResult
 
@@ -42,7 +42,7 @@ class Method(Struct, frozen=True, kw_only=True):
     """The member of the params that the header `Mcp-Name` repeats over HTTP."""
 
 
-class ToolAddition(Extra, Protocol):
+class ToolAddition(ToolMeta, Protocol):
     """What an extension adds to one tool."""
 
     @property
@@ -159,7 +159,7 @@ class Extension:
 
     # -- what a server asks ------------------------------------------------------------------
 
-    def is_in_force(self, ctx: Context) -> bool:
+    def is_active(self, ctx: Context) -> bool:
         """Whether the client of this request has the extension."""
         return self.server is not None and self.id in self.server.catalog.active_extensions(ctx)
 

@@ -15,8 +15,8 @@ from typing import Any, Final
 from msgspec import Struct, to_builtins
 
 from ..errors import ConfigurationError
+from ..extensions.ui.constants import MIME_TYPE, is_app_type
 from ..extensions.ui.csp_sources import UiCsp, UiPermissions, read_csp, read_permissions
-from ..extensions.ui.gate import MIME_TYPE, is_app_type
 
 __all__ = ["HTML_REFUSE_BYTES", "HTML_WARN_BYTES", "ViewDocument", "read_document"]
 

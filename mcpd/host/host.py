@@ -23,7 +23,7 @@ from ..client.connection import OnProgress
 from ..client.inbox import detached
 from ..client.target import Target
 from ..errors import ConfigurationError, LocalProtocolError, McpdError
-from ..extensions.ui.gate import MIME_TYPE, UI
+from ..extensions.ui.constants import MIME_TYPE, UI
 from ..printable import printable
 from ..transports.websocket_server import Limits as WebSocketLimits
 from ..types.lifecycle import Implementation

@@ -18,9 +18,9 @@ from ..errors import ArgumentsError, InvalidParams
 from ..jsonrpc import MALFORMED
 from .coercion import coerce, follow
 from .defaults import complete
-from .foreign import dec_hook
+from .msgspec_hooks import dec_hook
 
-__all__ = ["Intake"]
+__all__ = ["ArgumentParser"]
 
 # msgspec ends its messages with " - at `$.a[0].b`", or "`key` in `$.a`" for the key of an object.
 # Patterns are compiled by `re` when they are first needed.
@@ -34,8 +34,8 @@ _MANY: Final = 20
 _LONG: Final = 60
 
 
-class Intake:
-    """What one function takes: a struct of its arguments, and the type of further ones (None: there are none).
+class ArgumentParser:
+    """Parses the arguments of one function: a struct of them, and the type of further ones (None: it takes no others).
 
     `reserved` is the name of the context parameter, which no argument may have.
     """

@@ -85,8 +85,8 @@ class Catalog:
     def conditions(self) -> list[Condition]:
         """The conditions that the list of tools depends on."""
         if self._conditions is None:
-            extras = [extra for entry in self.tools for extra in entry.extras.values()]
-            self._conditions = [extra.condition for extra in extras if extra.condition is not None]
+            added = [meta for entry in self.tools for meta in entry.extension_meta.values()]
+            self._conditions = [meta.condition for meta in added if meta.condition is not None]
         return self._conditions
 
     def find_resource(self, uri: str, active: ActiveExtensions) -> ResourceEntry | None:

@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec import inspect as types
 
-from .foreign import parts_of
+from .msgspec_hooks import parts_of
 
 __all__ = ["complete", "completed", "needs_completion"]
 

@@ -1,7 +1,8 @@
 """What the catalog holds: protocols, so that an entry may be backed by a function, a file or another server.
 
 Functions are `tools.FunctionTool`, `resources.FunctionResource`, `resources.FunctionTemplate` and
-`prompts.FunctionPrompt`. What derives from a protocol here has its defaults: an entry for everybody, without extras.
+`prompts.FunctionPrompt`. A class that derives from one of the protocols has its
+defaults: an entry for every client, to which no extension adds anything.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ..types.resources import ReadResourceResult, Resource, ResourceTemplate
 from ..types.tools import CallToolResult, Tool
 from ..wire.mirrors import Mirror
 from .pages import ActiveExtensions, Entry
-from .tools import Extra, FunctionTool
+from .tools import FunctionTool, ToolMeta
 
 __all__ = ["Completing", "Entries", "PromptEntry", "ResourceEntry", "TemplateEntry", "ToolEntry", "described"]
 
@@ -33,7 +34,7 @@ class ToolEntry(Entry, Protocol):
     requires: str | None = None
 
     @property
-    def extras(self) -> Mapping[str, Extra]:
+    def extension_meta(self) -> Mapping[str, ToolMeta]:
         """What extensions add to the tool, by the extension's id."""
         return {}
 

@@ -16,8 +16,8 @@ from typing import Annotated, Any, Union
 import msgspec
 
 from ..errors import RegistrationError
-from .foreign import UNION, problem
 from .metadata import BeyondMsgspecError, in_msgspec_terms, is_field_info, optional
+from .msgspec_hooks import UNION, problem
 from .records import record_type
 from .type_adapter import is_pydantic_here, stand_in
 

@@ -22,7 +22,7 @@ __all__ = [
     "beyond_msgspec",
     "in_msgspec_terms",
     "is_field_info",
-    "is_foreign",
+    "is_third_party",
     "optional",
     "rebuilt",
     "texts_beside",
@@ -107,7 +107,7 @@ def is_field_info(value: Any) -> bool:
     return any(kind.__module__ == "pydantic.fields" and kind.__name__ == "FieldInfo" for kind in type(value).__mro__)
 
 
-def is_foreign(kind: type) -> bool:
+def is_third_party(kind: type) -> bool:
     """Whether a class is of pydantic or annotated-types, or tells pydantic how to read it."""
     return kind.__module__.partition(".")[0] in _LIBRARIES or hasattr(kind, "__get_pydantic_core_schema__")
 
@@ -122,7 +122,7 @@ def _annotated(inner: Any, metadata: tuple[Any, ...]) -> Any:
     try:
         return _with_meta(inner, metadata, _meta_of(metadata))
     except (TypeError, ValueError) as error:
-        if any(is_foreign(type(item)) for item in metadata):  # such as a limit that is a date
+        if any(is_third_party(type(item)) for item in metadata):  # such as a limit that is a date
             raise BeyondMsgspecError(str(error)) from error
         raise
 
@@ -138,7 +138,7 @@ def _with_meta(inner: Any, metadata: tuple[Any, ...], found: dict[str, Any]) -> 
     read = Annotated[(inner, *metadata, Meta(**found))] if found else inner
     if not found and metadata:
         read = Annotated[(inner, *metadata)]
-    is_limited = any(is_foreign(type(item)) for item in metadata) and not found.keys().isdisjoint(LIMITS)
+    is_limited = any(is_third_party(type(item)) for item in metadata) and not found.keys().isdisjoint(LIMITS)
     if is_limited and not _is_readable(read):
         raise BeyondMsgspecError(f"limits on {getattr(inner, '__name__', inner)}")
     return read
@@ -149,8 +149,8 @@ def _does_more(item: Any) -> bool:
     kind = type(item)
     if is_field_info(item):
         return item.discriminator is not None or callable(item.json_schema_extra) or any(map(_does_more, item.metadata))
-    if not is_foreign(kind) or isinstance(item, type):
-        return isinstance(item, type) and is_foreign(item)
+    if not is_third_party(kind) or isinstance(item, type):
+        return isinstance(item, type) and is_third_party(item)
     if kind.__name__ == "_PydanticGeneralMetadata":
         return vars(item).keys() != {"pattern"} or not isinstance(item.pattern, str)
     return kind.__name__ not in _PLAIN_LIMITS or kind.__module__.partition(".")[0] != "annotated_types"
@@ -178,7 +178,7 @@ def _limited(union: Any, limits: dict[str, Any], metadata: tuple[Any, ...]) -> A
         members.append(Annotated[member, Meta(**fitting)] if fitting else member)
     if stray := limits.keys() - placed:
         text = f"{', '.join(sorted(stray))} fits no member of {union}"
-        if any(is_foreign(type(item)) for item in metadata):
+        if any(is_third_party(type(item)) for item in metadata):
             raise BeyondMsgspecError(text)
         raise TypeError(text)
     return Union[tuple(members)]  # noqa: UP007 - of as many as there are
@@ -261,7 +261,7 @@ def _foreign_type(hint: Any) -> str | None:
     kind = typing.get_origin(hint) or hint
     if not isinstance(kind, type) or _is_model(kind):
         return None
-    if is_foreign(kind) or "__pydantic_validator__" in vars(kind):
+    if is_third_party(kind) or "__pydantic_validator__" in vars(kind):
         return kind.__qualname__
     return beyond_msgspec(kind)
 
@@ -291,13 +291,13 @@ def beyond_msgspec(kind: type, seen: frozenset[type] = frozenset()) -> str | Non
 def _inside(hint: Any, seen: frozenset[type]) -> str | None:
     if typing.get_origin(hint) is Annotated:
         for item in hint.__metadata__:
-            limits = is_foreign(type(item)) and not _meta_of((item,)).keys().isdisjoint(LIMITS)
+            limits = is_third_party(type(item)) and not _meta_of((item,)).keys().isdisjoint(LIMITS)
             if limits or _does_more(item):
                 return f"{type(item).__name__} in Annotated"
         return _inside(hint.__origin__, seen)
     kind = typing.get_origin(hint) or hint
     if isinstance(kind, type) and not _is_model(kind):
-        if is_foreign(kind) or "__pydantic_validator__" in vars(kind):
+        if is_third_party(kind) or "__pydantic_validator__" in vars(kind):
             return kind.__qualname__
         if found := beyond_msgspec(kind, seen):
             return found

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import NODEFAULT, Struct
 from msgspec.inspect import type_info
 
-from .foreign import ANYTHING, Definitions, to_builtins
+from .msgspec_hooks import ANYTHING, Definitions, to_builtins
 from .plain_schema import plain
 from .schema_marks import Marks
 
@@ -71,20 +71,20 @@ def output_schema(hint: Any) -> dict[str, Any]:
 
 
 def _generated(kinds: list[Any], mode: Literal["validation", "serialization"]) -> tuple[Any, dict[str, Any]]:
-    foreign = Definitions(mode)
-    schemas, definitions = msgspec.json.schema_components(kinds, schema_hook=foreign.hook)
-    if not foreign.found.keys().isdisjoint(definitions):
-        foreign = Definitions(mode, frozenset(definitions))
-        schemas, definitions = msgspec.json.schema_components(kinds, schema_hook=foreign.hook)
+    models = Definitions(mode)
+    schemas, definitions = msgspec.json.schema_components(kinds, schema_hook=models.hook)
+    if not models.found.keys().isdisjoint(definitions):
+        models = Definitions(mode, frozenset(definitions))
+        schemas, definitions = msgspec.json.schema_components(kinds, schema_hook=models.hook)
     for definition in definitions.values():
         if definition.get("required") == []:
             del definition["required"]
-    for definition in foreign.found.values():
+    for definition in models.found.values():
         _drop_titles(definition)
     marks = Marks(definitions, kinds, "input" if mode == "validation" else "output")
     for kind, schema in zip(kinds, schemas, strict=True):
         marks.mark(type_info(kind), schema)
-    return schemas, {**definitions, **foreign.found}
+    return schemas, {**definitions, **models.found}
 
 
 def _drop_titles(model: dict[str, Any]) -> None:

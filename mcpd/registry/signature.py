@@ -22,11 +22,11 @@ from msgspec.structs import asdict, astuple
 from ..errors import RegistrationError
 from ..jsonrpc import MALFORMED
 from .annotations import call_method, find_kind, is_coroutine_function, plain_function, resolved, takes_names_only
-from .arguments import Intake
+from .arguments import ArgumentParser
 from .defaults import completed, needs_completion
 from .docstring import Docstring, parse
-from .foreign import dec_hook, enc_hook, to_builtins
 from .hints import argument, may_need_pydantic, readable
+from .msgspec_hooks import dec_hook, enc_hook, to_builtins
 from .returns import awaited, data_type
 from .type_adapter import StandIn
 
@@ -87,10 +87,10 @@ class Callee:
         self._decode = msgspec.json.Decoder(plan.arguments, dec_hook=dec_hook).decode
         if plan.is_incomplete:
             self._decode = completed(self._decode)
-        self._intake = Intake(plan.arguments, plan.extra, plan.context_name, lambda: self.argument_schema)
-        self._intake.is_incomplete = plan.is_incomplete
+        self._parser = ArgumentParser(plan.arguments, plan.extra, plan.context_name, lambda: self.argument_schema)
+        self._parser.is_incomplete = plan.is_incomplete
         self._invoke = _invoker(function, plan)
-        self.call = _caller(function, plan, self._decode, self._intake.from_json, self._invoke)
+        self.call = _caller(function, plan, self._decode, self._parser.from_json, self._invoke)
         # Now, not in a request: pydantic takes its time when it is imported.
         if may_need_pydantic(plan.returns) and isinstance(self.output_type, StandIn):
             self.call = _dumping(self.call, self.output_type, self.is_async)
@@ -104,12 +104,12 @@ class Callee:
         Raises ArgumentsError if they do not fit, InvalidParams if they are no JSON object.
         """
         if self._extra is not None:
-            values, extra = self._intake.from_json(raw)
+            values, extra = self._parser.from_json(raw)
             return (), {**asdict(values), **extra}
         try:
             values = self._decode(raw)
         except MALFORMED:
-            values, _ = self._intake.from_json(raw)
+            values, _ = self._parser.from_json(raw)
         if self._is_positional:
             return astuple(values), {}
         return (), asdict(values)
@@ -119,7 +119,7 @@ class Callee:
 
         Raises InvalidParams if they do not fit.
         """
-        return self._invoke(*self._intake.from_strings(values), context)
+        return self._invoke(*self._parser.from_strings(values), context)
 
     @property
     def parameters(self) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Tools: a description to list, and a function that runs on raw arguments.
 
 Spec: 2026-07-28 server/tools. Arguments that do not fit, and failures a tool reports, are results with
-`isError` (SEP-1303); an unknown tool is a JSON-RPC error and is decided before this room is entered.
+`isError` (SEP-1303); an unknown tool is a JSON-RPC error, which `handlers.tools` raises.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..types.content import TextContent
 from ..types.tools import AnyValue, CallToolResult, Tool
 from ..wire.mirrors import ANNOTATION, Mirror, mirrors, without_mirrors
 from .content import Unwritable, encode_data, is_content, tool_result
-from .foreign import output_hook
+from .msgspec_hooks import output_hook
 from .pages import ActiveExtensions
 from .returns import is_block_list
 from .signature import Callee
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from .conditions import Condition
     from .json_schema import SchemaCallee
 
-__all__ = ["Extra", "Finisher", "FunctionTool", "OutputError", "failed", "typed_check"]
+__all__ = ["Finisher", "FunctionTool", "OutputError", "ToolMeta", "failed", "typed_check"]
 
 log = logging.getLogger("mcpd")
 
 _NO_ARGUMENTS = Raw(b"{}")
 
 
-class Extra(Protocol):
-    """What one extension adds to a tool."""
+class ToolMeta(Protocol):
+    """The `_meta` that one extension adds to a tool."""
 
     condition: Condition | None
     """What `meta` depends on, beside the extension; its key is among the active extensions if it holds."""
@@ -55,16 +55,19 @@ Finisher: TypeAlias = Callable[[CallToolResult, Exchange, bool], CallToolResult]
 
 
 class FunctionTool:
-    """One tool. `extras` maps an extension's id to what it adds; `requires` names an extension without which
-    the tool does not exist. `finish` sees the results of a tool with extras, and from any tool those of a
-    class of their own, made from CallToolResult."""
+    """One tool.
+
+    `extension_meta` has what extensions add, by the extension's id; `requires` names an extension without which the
+    tool does not exist. `finish` sees the results of tools with additions, and from any tool those of a class derived
+    from CallToolResult.
+    """
 
     def __init__(
         self,
         tool: Tool,
         callee: Callee | SchemaCallee,
         *,
-        extras: Mapping[str, Extra] | None = None,
+        extension_meta: Mapping[str, ToolMeta] | None = None,
         requires: str | None = None,
         check_output: Callable[[Any], list[str]] | None = None,
         finish: Finisher | None = None,
@@ -72,7 +75,7 @@ class FunctionTool:
         self.key = tool.name
         self.tool = tool
         self.callee = callee
-        self.extras = dict(extras or {})
+        self.extension_meta = dict(extension_meta or {})
         self.requires = requires
         self.shows_errors = False
         """Whether the text of any exception reaches the model."""
@@ -93,9 +96,9 @@ class FunctionTool:
         if tool.output_schema is None:
             tool.output_schema = self.callee.output_schema
         added: dict[str, Any] = {}
-        for extension, extra in self.extras.items():
+        for extension, added_meta in self.extension_meta.items():
             if extension in active:
-                added.update(extra.meta(active))
+                added.update(added_meta.meta(active))
         return structs.replace(tool, meta={**(tool.meta or {}), **added}) if added else tool
 
     @property
@@ -134,7 +137,7 @@ class FunctionTool:
                 problems = self._check_output(result.structured_content)
                 if problems:
                     raise OutputError("; ".join(problems))
-        if self._finish is not None and (self.extras or result.__class__ is not CallToolResult):
+        if self._finish is not None and (self.extension_meta or result.__class__ is not CallToolResult):
             result = self._finish(result, exchange, self._has_schema)
         if self._has_any_root and not result.is_error:
             return structs.replace(result, structured_content=AnyValue(result.structured_content))

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from .metadata import LIMITS, is_foreign, rebuilt
+from .metadata import LIMITS, is_third_party, rebuilt
 
 __all__ = ["StandIn", "is_pydantic_here", "stand_in"]
 
@@ -89,6 +89,6 @@ def _as_field(item: Any, field: Any) -> Any:
         said = {name: value for name in names if (value := getattr(item, name)) is not None}
         return field(**said, json_schema_extra=item.extra_json_schema)
     documentation = getattr(item, "documentation", None)
-    if isinstance(documentation, str) and not is_foreign(type(item)):
+    if isinstance(documentation, str) and not is_third_party(type(item)):
         return field(description=documentation)
     return item

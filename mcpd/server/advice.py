@@ -24,7 +24,7 @@ from ..registry.catalog import Catalog
 from ..registry.content import BLOCKS, is_content
 from ..registry.docstring import parse
 from ..registry.entries import described
-from ..registry.foreign import dec_hook, enc_hook, parts_of, to_builtins
+from ..registry.msgspec_hooks import dec_hook, enc_hook, parts_of, to_builtins
 from ..registry.problems import Problem
 from ..registry.prompts import FunctionPrompt
 from ..registry.resources import FunctionResource, FunctionTemplate

@@ -23,12 +23,12 @@ from ..dispatcher.subscriptions import Announcer
 from ..errors import RegistrationError
 from ..extensions.base import Extension
 from ..extensions.ui.api import AppsMethods
+from ..extensions.ui.constants import AppsMode
 from ..extensions.ui.extension import AppsExtension
-from ..extensions.ui.gate import AppsMode
 from ..handlers.table import bind as bind_handlers
 from ..registry.catalog import Catalog
 from ..registry.completion import Completer
-from ..registry.foreign import to_builtins
+from ..registry.msgspec_hooks import to_builtins
 from ..registry.resources import FunctionTemplate
 from ..session import MAX_FRAME_BYTES, Opening, Session
 from ..transports.memory import MemoryChannel

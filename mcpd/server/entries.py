@@ -54,7 +54,7 @@ def tool_entry(
     where = f"tool {name!r}"
     callee, check_output = _with_schemas(where, function, bound, options)
     meta = meta_of(options.get("meta"), where)
-    extras = _extras(where, name, installed, options, meta)
+    additions = _additions(where, name, installed, options, meta)
     output_schema = options.get("output_schema")
     tool = Tool(
         name=name,
@@ -69,8 +69,8 @@ def tool_entry(
     entry = FunctionTool(
         checked(tool, where),
         callee,
-        extras=extras,
-        requires=next((id for id, addition in extras.items() if addition.is_required), None),
+        extension_meta=additions,
+        requires=next((id for id, addition in additions.items() if addition.is_required), None),
         check_output=check_output,
         finish=_finisher(catalog, installed, name),
     )
@@ -96,7 +96,7 @@ def _with_schemas(
     return caller, lambda content: schema.problems(_as_json(content))
 
 
-def _extras(
+def _additions(
     where: str,
     name: str,
     installed: Collection[Extension],
@@ -105,8 +105,8 @@ def _extras(
 ) -> dict[str, ToolAddition]:
     """What each extension adds to the tool; it takes what is its own out of `meta`."""
     given = _options_of(where, installed, options, options.get("extensions") or {})
-    additions = ((extension.id, extension.tool(name, given.get(extension.id, {}), meta)) for extension in installed)
-    return {id: addition for id, addition in additions if addition is not None}
+    added = ((extension.id, extension.tool(name, given.get(extension.id, {}), meta)) for extension in installed)
+    return {id: addition for id, addition in added if addition is not None}
 
 
 def _finisher(catalog: Catalog, installed: Collection[Extension], name: str) -> Finisher:

@@ -15,7 +15,7 @@ from .. import __version__
 from ..context import Context
 from ..errors import ResourceNotFound
 from ..extensions.ui.assets import bundled_folder
-from ..extensions.ui.gate import AppsMode
+from ..extensions.ui.constants import AppsMode
 from ..extensions.ui.results import ViewResult, view_result
 from ..server import Server
 from ..versions.table import SUPPORTED

@@ -12,8 +12,8 @@ import pytest
 from mcpd import Server
 from mcpd.cli.target import load, split
 from mcpd.errors import ConfigurationError
+from mcpd.extensions.ui.constants import UI
 from mcpd.extensions.ui.extension import AppsExtension
-from mcpd.extensions.ui.gate import UI
 
 ONE = 'from mcpd import Server\nserver = Server("one")\n'
 TWO = 'from mcpd import Server\na = Server("a")\nb = Server("b")\n'

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from mcpd.errors import ArgumentsError, InvalidParams
-from mcpd.registry.arguments import Intake
+from mcpd.registry.arguments import ArgumentParser
 from mcpd.registry.schema import input_schema
 
 
@@ -24,8 +24,8 @@ class Outer(msgspec.Struct, forbid_unknown_fields=True):
     many: list[Inner] = []
 
 
-def intake(struct: type[msgspec.Struct] = Outer, extra: Any = None) -> Intake:
-    return Intake(struct, extra, "ctx", lambda: input_schema(struct, {}, extra))
+def parser(struct: type[msgspec.Struct] = Outer, extra: Any = None) -> ArgumentParser:
+    return ArgumentParser(struct, extra, "ctx", lambda: input_schema(struct, {}, extra))
 
 
 @pytest.mark.parametrize(
@@ -44,16 +44,16 @@ def intake(struct: type[msgspec.Struct] = Outer, extra: Any = None) -> Intake:
 )
 def test_texts(arguments: dict[str, Any], text: str) -> None:
     with pytest.raises(ArgumentsError) as caught:
-        intake().from_json(msgspec.json.encode(arguments))
+        parser().from_json(msgspec.json.encode(arguments))
     assert str(caught.value) == text
     assert isinstance(caught.value.__cause__, msgspec.ValidationError)
 
 
 def test_values() -> None:
-    assert intake().from_json(b'{"n":"1","inner":"{\\"kind\\":\\"y\\"}"}') == (Outer(1, Inner("y")), {})
-    assert intake().from_strings({"n": "1"}) == (Outer(1), {})
+    assert parser().from_json(b'{"n":"1","inner":"{\\"kind\\":\\"y\\"}"}') == (Outer(1, Inner("y")), {})
+    assert parser().from_strings({"n": "1"}) == (Outer(1), {})
     with pytest.raises(InvalidParams, match="n: Missing, but required"):
-        intake().from_strings({})
+        parser().from_strings({})
 
 
 def test_raw_values_on_the_slow_road() -> None:
@@ -61,7 +61,7 @@ def test_raw_values_on_the_slow_road() -> None:
         n: int
         payload: msgspec.Raw
 
-    values, _ = intake(Relay).from_json(b'{"n":"1","payload":{"big":1180591620717411303424}}')
+    values, _ = parser(Relay).from_json(b'{"n":"1","payload":{"big":1180591620717411303424}}')
     assert values == Relay(1, msgspec.Raw(b'{"big":1180591620717411303424}'))
 
 
@@ -69,8 +69,8 @@ def test_further_values() -> None:
     class Open(msgspec.Struct):
         n: int = 0
 
-    assert intake(Open, list[int]).from_json(b'{"n":1,"a":[1],"b":"[2]"}') == (Open(1), {"a": [1], "b": [2]})
+    assert parser(Open, list[int]).from_json(b'{"n":1,"a":[1],"b":"[2]"}') == (Open(1), {"a": [1], "b": [2]})
     with pytest.raises(ArgumentsError, match="a: Expected `array`, got `int`"):
-        intake(Open, list[int]).from_json(b'{"a":1}')
+        parser(Open, list[int]).from_json(b'{"a":1}')
     with pytest.raises(ArgumentsError, match="ctx: Unknown argument"):
-        intake(Open, Any).from_json(b'{"ctx":1}')
+        parser(Open, Any).from_json(b'{"ctx":1}')

@@ -6,7 +6,7 @@ import pytest
 
 from mcpd import Server
 from mcpd.errors import RegistrationError
-from mcpd.extensions.ui.gate import UI
+from mcpd.extensions.ui.constants import UI
 from mcpd.registry.meta_keys import checked_meta, is_meta_key
 
 

@@ -16,7 +16,7 @@ from support.http_peer import post, serving
 from support.wires import LEGACY, MODERN, Wire, memory_wire, stdio_wire, websocket_wire
 
 from mcpd import Server, ViewResult, view_result
-from mcpd.extensions.ui.gate import MIME_TYPE, UI
+from mcpd.extensions.ui.constants import MIME_TYPE, UI
 
 __all__ = [
     "BOTH_ERAS",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NewType, Unpack, cast
 from ...context import Context
 from ...errors import RegistrationError
 from ..base import Extension
-from .gate import UI, AppsMode
+from .constants import UI, AppsMode
 
 if TYPE_CHECKING:
     from .extension import AppsExtension
@@ -60,7 +60,7 @@ class AppsMethods:
 
     def has_apps(self, ctx: Context) -> bool:
         """Whether the client of this request gets MCP Apps, for tools that do more for a View."""
-        return self._apps.is_in_force(ctx)
+        return self._apps.is_active(ctx)
 
 
 def _read(path: os.PathLike[str], where: str) -> bytes:

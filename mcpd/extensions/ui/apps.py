@@ -24,7 +24,7 @@ from ...types.content import TextResourceContents
 from ...types.resources import ReadResourceResult, Resource
 from ..base import ExtensionHost, ResourceAddition
 from .assets import AppFile, load_folder
-from .gate import MIME_TYPE, SCHEME, UI, is_app_type
+from .constants import MIME_TYPE, SCHEME, UI, is_app_type
 from .html import html_problems
 from .meta import Csp, Permissions, ViewMeta, read_view_meta, view_meta
 from .tools import ToolUi, Visibility, tool_ui
@@ -215,7 +215,7 @@ class Apps:
     @property
     def tools(self) -> dict[str, ToolUi]:
         """What Apps add to each tool that has something to do with them, by its name."""
-        return {entry.key: ui for entry in self.catalog.tools if isinstance(ui := entry.extras.get(UI), ToolUi)}
+        return {entry.key: ui for entry in self.catalog.tools if isinstance(ui := entry.extension_meta.get(UI), ToolUi)}
 
     def tool_ui(
         self,
@@ -268,7 +268,7 @@ def _as_text(where: str, html: str | bytes) -> str:
 
 
 def _is_app_only(entry: ToolEntry) -> bool:
-    ui = entry.extras.get(UI)
+    ui = entry.extension_meta.get(UI)
     return isinstance(ui, ToolUi) and ui.is_app_only
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from ...registry.entries import described
 from ...registry.problems import Problem
 from .apps import AppEntry, Apps
+from .constants import MIME_TYPE, SCHEME, UI, has_ui, is_app_type
 from .dangling import dangling
-from .gate import MIME_TYPE, SCHEME, UI, has_ui, is_app_type
 from .tools import ToolUi
 
 __all__ = ["app_problems"]
@@ -31,7 +31,7 @@ def app_problems(apps: Apps) -> list[Problem]:
         found += ui.problems
         found += _of_tool(apps, name, ui)
     for tool in apps.catalog.tools:
-        if UI not in tool.extras and has_ui(described(tool).meta):
+        if UI not in tool.extension_meta and has_ui(described(tool).meta):
             text = "its _meta speaks of MCP Apps, and is sent to clients that have none; use ui= and visibility="
             found.append(Problem(f"tool {tool.key}", text))
     found += _of_server(apps)

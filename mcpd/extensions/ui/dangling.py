@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from ...registry.problems import Problem
-from .gate import SCHEME
+from .constants import SCHEME
 
 if TYPE_CHECKING:
     from ...registry.catalog import Catalog

@@ -17,7 +17,7 @@ from ...printable import printable
 from ...registry.problems import Problem
 from ...types.tools import CallToolResult
 from ..base import Extension, ExtensionHost, ResourceAddition, ToolAddition
-from .gate import MIME_TYPE, SCHEME, UI, AppsMode, has_ui, is_app_type
+from .constants import MIME_TYPE, SCHEME, UI, AppsMode, has_ui, is_app_type
 
 if TYPE_CHECKING:
     from .apps import Apps

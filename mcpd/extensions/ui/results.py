@@ -16,7 +16,7 @@ from msgspec import UNSET, Raw, structs
 from ...registry.content import encode_data
 from ...types.content import ContentBlock, EmbeddedResource, ResourceLink, TextContent
 from ...types.tools import CallToolResult
-from .gate import SCHEME
+from .constants import SCHEME
 
 __all__ = ["VIEW_DATA", "ViewResult", "finished", "view_result"]
 

@@ -13,7 +13,7 @@ from ...errors import RegistrationError
 from ...registry.conditions import Condition
 from ...registry.pages import ActiveExtensions
 from ...registry.problems import Problem
-from .gate import FLAT_URI, UI, has_ui
+from .constants import FLAT_URI, UI, has_ui
 from .meta import read_visibility, visibility_of
 from .uris import checked_uri
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from msgspec.json import encode
 
 from ...errors import RegistrationError
-from .gate import SCHEME
+from .constants import SCHEME
 
 __all__ = ["app_uri", "checked_uri", "unversioned", "versioned"]
 

@@ -10,8 +10,8 @@ from support.wires import MODERN, Wire, memory_wire
 
 from mcpd import Context, Server
 from mcpd.errors import RegistrationError, ResourceNotFound
+from mcpd.extensions.ui.constants import MIME_TYPE, UI
 from mcpd.extensions.ui.csp_sources import UiCsp, UiPermissions
-from mcpd.extensions.ui.gate import MIME_TYPE, UI
 from mcpd.types.content import BlobResourceContents, TextResourceContents
 from mcpd.types.resources import ReadResourceResult
 
@@ -469,7 +469,7 @@ def test_servers_without_apps_never_load_them(child: Any) -> None:
     code = (
         "import sys; from mcpd import Server; s = Server('x'); s.tool(lambda: 'x', name='t') if 0 else None\n"
         "s.add_tool(lambda: 'x', name='t'); s.problems()\n"
-        "light = ('gate', 'api', 'extension')\n"
+        "light = ('api', 'constants', 'extension')\n"
         "print([m for m in sys.modules if m.startswith('mcpd.extensions.ui.') and not m.endswith(light)])"
     )
     done = subprocess.run(

@@ -11,7 +11,7 @@ from conftest import Child
 from support.ui_stage import CHART, HTML, make_server
 
 from mcpd import Server
-from mcpd.extensions.ui.gate import MIME_TYPE
+from mcpd.extensions.ui.constants import MIME_TYPE
 from mcpd.registry.problems import Problem
 from mcpd.registry.resources import FixedResource
 from mcpd.registry.signature import bind

@@ -11,7 +11,7 @@ from support.ui_stage import BOTH_ERAS, CHART, HTML, NO_APPS, OFFERS, WITH_APPS,
 from support.wires import MODERN, OpenWire, each_version, envelope, memory_wire, process_wire
 
 from mcpd import Server
-from mcpd.extensions.ui.gate import MIME_TYPE, UI
+from mcpd.extensions.ui.constants import MIME_TYPE, UI
 
 ECHO = {UI: {"mimeTypes": [MIME_TYPE]}}
 

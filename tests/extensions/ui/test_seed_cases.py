@@ -16,7 +16,7 @@ from support.ui_stage import BOTH_ERAS, CHART, HTML, NO_APPS, WITH_APPS, each_wi
 from support.wires import MODERN, OpenWire
 
 from mcpd import Server
-from mcpd.extensions.ui.gate import MIME_TYPE, UI
+from mcpd.extensions.ui.constants import MIME_TYPE, UI
 
 pytestmark = [each_wire, BOTH_ERAS]
 
