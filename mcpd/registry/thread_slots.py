@@ -1,8 +1,8 @@
 """A limit on how many plain functions run in threads at once, with fair shares and a bounded wait.
 
 Theory of operation. There are `threads` slots, and each running function holds one. A connection may begin another
-function while it holds less than twice as many slots as are free, a client (its token, or its address) less than
-eight times as many, and all clients of one address, whose tokens nobody may have checked, less than sixteen times. So
+function while it holds less than twice as many slots as are free, a client that is known by a token less than eight
+times as many, and all clients of one address, whose tokens nobody may have checked, less than sixteen times. So
 one connection that holds all it can leaves a third of the slots free, two leave a fifth, however long their functions
 hang, and the next client finds a slot at once. A function that may not begin waits for `wait_seconds` at most; the
 connections that wait take turns.
@@ -36,7 +36,6 @@ log = logging.getLogger("mcpd")
 _TIMES_FREE = 2
 _TIMES_FREE_TOGETHER = 8
 _TIMES_FREE_AT_ADDRESS = 16
-_TIMES = (_TIMES_FREE, _TIMES_FREE_TOGETHER, _TIMES_FREE_AT_ADDRESS)
 _ASKING_OF_ONE = 64
 _ASKING_IN_ALL = 256
 _REPORT_AFTER = 5.0
@@ -97,7 +96,7 @@ class ThreadSlots:
         """How many slots each connection, client and address holds."""
         held: Counter[object] = Counter()
         for borrower in self._running:
-            held.update(_keys(borrower))
+            held.update(list(_shares(borrower)))
         return held
 
     def _may_begin(self, borrower: Borrower, held: Counter[object] | None = None) -> bool:
@@ -107,8 +106,7 @@ class ThreadSlots:
         if running < _TIMES_FREE * free or borrower.connection is None:
             return free > 0
         held = self._held() if held is None else held
-        keys = _keys(borrower)
-        return all(held[key] < times * free for key, times in zip(keys, _TIMES, strict=False))
+        return all(held[key] < times * free for key, times in _shares(borrower).items())
 
     def try_acquire(self, borrower: Borrower) -> bool:
         """Whether there is a slot without waiting; then it is taken."""
@@ -173,7 +171,7 @@ class ThreadSlots:
 
             if not turn.done():
                 self._running.add(borrower)
-                held.update(_keys(borrower))
+                held.update(list(_shares(borrower)))
                 turn.set_result(None)
 
     # -- functions that ask their client -----------------------------------------------------
@@ -239,9 +237,17 @@ class ThreadSlots:
             self._reporter = loop.call_later(_REPORT_EVERY, self._report)
 
 
-def _keys(borrower: Borrower) -> tuple[object, ...]:
-    """Whose shares a function takes of, in the order of `_TIMES`: its connection's, client's, address's; or none."""
+def _shares(borrower: Borrower) -> dict[object, int]:
+    """Of whom a function holds a slot, and how many times as many as are free each may hold; nobody for the server's.
+
+    Without a token all programs of one machine look like one client: they share what an address may have.
+    """
     if borrower.connection is None:
-        return ()
+        return {}
+    shares: dict[object, int] = {borrower.connection: _TIMES_FREE}
     client = borrower.client
-    return (borrower.connection, client, address_of(client)) if client else (borrower.connection,)
+    if "@" in client:
+        shares[client] = _TIMES_FREE_TOGETHER
+    if client:
+        shares[address_of(client)] = _TIMES_FREE_AT_ADDRESS
+    return shares

@@ -17,6 +17,7 @@ from support.wires import OpenWire, memory_wire, stdio_wire, websocket_wire
 
 from mcpd import Context, Params, Server
 from mcpd.budget import BUDGET, OVER, Budget, client_of, weigh
+from mcpd.errors import ToolError
 from mcpd.http import HttpSettings
 from mcpd.registry import moments
 from mcpd.registry.coercion import coerce
@@ -200,14 +201,15 @@ def test_an_address_is_a_client_whatever_its_second_half() -> None:
 
 
 class _Borrower(Borrower):
-    """A function of a connection that has no other, of that client."""
+    """A function of that client, of a connection that has no other unless one is given."""
 
-    def __init__(self, client: str) -> None:
+    def __init__(self, client: str, connection: object = None) -> None:
         self._client = client
+        self._connection = connection or self
 
     @property
     def connection(self) -> object:
-        return self
+        return self._connection
 
     @property
     def client(self) -> str:
@@ -230,6 +232,26 @@ async def test_made_up_tokens_leave_threads_to_other_addresses() -> None:
         took += 1
     assert 60 < took < 96
     await slots.acquire(_Borrower(client_of("10.0.0.2", "somebody")))
+
+
+async def test_two_programs_that_hang_leave_threads_to_a_third_on_their_machine() -> None:
+    """Nobody has a token, so all three are one address's; and another address still finds some."""
+    slots = ThreadSlots(96, 0.01)
+
+    async def take_all(program: object, client: str) -> int:
+        took = 0
+        with pytest.raises(ToolError, match="Try again later"):
+            while True:
+                await slots.acquire(_Borrower(client, program))
+                took += 1
+        return took
+
+    local = client_of("127.0.0.1")
+    took = [await take_all(object(), local) for _ in range(3)]
+    assert took[0] == 64
+    assert all(took)
+    assert await take_all(object(), local) == 0
+    assert await take_all(object(), client_of("10.0.0.2")) > 1
 
 
 def test_made_up_tokens_leave_memory_to_other_addresses() -> None:
