@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from support.clock import until
 from support.http_wire import http_wire
 from support.wires import LEGACY, MODERN, memory_wire, stdio_wire, websocket_wire
 
@@ -217,12 +218,17 @@ async def test_a_request_that_is_too_large_is_refused_under_its_id(order: tuple[
     channel.start(connection)
 
     async def said() -> dict[str, Any]:
-        async with asyncio.timeout(60):
-            while True:
-                try:
-                    return json.loads(os.read(reads, 100_000))
-                except BlockingIOError:
-                    await asyncio.sleep(0.001)
+        found: list[dict[str, Any]] = []
+
+        def look() -> bool:
+            try:
+                found.append(json.loads(os.read(reads, 100_000)))
+            except BlockingIOError:
+                return False
+            return True
+
+        await until(look)
+        return found[0]
 
     def say(**members: Any) -> None:
         os.write(writes, json.dumps({"jsonrpc": "2.0", **members}).encode() + b"\n")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from conftest import Child
-from support.clock import Clock, turns
+from support.clock import Clock, turns, until
 
 from mcpd import Callbacks, Client, Context, Server
 from mcpd.errors import (
@@ -662,7 +662,7 @@ async def test_a_list_without_end() -> None:
 async def test_the_server_goes_away() -> None:
     async with scripted({**LEGACY_ANSWERS, "tools/call": None}, version="2025-11-25") as (client, script):
         calling = asyncio.ensure_future(client.call_tool("x"))
-        await asyncio.sleep(0.01)
+        await until(lambda: script.of("tools/call"))
         await script.channel.aclose()
         with pytest.raises(ConnectionLost):
             await calling

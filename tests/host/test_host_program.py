@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 from support.apps_schema import AppsSchema
-from support.clock import until
+from support.clock import turns, until
 from support.host_program import HTML, Guest, each_channel, make_server, on_channel
 
 from mcpd import Callbacks, Context, Hooks, Host, HostOptions, Server
@@ -429,7 +429,7 @@ async def test_documents_are_read_once_and_reviewed_once(schema: AppsSchema) -> 
             while reads.count == 1:  # type: ignore[attr-defined]
                 third = await host.prepare_view(call)
                 third.lost("only looking")
-                await asyncio.sleep(0.01)
+                await turns()
         assert third.document is first.document, "read again, and the same"
         assert len(reviewed) == 2
         versions["html"] = HTML + "!"
@@ -437,7 +437,7 @@ async def test_documents_are_read_once_and_reviewed_once(schema: AppsSchema) -> 
         async with asyncio.timeout(60):
             while (fourth := await host.prepare_view(call)).document is first.document:
                 fourth.lost("only looking")
-                await asyncio.sleep(0.01)
+                await turns()
         assert reviewed[-1] == fourth.document.digest
         assert len(reviewed) == 3
 

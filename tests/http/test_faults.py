@@ -13,7 +13,7 @@ from contextlib import suppress
 
 import pytest
 from conftest import Child
-from support.clock import until
+from support.clock import turns, until
 from support.http_peer import BOTH, Peer, Port, Session, call, envelope, initialize, modern, post, request, serving
 from support.http_stage import Stage
 
@@ -248,7 +248,7 @@ async def test_10_000_connections_opened_and_dropped() -> None:
                 with suppress(BlockingIOError):
                     one.connect(("127.0.0.1", port.number))
                 sockets.append((number, one))
-            await asyncio.sleep(0.005)
+            await turns(3)
             for number, one in sockets:
                 with suppress(OSError):
                     one.send(modern("tools/list") if number % 2 else b"POST /mcp")
@@ -268,7 +268,7 @@ async def test_half_closed_sockets() -> None:
         for data in (modern("tools/call", {"name": "wait"}), modern("subscriptions/listen", {"notifications": {}})):
             peer = await port.connect()
             peer.send(data)
-            await asyncio.sleep(0.01)
+            await turns(50)
             peer.writer.write_eof()
             await peer.rest()
         session = await port.open()

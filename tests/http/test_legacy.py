@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from support.clock import Clock, until
+from support.clock import Clock, turns, until
 from support.http_peer import BOTH, MODERN, Session, call, initialize, post, request, serving
 from support.http_stage import Stage
 
@@ -204,7 +204,7 @@ async def test_at_the_limit_the_session_that_was_idle_longest_ends() -> None:
         assert "retry-after" in answer
         streams[0].abort()
         while (await port.ask(post(initialize()))).status != 200:
-            await asyncio.sleep(0.01)
+            await turns()
 
 
 # ----------------------------------------------------------------------------------------- versions
@@ -477,8 +477,7 @@ async def test_each_message_takes_one_stream() -> None:
         stage.change()
         assert (await newer.message())["method"] == "notifications/tools/list_changed"
         newer.abort()
-        while port.app.sessions.find(session.id, "").busy > 1:  # type: ignore[union-attr]
-            await asyncio.sleep(0.001)
+        await until(lambda: port.app.sessions.find(session.id, "").busy <= 1)  # type: ignore[union-attr]
         stage.change()
         event = await older.event()
         assert event is not None

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Child
-from support.clock import until
+from support.clock import Clock, turns, until
 from support.http_peer import BOTH, Peer, Port, call, envelope, events, initialize, modern, post, request, serving
 from support.http_stage import Stage
 from support.websocket_peer import TEXT, frame, upgrade
@@ -208,19 +208,21 @@ async def test_trailers_have_a_limit() -> None:
 
 async def test_an_empty_line_behind_a_request_changes_nothing() -> None:
     """RFC 9112 2.2: old clients send one behind a body. Nor does the beginning of a request while one is answered."""
-    stage = Stage()
-    async with serving(stage.server, HttpSettings(head_timeout=0.05)) as port:
+    stage, clock = Stage(), Clock()
+    async with serving(stage.server, HttpSettings(head_timeout=5)) as port:
         waiting = post(call("tools/call", {"name": "wait"}))
         peers = [await port.connect() for _ in range(2)]
         for peer, more in zip(peers, (b"\r\n", b"POST /m"), strict=True):
             peer.send(waiting)
             await stage.entered.get()
             peer.send(more)
-        await asyncio.sleep(0.15)
+        await turns()
+        await clock.advance(10)
         stage.open()
         for peer in peers:
             assert (await peer.answer()).json["result"]["content"][0]["text"] == "opened"
         # But then it has to come.
+        await clock.advance(6)
         assert await peers[1].rest() == b""
         assert (await peers[0].ask(post(PING))).body == PONG
 
@@ -377,7 +379,7 @@ async def test_an_upgrade_to_anything_else_is_ignored() -> None:
         data = post(PING, java)
         for index in range(0, len(data), 40):
             peer.send(data[index : index + 40])
-            await asyncio.sleep(0.001)
+            await turns()
         assert (await peer.answer()).body == PONG
         assert (await peer.ask(post(PING))).body == PONG
         assert (await (await port.connect()).ask(b"CONNECT a:1 HTTP/1.1\r\nHost: localhost\r\n\r\n")).status == 405

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
@@ -641,8 +640,7 @@ async def test_a_subscription_is_a_stream_of_its_own() -> None:
             talk.server(message)
             assert message["params"]["_meta"] == {f"{META}subscriptionId": "sub"}
         await peer.aclose()
-        while port.app.connections or stage.server._connections:  # the one is told of its end a turn after the other
-            await asyncio.sleep(0.001)
+        await until(lambda: not (port.app.connections or stage.server._connections))
 
 
 async def test_each_subscription_gets_one_copy_and_only_what_it_wants() -> None:

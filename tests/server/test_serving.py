@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from conftest import Child
+from support.clock import turns
 from support.wires import initialize
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -94,7 +95,7 @@ async def test_a_second_signal_does_not_wait_for_the_grace_time(pipes: tuple[int
     await entered.wait()
     for _ in range(2):
         os.kill(os.getpid(), signal.SIGINT)
-        await asyncio.sleep(0.01)
+        await turns()
     async with asyncio.timeout(60):
         await serving
     assert b"shutting down" in os.read(ours_in, 100_000)

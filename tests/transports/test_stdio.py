@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.clock import until
+from support.clock import turns, until
 
 from mcpd.errors import ConnectionLost, FrameTooLarge
 from mcpd.transports import stdio
@@ -147,7 +147,7 @@ async def test_a_reader_that_is_slow_stops_the_reading(ends: Ends) -> None:
     await asyncio.sleep(0)
     assert channel.is_congested
     os.write(ends.writes, b"not yet\n")
-    await asyncio.sleep(0.02)
+    await turns(100)
     assert not ear.heard
     assert not drained.done()
     channel.send(b"more")
@@ -328,7 +328,7 @@ async def test_writing_into_a_file(tmp_path: Path, ends: Ends) -> None:
 async def test_nothing_is_told_before_it_is_started(ends: Ends) -> None:
     channel = StdioChannel(ends.fd_in, ends.fd_out)
     os.write(ends.writes, b"early\n")
-    await asyncio.sleep(0.01)
+    await turns()
     ear = Ear()
     channel.start(ear)
     assert await ear.wait(1) == [b"early"]
