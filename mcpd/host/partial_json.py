@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = ["MAX_CHARS", "MAX_DEPTH", "PartialArguments", "heal"]
+__all__ = ["MAX_CHARS", "MAX_DEPTH", "PartialArguments"]
 
 MAX_DEPTH: Final = 64
 MAX_CHARS: Final = 4 * 1024 * 1024
@@ -39,11 +39,6 @@ _LITERALS: Final = {"t": ("true", True), "f": ("false", False), "n": ("null", No
 # that keeps the joining linear in the length of the text however small the chunks are.
 _JOIN_ALWAYS: Final = 4096
 _JOIN_GROWTH: Final = 256
-
-
-def heal(text: str) -> dict[str, Any] | None:
-    """The object that `text` begins, as far as it goes; None if no object has begun or none can come of it."""
-    return PartialArguments().feed(text)
 
 
 class PartialArguments:

@@ -1,4 +1,4 @@
-"""URI templates, RFC 6570 levels 1 to 3: a URI taken apart into variables, and put together from them.
+"""URI templates, RFC 6570 levels 1 to 3: a URI taken apart into the values of variables.
 
 `{var}` stands for one path segment, `{+var}` and `{#var}` may hold "/" and all else, `{.var}`, `{/var}`,
 `{;var}`, `{?var}` and `{&var}` bring their own separator; each may name several variables. Level 4
@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 from msgspec import Struct
@@ -46,32 +46,29 @@ _ENCODED_RUN = r"(?:%[0-9A-F]{2})+"
 # RFC 6570 section 2.1, without "'", which its erratum 6937 allows.
 _NOT_LITERAL = r'[\x00-\x20"<>\\^`|}\x7f]|%(?![0-9A-Fa-f]{2})'
 _NOT_ASCII = r"[^\x00-\x7f]+"
-_NOT_UNRESERVED = r"[^A-Za-z0-9\-._~]"
 _IP_LITERAL = r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\[\]]*\[[0-9A-Fa-f:.v]+\]"
 _NOT_URI = r"%(?![0-9A-Fa-f]{2})|[^A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]"
 
 
 class _Operator(Struct, frozen=True, gc=False):
-    """A row of the table in RFC 6570 appendix A, and the characters that end a value when matching."""
+    """What matching needs of a row of the table in RFC 6570 appendix A, and the characters that end a value."""
 
     first: str
     separator: str
     is_named: bool
-    if_empty: str
-    allows_reserved: bool
     ends: str
     ends_among_several: str
 
 
 _OPERATORS: Final = {
-    "": _Operator("", ",", False, "", False, "/?#", "/?#,"),
-    "+": _Operator("", ",", False, "", True, "", ""),
-    "#": _Operator("#", ",", False, "", True, "", ""),
-    ".": _Operator(".", ".", False, "", False, "/?#", "/?#"),
-    "/": _Operator("/", "/", False, "", False, "/?#", "/?#"),
-    ";": _Operator(";", ";", True, "", False, "/?#;", "/?#;"),
-    "?": _Operator("?", "&", True, "=", False, "#&", "#&"),
-    "&": _Operator("&", "&", True, "=", False, "#&", "#&"),
+    "": _Operator("", ",", False, "/?#", "/?#,"),
+    "+": _Operator("", ",", False, "", ""),
+    "#": _Operator("#", ",", False, "", ""),
+    ".": _Operator(".", ".", False, "/?#", "/?#"),
+    "/": _Operator("/", "/", False, "/?#", "/?#"),
+    ";": _Operator(";", ";", True, "/?#;", "/?#;"),
+    "?": _Operator("?", "&", True, "#&", "#&"),
+    "&": _Operator("&", "&", True, "#&", "#&"),
 }
 
 
@@ -112,16 +109,16 @@ class UriTemplate:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._parts = tuple(_parsed(text))
-        names = [name for part in self._parts if not isinstance(part, str) for name in part[1]]
+        parts = tuple(_parsed(text))
+        names = [name for part in parts if not isinstance(part, str) for name in part[1]]
         self.variables: tuple[str, ...] = tuple(dict.fromkeys(names))
         self._edges: list[tuple[_Edge, ...]] = [()]
-        for part in self._parts:
+        for part in parts:
             if isinstance(part, str):
                 self._add(_Literal(len(self._edges) - 1, _upper_triplets(part)))
             else:
                 self._add_expression(*part)
-        first = self._parts[0] if self._parts else ""
+        first = parts[0] if parts else ""
         # A quick look before the work; triplets may be written in two ways.
         self._prefix = first.partition("%")[0] if isinstance(first, str) else ""
 
@@ -165,10 +162,6 @@ class UriTemplate:
                 return None
         values = _Match(self._edges, _upper_triplets(uri) if "%" in uri else uri).values()
         return None if values is None else _decoded(values)
-
-    def expand(self, values: Mapping[str, str]) -> str:
-        """The URI for these values; a variable that has none is undefined, and left out as the RFC says."""
-        return "".join(part if isinstance(part, str) else _expanded(*part, values) for part in self._parts)
 
 
 def as_uri(text: str) -> str:
@@ -333,19 +326,6 @@ def _parameters(edge: _Parameters, uri: str, starts: list[int]) -> dict[int, _Ch
             choices[end] = _Choice(start, spans)
             at, mark = end, edge.operator.separator
     return choices
-
-
-def _expanded(sign: str, names: tuple[str, ...], values: Mapping[str, str]) -> str:
-    """RFC 6570 appendix A, for string values."""
-    operator = _OPERATORS[sign]
-    encoded = []
-    for name in names:
-        if name in values:
-            value = re.sub(_NOT_URI if operator.allows_reserved else _NOT_UNRESERVED, _percent, values[name])
-            if operator.is_named:
-                value = f"{name}={value}" if value else name + operator.if_empty
-            encoded.append(value)
-    return operator.first + operator.separator.join(encoded) if encoded else ""
 
 
 def _percent(found: re.Match[str]) -> str:

@@ -13,7 +13,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mcpd.host.partial_json import MAX_CHARS, MAX_DEPTH, PartialArguments, heal
+from mcpd.host.partial_json import MAX_CHARS, MAX_DEPTH, PartialArguments
+
+
+def heal(text: str) -> dict[str, Any] | None:
+    """The object that `text` begins, as far as it goes; None if no object has begun or none can come of it."""
+    return PartialArguments().feed(text)
 
 
 @pytest.mark.parametrize(

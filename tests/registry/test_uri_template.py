@@ -10,6 +10,7 @@ from urllib.parse import unquote_to_bytes
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from support.uri_expansion import expand
 
 from mcpd.errors import RegistrationError
 from mcpd.registry.uri_template import MAX_URI_CHARS, UriTemplate, as_uri
@@ -108,7 +109,8 @@ AMBIGUOUS = {
 
 @pytest.mark.parametrize(("text", "uri"), EXAMPLES.items())
 def test_expands_as_the_rfc_says(text: str, uri: str) -> None:
-    assert UriTemplate(text).expand(VALUES) == uri
+    """What the other tests measure matching by."""
+    assert expand(text, VALUES) == uri
 
 
 @pytest.mark.parametrize(("text", "uri"), [item for item in EXAMPLES.items() if item[0] not in AMBIGUOUS])
@@ -255,7 +257,7 @@ def test_simple_values_come_back(a: str, b: str, c: str, d: str) -> None:
     values = {"a": a, "b": b, "c": c, "d": d}
     for text in ("x://{a}/{b}/{c}{?d}", "x://{a,b}/{c}{;d}", "x:{c}{/a,b,d}", "{?a,b,c,d}", "x{?a}{&b,c,d}"):
         template = UriTemplate(text)
-        assert template.match(template.expand(values)) == values
+        assert template.match(expand(template.text, values)) == values
 
 
 TRIPLETS = st.lists(st.sampled_from(["%00", "%41", "%2F", "%c3%a9", "%C3", "%25", "%", "é", "/", "4", "a"])).map(
@@ -279,20 +281,20 @@ def test_a_triplet_in_a_reserved_value_comes_back_as_what_it_stands_for(value: s
     for text in ("x{#v}", "x://{+v}/y", "x{?a}{#v}"):
         if value or "+" not in text:  # a simple or reserved value is never empty
             template = UriTemplate(text)
-            assert template.match(template.expand({"v": value})) == (None if meant is None else {"v": meant})
+            assert template.match(expand(template.text, {"v": value})) == (None if meant is None else {"v": meant})
 
 
 @given(path=st.lists(WORD, min_size=1, max_size=5).map("/".join), name=WORD, query=SEGMENT)
 def test_reserved_values_come_back(path: str, name: str, query: str) -> None:
     values = {"path": path, "name": name, "q": query}
     template = UriTemplate("x://{+path}/{name}{?q}")
-    assert template.match(template.expand(values)) == values
+    assert template.match(expand(template.text, values)) == values
 
 
 @given(values=st.dictionaries(st.sampled_from("abc"), SEGMENT))
 def test_absent_parameters_stay_absent(values: dict[str, str]) -> None:
     template = UriTemplate("x://y{?a,b,c}")
-    assert template.match(template.expand(values)) == values
+    assert template.match(expand(template.text, values)) == values
 
 
 PARTS = st.sampled_from(
@@ -307,7 +309,7 @@ def test_a_match_is_a_reading_of_the_uri(parts: list[str], uri: str) -> None:
     values = template.match(uri)
     if values is not None:
         assert values.keys() <= set(template.variables)
-        again = template.match(template.expand(values))
+        again = template.match(expand(template.text, values))
         if all(char.isalnum() for value in values.values() for char in value):
             assert again is not None
 
