@@ -202,10 +202,10 @@ class Http1Protocol(HttpToolsProtocol):
         if self._head_bytes > self._most_head_bytes and _size(self.headers) > self._most_head_bytes:
             self._refuse(_TOO_LARGE)
             raise _StopParsing
-        for name, _ in self.headers:
-            if name == _TRANSFER and (refusal := _bad_framing(self.headers, self.parser.get_http_version())):
-                self._refuse(refusal)
-                raise _StopParsing
+        # As a dict, for its speed.
+        if _TRANSFER in dict(self.headers) and (refusal := _bad_framing(self.headers, self.parser.get_http_version())):
+            self._refuse(refusal)
+            raise _StopParsing
 
         if self.parser.should_upgrade() and not self._should_upgrade():
             self._has_other_upgrade = True
