@@ -180,7 +180,8 @@ class Core:
         subscribes: bool = True,
     ) -> Opening:
         """How a connection for this request begins: who its client is, and where."""
-        return Opening(version, self.principal(request), request.peer, is_stateless, subscribes)
+        client = request.scope.get("client")
+        return Opening(version, self.principal(request), client[0] if client else "", is_stateless, subscribes)
 
     def owner(self, request: HttpRequest) -> str:
         """The client of a request, for shares of what is limited."""

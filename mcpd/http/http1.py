@@ -126,6 +126,7 @@ class Http1Protocol(HttpToolsProtocol):
     _data = b""
     _again = b""
     """What is to be parsed once more, without the wish that stopped the parser."""
+    _is_again = False
     _writer: _ResponseWriter
 
     def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any], **more: Any) -> None:
@@ -150,13 +151,6 @@ class Http1Protocol(HttpToolsProtocol):
         self._set_timer(self._settings.head_timeout)
 
     def data_received(self, data: bytes) -> None:
-        self._take(data)
-        while self._again:
-            # Not one inside the other: a client may write a wish for another protocol into each of many requests.
-            again, self._again = self._again, b""
-            self._take(again)
-
-    def _take(self, data: bytes) -> None:
         if self._ignores_input:
             return
         if self._head_bytes > 0 or (self._head_bytes == 0 and data not in _BLANK):
@@ -165,6 +159,8 @@ class Http1Protocol(HttpToolsProtocol):
             self._beside_bytes += len(data)
         self._data = data
         super().data_received(data)
+        if self._again and not self._is_again:
+            self._parse_again()
         if self._head_bytes == 0:
             return  # most requests come whole, and cost no timer
         if self._head_bytes > self._most_head_bytes or self._beside_bytes > self._most_head_bytes:
@@ -175,6 +171,14 @@ class Http1Protocol(HttpToolsProtocol):
             # A body that is late is told so by the application, if it has begun to read it.
             settings = self._settings
             self._set_timer(settings.head_timeout if self._head_bytes > 0 else settings.body_timeout + 1)
+
+    def _parse_again(self) -> None:
+        # Not one inside the other: a client may write a wish for another protocol into each of many requests.
+        self._is_again = True
+        while self._again:
+            again, self._again = self._again, b""
+            self.data_received(again)
+        self._is_again = False
 
     def pause_writing(self) -> None:
         super().pause_writing()
