@@ -248,6 +248,10 @@ class Http1Protocol(HttpToolsProtocol):
         self._beside_bytes = 0
         super().on_body(body)
 
+    def _should_upgrade(self) -> bool:
+        # RFC 9110 7.8: such a wish is ignored in HTTP/1.0.
+        return self.parser.get_http_version() != "1.0" and super()._should_upgrade()
+
     def handle_websocket_upgrade(self) -> None:
         if self._is_answering:
             # Its frames would stand among the answers that are still to come.
@@ -268,7 +272,7 @@ class Http1Protocol(HttpToolsProtocol):
         if self.parser.get_method() == b"CONNECT":
             self._refuse(Refusal(405, "This is no proxy.\n"))
             return
-        head = _without_upgrade(self.parser.get_method(), self.url, self.headers)
+        head = _without_upgrade(self.parser.get_method(), self.url, self.parser.get_http_version(), self.headers)
         self.parser = httptools.HttpRequestParser(self)
         self._head_bytes = 0
         self._again = head + self._data[stopped.args[0] :]
@@ -432,8 +436,8 @@ class _ResponseWriter:
         return getattr(self.transport, name)
 
 
-def _without_upgrade(method: bytes, url: bytes, headers: list[tuple[bytes, bytes]]) -> bytes:
-    lines = [b"%b %b HTTP/1.1" % (method, url)]
+def _without_upgrade(method: bytes, url: bytes, version: str, headers: list[tuple[bytes, bytes]]) -> bytes:
+    lines = [b"%b %b HTTP/%b" % (method, url, version.encode())]
     for name, value in headers:
         if name == b"connection":
             value = b", ".join(

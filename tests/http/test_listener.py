@@ -126,6 +126,25 @@ async def test_http_1_0_and_connection_close() -> None:
             assert await peer.rest() == b""
 
 
+@pytest.mark.parametrize("wish", ["websocket", "h2c"])
+async def test_a_wish_for_another_protocol_in_http_1_0_is_ignored(wish: str) -> None:
+    """RFC 9110 7.8; and the answer is one that HTTP/1.0 knows."""
+    stage = Stage()
+    more = {
+        "Connection": "Upgrade",
+        "Upgrade": wish,
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "A" * 22 + "==",
+    }
+    async with serving(stage.server) as port:
+        for asked, status in ((request("GET", "/mcp", list(more.items())), 405), (post(PING, more), 200)):
+            peer = await port.connect()
+            answer = await peer.ask(asked.replace(b"HTTP/1.1", b"HTTP/1.0"))
+            assert answer.status == status
+            assert answer["connection"] == "close"
+            assert await peer.rest() == b""
+
+
 @pytest.mark.parametrize("head", ["many", "one", "endless"])
 async def test_a_head_over_the_limit_is_431(head: str) -> None:
     stage = Stage()
