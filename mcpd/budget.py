@@ -16,6 +16,7 @@ import logging
 import os
 from _thread import allocate_lock
 from collections import Counter, deque
+from collections.abc import Iterator
 from functools import lru_cache
 from time import monotonic, perf_counter_ns
 
@@ -190,6 +191,9 @@ class ChargedTexts:
 
     def __contains__(self, text: str) -> bool:
         return text in self._texts
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._texts)
 
     def __len__(self) -> int:
         return len(self._texts)

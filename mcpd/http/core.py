@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from msgspec import Struct
 from msgspec.json import Decoder
 
-from ..backplane.base import EventStore
+from ..backplane.base import EventStore, SessionStore
 from ..budget import client_of
 from ..channel import Channel, Receiver
 from ..errors import ProtocolError
@@ -72,6 +72,8 @@ class HttpSettings(Struct, frozen=True, kw_only=True):
     max_connections: int = 10_000
     event_store: Callable[[str], EventStore] | None = None
     """Makes what keeps the events of a session, by its id; None for the memory of this process."""
+    session_store: SessionStore | None = None
+    """What processes that serve the same clients share, so that each serves the sessions of all; None for one alone."""
 
 
 class Answering(Receiver, Protocol):

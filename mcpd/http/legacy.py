@@ -24,6 +24,7 @@ from .event_stream import EventStreamResponse
 from .reply import Reply
 from .request import Header, HttpRequest
 from .sessions import HttpSession, Sessions
+from .shared_sessions import CannotRestore
 
 __all__ = ["LegacyEndpoint"]
 
@@ -59,6 +60,12 @@ class LegacyEndpoint:
         session_id = request.header(_SESSION)
         if session_id is not None and not self._core.settings.stateless:
             session = self.sessions.find(session_id, self._core.principal(request))
+            if session is None and self.sessions.shared is not None:
+                try:
+                    session = await self.sessions.restore(session_id, request)
+                except CannotRestore as error:
+                    await request.refuse(_unavailable(error))
+                    return
             if session is None:
                 await request.fail(404, InvalidRequest(NOT_FOUND), _id_of(message))
             else:
@@ -87,7 +94,7 @@ class LegacyEndpoint:
         core = self._core
         if core.is_draining or not self.sessions.make_room(request):
             why = "is shutting down" if core.is_draining else "has as many sessions as it takes (setting max_sessions)"
-            await request.refuse(Refusal(503, f"The server {why}; try again later.\n", (("Retry-After", "5"),)))
+            await request.refuse(_unavailable(why))
             return
 
         session = self.sessions.new(request)
@@ -102,6 +109,7 @@ class LegacyEndpoint:
             if not core.settings.stateless:
                 self.sessions.add(session)
                 is_added = True
+                await self.sessions.save(session)
                 headers = ((_SESSION, session.id.encode()),)
             await request.answer(200, answer, headers=headers)
         except ProtocolError as error:
@@ -116,6 +124,8 @@ class LegacyEndpoint:
         self.sessions.touch(session)
         if isinstance(message, (Notification, Response, Failure)):
             if connection.receive_message(message):
+                if self.sessions.shared is not None:
+                    await self.sessions.save(session)
                 await request.answer_empty(202)
             else:
                 await request.fail_plainly(503, OVER)
@@ -188,6 +198,8 @@ class LegacyEndpoint:
             # Spec: 2025-11-25 basic/transports, session management: to what names a session that is over, 404.
             await reply.finish(stopped, 404)
             return
+        if session is not None and self.sessions.shared is not None:
+            await self.sessions.save(session)
         await reply.finish(answer)
 
     async def _batch(
@@ -220,6 +232,8 @@ class LegacyEndpoint:
             for request_id in own:
                 assert session is not None
                 session.replies.pop(request_id, None)
+        if session is not None and self.sessions.shared is not None:
+            await self.sessions.save(session)
         await reply.finish(answer)
 
     # -- GET ---------------------------------------------------------------------------------
@@ -309,7 +323,7 @@ class LegacyEndpoint:
         """End a session at its client's wish."""
         session = await self._session(request)
         if session is not None:
-            self.sessions.end(session)
+            await self.sessions.delete(session)
             await request.answer_empty(204)
 
     async def _session(self, request: HttpRequest) -> HttpSession | None:
@@ -328,6 +342,12 @@ class LegacyEndpoint:
             await request.fail_plainly(400, NO_SESSION)
             return None
         session = self.sessions.find(session_id, self._core.principal(request))
+        if session is None and self.sessions.shared is not None:
+            try:
+                session = await self.sessions.restore(session_id, request)
+            except CannotRestore as error:
+                await request.refuse(_unavailable(error))
+                return None
         if session is None:
             await request.fail_plainly(404, NOT_FOUND)
         return session
@@ -337,6 +357,10 @@ NO_STREAM = (
     "There is no stream here without a session: this is a Streamable HTTP endpoint, POST a JSON-RPC message to it.\n"
     "The HTTP+SSE transport of 2024-11-05 is not served; set your client to Streamable HTTP with this same URL.\n"
 )
+
+
+def _unavailable(why: object) -> Refusal:
+    return Refusal(503, f"The server {why}; try again later.\n", (("Retry-After", "5"),))
 
 
 class _Waiting:

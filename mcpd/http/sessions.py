@@ -15,14 +15,16 @@ from os import urandom
 from ..backplane.base import EventStore
 from ..backplane.memory import MemoryEventStore
 from ..budget import address_of
-from ..errors import InvalidRequest
+from ..errors import InternalError, InvalidRequest
 from ..jsonrpc import Id
 from ..principal import ANONYMOUS, Origin, Principal
+from ..versions.table import Version
 from .core import Answering, Core
 from .event_store import ResumableStream, ResumableStreams
 from .event_stream import EventStreamResponse
 from .reply import Reply
 from .request import HttpRequest
+from .shared_sessions import CannotRestore, Saved, SharedSessions
 
 __all__ = ["HttpSession", "Sessions"]
 
@@ -40,7 +42,7 @@ class HttpSession:
     connection: Answering
 
     __slots__ = ("_held", "_latest", "_next_stream", "busy", "connection", "id", "listening", "owner", "principal",
-                 "replies", "stopped", "streams", "touched", "user")  # fmt: skip
+                 "replies", "saved", "stopped", "streams", "touched", "user")  # fmt: skip
 
     def __init__(self, id: str, principal: str, streams: ResumableStreams) -> None:
         self.id = id
@@ -59,6 +61,8 @@ class HttpSession:
         self.busy = 0
         """How many HTTP requests of this session have a client that waits: with any, it is not idle."""
         self.touched = 0.0
+        self.saved: Saved | None = None
+        """What other processes know of it, if they share sessions."""
         self._latest: Reply | EventStreamResponse | None = None
         self._held: deque[bytes] | None = None
         self._next_stream = 0
@@ -162,6 +166,11 @@ class Sessions:
         self._by_address: Counter[str] = Counter()
         self._timer: asyncio.TimerHandle | None = None
         self._make_store = core.settings.event_store or self._memory_store
+        self.shared: SharedSessions | None = None
+        """What other processes know of these sessions, and these of theirs."""
+        store = core.settings.session_store
+        if store is not None and not core.settings.stateless:
+            self.shared = SharedSessions(store, core.settings.session_idle_timeout, self._ended_elsewhere)
 
     def _memory_store(self, session_id: str) -> EventStore:
         return MemoryEventStore(self._settings.max_stored_events, self._settings.max_stored_bytes)
@@ -172,13 +181,17 @@ class Sessions:
     def __iter__(self) -> Iterator[HttpSession]:
         return iter(list(self._by_id.values()))
 
-    def new(self, request: HttpRequest) -> HttpSession:
-        """A session that nobody can find yet: `add` it once its client is initialized, or `drop` it."""
+    def new(self, request: HttpRequest, session_id: str | None = None, version: Version | None = None) -> HttpSession:
+        """A session that nobody can find yet: `add` it once its client is initialized, or `drop` it.
+
+        One that began elsewhere has its id and its version already.
+        """
         settings = self._settings
-        session_id = urlsafe_b64encode(urandom(_ID_BYTES)).decode()
+        if session_id is None:
+            session_id = urlsafe_b64encode(urandom(_ID_BYTES)).decode()
         streams = ResumableStreams(session_id, self._make_store, settings.retry_ms)
         session = HttpSession(session_id, self._core.principal(request), streams)
-        opening = self._core.opening(request, is_stateless=settings.stateless)
+        opening = self._core.opening(request, version, is_stateless=settings.stateless)
         session.connection = self._core.connect(session, opening)
         session.owner = self._core.owner(request)
         session.user = request.user
@@ -233,6 +246,48 @@ class Sessions:
         session = self._by_id.get(session_id)
         return session if session is not None and session.principal == principal else None
 
+    async def save(self, session: HttpSession) -> None:
+        """Tell other processes of a session, as far as they do not know."""
+        if self.shared is not None:
+            session.saved = await self.shared.save(session.id, session.connection.session, session.saved)
+
+    async def restore(self, session_id: str, request: HttpRequest) -> HttpSession | None:
+        """The session of that id, if it began in another process and is its client's; None if there is none.
+
+        Raises CannotRestore if that cannot be told now, or there is no room for it.
+        """
+        record = None if self.shared is None else await self.shared.load(session_id)
+        principal = self._core.principal(request)
+        found = self.find(session_id, principal)
+        if found is not None or session_id in self._by_id:
+            return found  # another request was faster
+
+        version = None if record is None else record.open_version()
+        if record is None or version is None or record.principal != principal:
+            return None
+        if not self.make_room(request):
+            raise CannotRestore("has as many sessions as it takes (setting max_sessions)")
+
+        session = self.new(request, session_id, version)
+        try:
+            record.restore(session.connection.session)
+        except InternalError:
+            self.drop(session)
+            raise CannotRestore("has no memory for this session") from None
+        self.add(session)
+        return session
+
+    async def delete(self, session: HttpSession) -> None:
+        """End a session at its client's wish, in all processes."""
+        self.end(session)
+        if self.shared is not None:
+            await self.shared.delete(session.id)
+
+    def _ended_elsewhere(self, session_id: str) -> None:
+        session = self._by_id.get(session_id)
+        if session is not None:
+            self.end(session)
+
     def touch(self, session: HttpSession) -> None:
         """Something came for the session, or was done for it: it is the last now to end for being idle."""
         session.touched = asyncio.get_running_loop().time()
@@ -271,6 +326,8 @@ class Sessions:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self.shared is not None:
+            self.shared.close()
 
     def _schedule(self) -> None:
         delay = min(60.0, self._settings.session_idle_timeout / 4)
@@ -283,6 +340,8 @@ class Sessions:
                 break
             if not session.busy:
                 self.end(session)
+            elif self.shared is not None:
+                self._core.spawn(self.save(session))
         self._timer = None
         if self._by_id:
             self._schedule()
