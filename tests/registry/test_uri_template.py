@@ -317,27 +317,27 @@ def test_a_match_is_a_reading_of_the_uri(parts: list[str], uri: str) -> None:
 @pytest.mark.parametrize(
     ("text", "uri"),
     [
-        ("{a}{b}{c}{d}{e}!", "a" * 60_000),
-        ("{+a}/{+b}/{+c}/{+d}/!", "/" * 60_000),
-        ("{+a}-{b}-{+c}-{d}-{+e}!", "-a" * 30_000),
-        ("{+a}{?q}!", "?q" * 30_000),
-        ("{+a}{?q}{&r}!", "?q=1&r=2" * 8_000),
-        ("{+a}{;q}{;r}{;s}!", ";q;r" * 15_000),
-        ("{.a,b,c,d,e}!", ".a" * 30_000),
-        ("{#a,b,c,d,e}!", "#" + "," * 60_000),
-        ("{+a}%41{+b}%41{+c}!", "%41" * 20_000),
+        ("{a}{b}{c}{d}{e}!", "a" * 20_000),
+        ("{+a}/{+b}/{+c}/{+d}/!", "/" * 20_000),
+        ("{+a}-{b}-{+c}-{d}-{+e}!", "-a" * 10_000),
+        ("{+a}{?q}!", "?q" * 10_000),
+        ("{+a}{?q}{&r}!", "?q=1&r=2" * 2_700),
+        ("{+a}{;q}{;r}{;s}!", ";q;r" * 5_000),
+        ("{.a,b,c,d,e}!", ".a" * 10_000),
+        ("{#a,b,c,d,e}!", "#" + "," * 20_000),
+        ("{+a}%41{+b}%41{+c}!", "%41" * 6_700),
     ],
 )
 @pytest.mark.parametrize("end", ["", "!"])
 def test_hostile_uris_take_linear_time(text: str, uri: str, end: str) -> None:
-    """A backtracking matcher needs at least the square of 60,000 steps here, some the fifth power."""
+    """A backtracking matcher needs at least the square of 20,000 steps here, some the fifth power."""
     template = UriTemplate(text)
     gc.collect()
     gc.disable()  # what it costs depends on the tests that ran before
     try:
         begin = time.process_time()
         template.match(uri + end)
-        assert time.process_time() - begin < 30
+        assert time.process_time() - begin < 10
     finally:
         gc.enable()
 
