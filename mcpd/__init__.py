@@ -1,4 +1,4 @@
-"""mcpd: an MCP daemon and library. The names that stay; everything else is a room of its own.
+"""mcpd: an MCP daemon and library. The public names; all other modules are internal and may change.
 
 Loaded by attribute access, so that `import mcpd` costs nothing that is not used.
 """

@@ -1,13 +1,13 @@
-"""The memory of the process that may be taken by what waits in all its connections together, and who has how much.
+"""A limit on the memory that all connections of the process hold together, shared fairly between clients.
 
 Counted are bodies and frames that are being received, the arguments of calls that run, what is subscribed to, the
-events kept for clients that come back, and what waits to be written. What is below `SMALL` is not: to count it would
+events kept for clients that reconnect, and what waits to be written. What is below `SMALL` is not: to count it would
 cost more than it takes.
 
-Theory of operation. Nobody may take more than there is. Of what is left, a connection may hold as much as it leaves
+Theory of operation. All together never hold more than the limit. A connection may hold as much as it leaves
 free, a client (its token, or its address) four times that, all clients of one address eight times, as a token may be
-another one each time, and anybody four times for pieces of up to 64 KiB. So one that takes all it can gets half, two
-get a third each, and there is room for others; what is large is refused first.
+another one each time, and anybody four times for pieces of up to 64 KiB. So one connection that takes all it can gets
+half, two get a third each, and some is left for others; large pieces are refused first.
 """
 
 from __future__ import annotations

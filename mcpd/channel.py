@@ -1,4 +1,4 @@
-"""What a transport gives the core: a way to send frames, and whom to hand the frames it reads.
+"""`Channel`: what a transport offers to send frames by. `Receiver`: what it pushes the frames into that it reads.
 
 Frames are whole messages as bytes. A transport pushes what it reads (a pull costs one more turn of
 the event loop for each read), and joins what is sent while it pushes into one write.

@@ -110,7 +110,7 @@ _LARGE_BATCH_BYTES = 1024 * 1024
 
 
 class _Envelope(Struct):
-    """Any message, for the road beside the hot one."""
+    """Any message, where speed does not matter."""
 
     jsonrpc: Any = UNSET
     id: Any = UNSET

@@ -1,4 +1,4 @@
-"""What takes clients in, of whichever transport: `serving` starts it, gives each client a session, and ends it.
+"""`Listener`: accepts the clients of one transport. `server/serving.py` starts it, connects each client, and closes it.
 
 stdio, WebSocket, HTTP and unix sockets are listeners; `Settings(listeners=[…])` takes others beside them.
 """

@@ -1,6 +1,6 @@
-"""What an author's own code hears of connections and calls, for metrics and traces: `Server(observers=[…])`.
+"""`Observer`: told when connections and calls begin and end, for metrics and traces: `Server(observers=[…])`.
 
-Observers are called in the event loop, between a message and its answer: they count and note, and never wait.
+Observers are called in the event loop, between a request and its answer: they count and note, and never wait.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Text that others wrote, as it may stand in a log, in a message for people, or on a terminal.
+"""Escapes text from peers for logs, error messages and terminals.
 
 What a peer sends may hold newlines, which forge lines of a log, escape sequences, which command a terminal, and marks
 that turn the direction of text around. Every log line of ours that names something of a peer takes it from here;

@@ -1,6 +1,6 @@
-"""What other libraries call it, and what to write here: the end of the line that says why a target did not load.
+"""Names of other libraries, and what to write instead: added to the error that says why a target did not load.
 
-Read on the way to an error only. Nothing here changes what works.
+Loaded only for that error.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@
     target     from what the user named to a channel
     client     `Client`: one method for each thing a server can be asked
 
-Strangers to `mcpd.server`: an in-process server is a target like any other.
+Never imports `mcpd.server`: a server in the same process is a target like any other.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a handler ends that has to ask the client first, and how that is told from a failure."""
+"""`InputRequired`: raised to end a handler that has to ask the client first, and how it is told from a failure."""
 
 from __future__ import annotations
 

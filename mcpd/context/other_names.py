@@ -1,4 +1,4 @@
-"""What other libraries call what a Context has, and how it is written here. Read when a name is not found only."""
+"""What other libraries call the members of a Context, for the error when a name is not found. Loaded only then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client of a request, as what runs for the request sees it: to be told and asked. The dispatcher has it."""
+"""`Peer`: how a running request sends notifications and requests to its client. The dispatcher implements it."""
 
 from __future__ import annotations
 

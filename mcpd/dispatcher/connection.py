@@ -1,4 +1,4 @@
-"""The asyncio side of a connection: one task per request that waits, and the only except-to-wire.
+"""The asyncio side of a connection: it runs the handlers, a task for each request that waits.
 
 A handler is a function (exchange, params) -> result or coroutine. What it gives at once is answered at
 once; a coroutine becomes a task whose first step runs immediately, so that a tool that never waits

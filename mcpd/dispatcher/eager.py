@@ -1,4 +1,4 @@
-"""Starting a coroutine at once, with the eager tasks that the standard library has since Python 3.12.
+"""Runs the first step of a coroutine at once, with the eager tasks that the standard library has since Python 3.12.
 
 It is what `tasks.py` does by hand for Python 3.11, with a task for each coroutine, also for one that does not wait:
 that costs a tenth of a microsecond a call, and saves each connection its spare task.

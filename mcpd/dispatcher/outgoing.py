@@ -1,4 +1,4 @@
-"""Our own requests to a legacy client: sent, awaited for so long, and given up.
+"""The server's requests to a legacy client: sent, awaited until a timeout, and cancelled.
 
 Spec: 2025-11-25 basic/utilities/cancellation.
 """

@@ -1,4 +1,4 @@
-"""What one connection wants to hear of unasked: legacy list changes and watched resources, and `subscriptions/listen`.
+"""Change notifications of a connection: legacy `list_changed` and `resources/subscribe`, and `subscriptions/listen`.
 
 Spec: 2026-07-28 basic/patterns/subscriptions; 2025-11-25 server/{tools,resources,prompts}.
 """

@@ -1,7 +1,7 @@
-"""Starting a coroutine at once, and making it a task only if it waits.
+"""Runs the first step of a coroutine at once, and makes it a task only if it waits (an eager task).
 
-Most tools answer without waiting, and a task for each costs half as much again as all the rest of the
-road. Yet code expects to run inside a task: `asyncio.timeout` and anyio's scopes look for the current one.
+Most tools answer without waiting, and a task for each would cost half as much as all the rest
+of a call. Yet code expects to run inside a task: `asyncio.timeout` and anyio's scopes look for the current one.
 
 From Python 3.12 on the standard library can do that: `eager.py`. This is for Python 3.11.
 

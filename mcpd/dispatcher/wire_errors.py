@@ -1,6 +1,6 @@
-"""From an exception that ended a handler to the error that its client gets: the only place where one becomes the other.
+"""Turns the exception that ended a handler into the JSON-RPC error that the client gets. Nothing else does.
 
-What is nobody's business outside is logged, and leaves as an InternalError with a fixed text.
+An exception that is not one of `errors` is logged, and the client gets an InternalError with a fixed text.
 """
 
 from __future__ import annotations

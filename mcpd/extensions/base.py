@@ -1,4 +1,4 @@
-"""What an extension may declare to a server: the closed set. `Server` applies it and knows no extension by name.
+"""`Extension`: all that an extension can add to a server. `Server` applies it and knows no extension by name.
 
 An extension is active for a request if its client offers it, or as `admits` says otherwise; only then its methods
 are answered, its settings announced, and its part of tools and resources shown.

@@ -1,4 +1,4 @@
-"""From what a program has in its hand to what a View needs: a function that sends, and messages pushed in.
+"""Adapters: whatever a program sends and receives messages by becomes the channel of a View.
 
 A message is one JSON-RPC text. Three kinds are taken: an object with `async send(str)` and `async receive()`
 (or `recv()`, as WebSocket libraries call it), a function `send(str)` whose program calls `ShownView.receive`,

@@ -1,7 +1,7 @@
-"""What Views have to say in the conversation: messages of the user's, and context for the model's next turn.
+"""What Views add to the conversation: messages on the user's behalf, and context for the model's next turn.
 
 The program takes both when it puts together the next turn; nothing here reaches a model by itself. What was taken is
-forgotten here; what is not taken is bounded: a View that says more is told no, as by a user.
+forgotten here; what is not taken is bounded: further requests of a View are refused, as a user may refuse them.
 
 Spec: MCP Apps 2026-01-26, `ui/message`, `ui/update-model-context`; rules APP-H-18 and -19.
 """

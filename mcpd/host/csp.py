@@ -1,4 +1,4 @@
-"""The walls of a View: its Content-Security-Policy, its sandbox tokens and its `allow` attribute.
+"""What isolates a View in a browser: its Content-Security-Policy, its sandbox tokens and its `allow` attribute.
 
 Everything here is text for a browser, built from sources that `extensions.ui.csp_sources` let pass; nothing
 is served here. Three profiles:

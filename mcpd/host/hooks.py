@@ -4,7 +4,7 @@ A hook that is missing means the safe answer: what has no hook is not offered to
 messages and context for the model, which only wait in the conversation until the program takes them.
 A hook says no by giving False, or by raising `refusals.Denied` with a reason for the View's author.
 
-Spec: MCP Apps 2026-01-26, "Requests (View -> Host)"; rules APP-H-17 to -22, -26 of the project's reference.
+Spec: MCP Apps 2026-01-26, "Requests (View -> Host)"; rules APP-H-17 to -22, -26 of docs/rules.toml.
 """
 
 from __future__ import annotations

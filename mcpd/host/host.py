@@ -3,7 +3,7 @@
 Connects to a server, offers it Apps, gives the model its view of the tools, calls them for the model, and shows
 their Views on any message channel. Composition only: the rules are in the modules beside this one.
 
-Spec: MCP Apps 2026-01-26; rules APP-H-01 to -26 of the project's reference.
+Spec: MCP Apps 2026-01-26; rules APP-H-01 to -26 of docs/rules.toml.
 """
 
 from __future__ import annotations

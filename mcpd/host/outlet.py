@@ -1,4 +1,4 @@
-"""Where everything leaves the state machine: messages for the View, events for the program, lines for the log.
+"""The outputs of the state machine of a View: messages for the View, events for the program, lines for the log.
 
 What a View wrote reaches the log quoted and shortened: it may hold anything, line ends included.
 """

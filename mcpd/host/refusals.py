@@ -1,4 +1,4 @@
-"""How a View is told no: the errors of the host's side, each with the word a `Finding` uses for it.
+"""The errors that a host answers a View's requests with, each with the word that a `Finding` has for it.
 
     -32700 parse    -32600 shape, size, state    -32601 method, capability    -32602 params, visibility
     -32603 internal    -32000 denied, limit (MCP Apps: "Implementation-defined error")

@@ -4,7 +4,7 @@ Each View gets an address of its own, `/view/<id>`: nobody can guess it, it can 
 the page that it is for, which its `Origin` shows. Afterwards it is 410, and whatever was never given is 404.
 A text frame is one message, both ways; the socket's end is the frame's end.
 
-Rules APP-X-08, APP-H-20 of the project's reference.
+Rules APP-X-08, APP-H-20 of docs/rules.toml.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What becomes of a View's requests: hooks decide, the View's own server answers, the conversation keeps.
+"""Carries out the requests of a View: asks the program's hooks, calls the View's server, adds to the conversation.
 
 The machine has checked each of them before (`requests`, `policy`); what gets here is well formed, visible to
 Views, and within the limits. Rules APP-H-03, -04, -17 to -22.

@@ -1,4 +1,4 @@
-"""All that one server offers, and which parts of it a client gets to see."""
+"""`Catalog`: the tools, resources, templates and prompts of one server, and which of them a request can see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names of `_meta` keys: an optional prefix of labels and a slash, then a name.
+"""Checks the names of `_meta` keys: an optional prefix of labels and a slash, then a name.
 
 Spec: 2026-07-28 basic/index, `_meta`.
 """

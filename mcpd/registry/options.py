@@ -1,4 +1,4 @@
-"""What everything that is listed may say of itself: each option of a decorator once, with its type.
+"""The options of the decorators `tool`, `resource` and `prompt`: each once, with its type.
 
 From here come the keywords that type checkers know (`Unpack`), and those that are refused at run time (`names_of`).
 An option that is not given is None, or empty.

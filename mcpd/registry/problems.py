@@ -1,4 +1,4 @@
-"""What is wrong with something that is registered, in words for its author; `mcpd check` prints these."""
+"""`Problem`: something wrong with what is registered, in words for its author. `mcpd check` prints them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What works in itself, and still trips hosts, frameworks or models: warnings for authors, and results that will fail.
+"""`mcpd check`: warnings of what works but confuses hosts, frameworks or models, and results that cannot be sent.
 
 Looks at functions as their authors wrote them; nothing is run. Most of it comes from what clients refuse: model
 vendors take tool names of `[A-Za-z0-9_-]{1,64}` only, and frameworks drop what has no description.

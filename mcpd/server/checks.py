@@ -1,4 +1,4 @@
-"""What is wrong with a server that no registration could see, as schemas that cannot be made."""
+"""`mcpd check`: problems that only show once all is registered, such as schemas that cannot be made."""
 
 from __future__ import annotations
 

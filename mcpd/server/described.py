@@ -1,6 +1,6 @@
-"""What authors say of what they register: icons, annotations, `_meta` and texts, checked before a client sees them.
+"""Checks the metadata of what is registered: icons, annotations, `_meta` and texts of tools, resources and prompts.
 
-One item that cannot be written would fail the whole list it stands in, so it is refused by name at registration.
+One item that cannot be encoded would fail the whole list it stands in, so it is refused, by name.
 """
 
 from __future__ import annotations

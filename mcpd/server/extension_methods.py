@@ -1,4 +1,4 @@
-"""The methods that a server's extensions add: in its vocabulary, with what serves them, each of one extension."""
+"""Adds the methods of extensions to a server: their names to its vocabulary, their handlers to its table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs when a client says that its roots changed. Spec: 2025-11-25 client/roots."""
+"""`server.roots_changed`: runs an author's functions when a client's roots changed. Spec: 2025-11-25 client/roots."""
 
 from __future__ import annotations
 

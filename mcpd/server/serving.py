@@ -1,8 +1,8 @@
 """Serving a `Server` over its transports until it is told to stop, and then always ending (decision D11).
 
 EOF on stdin, SIGTERM or Ctrl-C: no new call is taken, those that run get `grace` seconds, the rest is
-cancelled. A second signal does not wait. What does not stop even then ends with the process (`ending`), and so
-does what blocks the event loop.
+cancelled. A second signal does not wait. What does not stop even then, and what blocks the event loop,
+ends with the process (`shutdown`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a process ends that was told to, though a tool hangs: in a thread, or in the event loop itself (decision D11).
+"""Ends a process that was told to stop, even if a tool hangs in a thread or blocks the event loop (decision D11).
 
 Only for processes that are ours: `mcpd serve`, and programs that call `Server.run`.
 """

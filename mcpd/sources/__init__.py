@@ -1,1 +1,1 @@
-"""Where offerings come from besides decorators: the built-in starter, folders, documents."""
+"""Sources of tools, resources and prompts other than decorators. Today: the built-in starter."""

@@ -1,4 +1,4 @@
-"""Whose message it was that is too large to be read, or no JSON: what its first and last bytes say of it.
+"""Finds the id of a message that is too large to be read, or no JSON, in its first and last bytes.
 
 Clients and servers write the id near the one end or the other, beside members that are short. One that stands
 between large members is not looked for.

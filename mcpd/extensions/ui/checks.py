@@ -1,7 +1,7 @@
-"""Everything that a host would stumble over in the Apps of one server, for `mcpd check`.
+"""What would not work for hosts in the Apps of one server, for `mcpd check`.
 
 Registration refuses most of it; what comes from data, or only shows once all is registered, is found here.
-Rules: APP-S-01 to APP-S-18 of the project's reference.
+Rules: APP-S-01 to APP-S-18 of docs/rules.toml.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The words by which MCP Apps are known on the wire: the extension's id, type and scheme, and what speaks of it."""
+"""The constants of MCP Apps on the wire: the extension's id, the MIME type and URI scheme of Views, keys of `_meta`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """MCP Apps as an extension of a server: who gets them, and what they add to tools and resources.
 
 Loaded with every server, so all that only servers with apps need is imported when it is first used.
-Spec: apps-2026-01-26, "Client<>Server Capability Negotiation"; apps.md section 7, decision 2.
+Spec: MCP Apps 2026-01-26, "Client<>Server Capability Negotiation".
 """
 
 from __future__ import annotations

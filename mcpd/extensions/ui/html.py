@@ -1,4 +1,4 @@
-"""What has to be true of a View's HTML before any host sees it: size, doctype, character encoding.
+"""Checks of a View's HTML at registration: size, doctype, character encoding.
 
 Looks at the text only, and never changes it. Spec: MCP Apps 2026-01-26, "Content Requirements" (APP-S-04);
 the limits are those of the hosts we know.

@@ -1,8 +1,8 @@
 """`_meta.ui` of a UI resource: what its View may reach, asks for and prefers; and of a tool, who may see it.
 
-Two roads lead here. What a program writes in Python is refused with a reason; what comes as data, from a
-file beside an HTML file or as raw `_meta`, loses what cannot stand and keeps the rest, with a problem for
-each loss (APP-S-13, APP-S-18). Members without a meaning here are passed on: later revisions may have one.
+Mistakes in what a program passes as arguments raise RegistrationError. In what comes as data, from a file beside an
+HTML file or as raw `_meta`, the wrong members are left out and the rest is kept, with a `Problem` for each
+(APP-S-13, APP-S-18). Members without a meaning here are passed on: later revisions may have one.
 
 Spec: MCP Apps 2026-01-26, "UI Resource Format", "Resource Discovery".
 """

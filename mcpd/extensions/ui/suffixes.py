@@ -1,8 +1,9 @@
-"""Under which domains anybody may have a host: `*.com`, `*.co.uk` and `*.github.io` match whoever wants to be matched.
+"""Public suffixes: domains under which anybody can register a host, such as `com`, `co.uk` and `github.io`.
 
-With the package publicsuffixlist (the extra `apps`) this is the Public Suffix List, as browsers have it. Without it
-a rule and a short list say no to what is known best: names of one label, second levels such as `co.uk` under two-letter
-countries, and large hosting services. That is no complete list: a wildcard under a suffix that it does not know passes.
+A wildcard directly under one, as in `*.github.io`, would let in everybody. With the package publicsuffixlist (the
+extra `apps`) this is the Public Suffix List, as browsers have it. Without it a rule and a short list refuse the best
+known ones: names of one label, second levels such as `co.uk` under two-letter countries, and large hosting services.
+That is no complete list: a wildcard under a suffix that it does not know passes.
 Spec: https://publicsuffix.org/list; MCP Apps 2026-01-26, "Content Security Policy Enforcement", says nothing of it.
 """
 
