@@ -39,6 +39,10 @@ MAY_SKIP_IN_CI: dict[str, str] = {
 settings.register_profile("mcpd", deadline=None, derandomize=os.environ.get("CI", "") != "")
 settings.load_profile("mcpd")
 
+# Started in the background by a shell, a process ignores SIGINT, and so would all that it starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # ------------------------------------------------------------------------------ coroutine tests
 
 
