@@ -15,10 +15,10 @@ from ..errors import InternalError, InvalidRequest, LocalProtocolError, McpdErro
 from ..jsonrpc import Request
 from ..printable import printable
 from ..types.notifications import CancelledParams, ProgressParams
+from .asks import PendingAsk, PendingAsks
 from .events import Abort, Ask, Forward, ModeChange, ModelContextUpdate, OpenLink
 from .messages import PROGRESS, DenialResult, DisplayModeResult, NoParams
 from .outlet import Outlet
-from .pending import Asked, Inbox
 from .refusals import Denied, TooMuch
 from .requests import REQUESTS, ViewState, decode_params, find, progress_token
 
@@ -28,12 +28,12 @@ __all__ = ["Incoming"]
 class Incoming:
     """What a View has asked for and not been told yet, and what it last said for the model."""
 
-    __slots__ = ("_context_is_news", "_view_state", "_inbox", "_outlet")
+    __slots__ = ("_context_is_news", "_view_state", "_asks", "_outlet")
 
     def __init__(self, state: ViewState, outlet: Outlet) -> None:
         self._view_state = state
         self._outlet = outlet
-        self._inbox = Inbox()
+        self._asks = PendingAsks()
         self._context_is_news = False
 
     # -------------------------------------------------------------------------------- from the View
@@ -43,14 +43,14 @@ class Incoming:
         method, settings = request.method, self._view_state.settings
         row = find(method)
         row.check_offered(self._view_state)
-        if self._inbox.is_used(request.id):
+        if self._asks.is_used(request.id):
             raise InvalidRequest(f"The id {request.id!r:.80} is in use")
-        if len(self._inbox) >= settings.limits.calls_in_flight:
+        if len(self._asks) >= settings.limits.calls_in_flight:
             raise TooMuch(f"A view may have {settings.limits.calls_in_flight} requests open")
         params = decode_params(row.decode, request.params)
         token = progress_token(params)
         try:
-            outcome = row.handle(self._view_state, self._inbox.next_id(), params)
+            outcome = row.handle(self._view_state, self._asks.next_id(), params)
         except Denied as error:
             if not (row.can_deny_by_result and settings.denials == "result"):
                 raise
@@ -62,7 +62,7 @@ class Incoming:
         self._outlet.faults.say(logging.INFO, text, self._outlet.name, printable(method), target)
         if not isinstance(outcome, Ask):
             return outcome
-        self._inbox.add(Asked(outcome, method, request.id, token))
+        self._asks.add(PendingAsk(outcome, method, request.id, token))
         if isinstance(outcome, ModelContextUpdate):
             self._view_state.open_updates += 1
         self._outlet.events.append(outcome)
@@ -70,25 +70,25 @@ class Incoming:
 
     def cancel(self, given_up: CancelledParams) -> None:
         """The View does not want an answer any more. Spec: none is sent, and an unknown id is ignored."""
-        asked = self._inbox.abort(given_up.request_id) if given_up.request_id is not None else None
+        asked = self._asks.abort(given_up.request_id) if given_up.request_id is not None else None
         if asked is not None:
             self._outlet.events.append(Abort(asked.ask.ask_id, given_up.reason or "cancelled by the view"))
 
     def abort_all(self, reason: str) -> None:
         """The document that asked is no more."""
-        for asked in self._inbox.abort_all():
+        for asked in self._asks.abort_all():
             self._outlet.events.append(Abort(asked.ask.ask_id, reason))
 
     # ----------------------------------------------------------------------------- from the program
 
-    def get(self, ask_id: int) -> Asked:
+    def get(self, ask_id: int) -> PendingAsk:
         """A request that is to be answered now; the answer may have lost its reader."""
-        asked = self._inbox.get(ask_id)
+        asked = self._asks.get(ask_id)
         if asked is None:
             raise LocalProtocolError(f"there is no ask {ask_id}, or it was answered before")
         return asked
 
-    def answer(self, asked: Asked, result: Any) -> None:
+    def answer(self, asked: PendingAsk, result: Any) -> None:
         """The ask was carried out; a change of mode has taken place already."""
         if not self._done(asked):
             return
@@ -107,7 +107,7 @@ class Incoming:
             self._outlet.faults.say(logging.ERROR, text, self._outlet.name, asked.method, error=error)
             self._outlet.error(asked.request_id, InternalError())
 
-    def deny(self, asked: Asked, reason: str) -> None:
+    def deny(self, asked: PendingAsk, reason: str) -> None:
         """The answer is no."""
         if not self._done(asked):
             return
@@ -121,7 +121,7 @@ class Incoming:
         else:
             self._outlet.error(asked.request_id, Denied(reason))
 
-    def fail(self, asked: Asked, error: Exception) -> None:
+    def fail(self, asked: PendingAsk, error: Exception) -> None:
         """The ask could not be carried out. A JSON-RPC error of the server goes on to the View as it is."""
         if not self._done(asked):
             return
@@ -135,7 +135,7 @@ class Incoming:
 
     def progress(self, ask_id: int, progress: float, total: float | None, message: str | None) -> None:
         """How far an ask is, under the View's own token; nothing if it gave none or has its answer."""
-        asked = self._inbox.get(ask_id)
+        asked = self._asks.get(ask_id)
         if asked is not None and not asked.aborted and asked.progress_token is not None:
             token = asked.progress_token
             params = ProgressParams(progress_token=token, progress=progress, total=total, message=message)
@@ -148,9 +148,9 @@ class Incoming:
         self._context_is_news = False
         return self._view_state.model_context
 
-    def _done(self, asked: Asked) -> bool:
+    def _done(self, asked: PendingAsk) -> bool:
         """Free its place; whether somebody still wants the answer."""
-        self._inbox.take(asked.ask.ask_id)
+        self._asks.take(asked.ask.ask_id)
         if isinstance(asked.ask, ModelContextUpdate):
             self._view_state.open_updates -= 1
         return not asked.aborted

@@ -8,7 +8,7 @@ Spec: MCP Apps 2026-01-26, `ui/resource-teardown`; the later draft for a View's 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Raw
 
@@ -21,16 +21,30 @@ from ..errors import (
     TransportError,
 )
 from ..jsonrpc import Failure, Response, encode, remote_error
+from ..pending import PendingRequest, PendingRequests
 from ..printable import printable
 from ..types.notifications import CancelledParams
 from .app_tools import AppTools, read_result
 from .events import AppToolAnswered, AppToolsListed
 from .messages import PING, RESOURCE_TEARDOWN, TeardownParams
 from .outlet import Outlet, log
-from .pending import Purpose, Sent, SentBox
 from .policy import Limits
 
 __all__ = ["Outgoing"]
+
+Purpose: TypeAlias = Literal["teardown", "ping", "list", "call"]
+
+
+class Sent(PendingRequest, kw_only=True, eq=False):
+    """A request of ours that the View should answer before its deadline."""
+
+    purpose: Purpose
+    tool: str = ""
+
+    @property
+    def call_id(self) -> str:
+        """Its id, as a string."""
+        return str(self.id)
 
 
 class Outgoing:
@@ -41,7 +55,8 @@ class Outgoing:
     def __init__(self, limits: Limits, outlet: Outlet) -> None:
         self._limits = limits
         self._outlet = outlet
-        self._sent = SentBox()
+        # Ids that no View uses: a simple one takes any message with the id it waits for as its answer, a request too.
+        self._sent: PendingRequests[Sent] = PendingRequests("host-")
         self.is_open = False
         self.tools = AppTools(limits.app_tools)
 
@@ -58,11 +73,12 @@ class Outgoing:
 
     def ping(self, now: float) -> None:
         """Is anybody there?"""
-        self._request(Sent("ping", now + self._limits.step_seconds), PING)
+        self._request(Sent(PING, purpose="ping"), now + self._limits.step_seconds)
 
     def teardown(self, reason: str, now: float) -> None:
         """Say that this is the end."""
-        self._request(Sent("teardown", now + self._limits.teardown_seconds), RESOURCE_TEARDOWN, TeardownParams(reason))
+        sent = Sent(RESOURCE_TEARDOWN, purpose="teardown")
+        self._request(sent, now + self._limits.teardown_seconds, TeardownParams(reason))
 
     def list_tools(self, now: float, cursor: str | None = None) -> None:
         """Ask for the first or the next page of the View's tools; one list at a time."""
@@ -72,7 +88,7 @@ class Outgoing:
         if cursor is None and not self.tools.start():
             return
         params = {} if cursor is None else {"cursor": cursor}
-        self._request(Sent("list", now + self._limits.app_tool_seconds), "tools/list", params)
+        self._request(Sent("tools/list", purpose="list"), now + self._limits.app_tool_seconds, params)
 
     def call_tool(self, tool: str, arguments: Mapping[str, Any], now: float, *, confirmed: bool) -> str:
         """Call one of the View's tools; the id under which its end is reported. Raises LocalProtocolError."""
@@ -83,8 +99,8 @@ class Outgoing:
         except (TypeError, ValueError, RecursionError) as error:  # UnicodeEncodeError is a ValueError
             raise LocalProtocolError(f"the arguments cannot be written as JSON: {error}") from error
         log.info("%s: the host calls the view's tool %s", self._outlet.name, printable(tool))
-        sent = Sent("call", now + self._limits.app_tool_seconds, tool)
-        return self._request(sent, "tools/call", {"name": tool, "arguments": raw})
+        sent = Sent("tools/call", purpose="call", tool=tool)
+        return self._request(sent, now + self._limits.app_tool_seconds, {"name": tool, "arguments": raw})
 
     def cancel_call(self, call_id: str, reason: str) -> None:
         """Give up a call; nothing happens if it has ended."""
@@ -92,11 +108,12 @@ class Outgoing:
         if sent is not None:
             self._give_up(sent, RequestCancelled(reason))
 
-    def _request(self, sent: Sent, method: str, params: object = None) -> str:
+    def _request(self, sent: Sent, deadline: float, params: object = None) -> str:
         self._check_open()
-        call_id = self._sent.add(sent)
-        self._outlet.request(call_id, method, params)
-        return call_id
+        sent.deadline = deadline
+        self._sent.add(sent)
+        self._outlet.request(sent.call_id, sent.method, params)
+        return sent.call_id
 
     def _check_open(self) -> None:
         if not self.is_open:
@@ -106,11 +123,11 @@ class Outgoing:
 
     def awaits(self, call_id: object) -> bool:
         """Whether an answer with this id is expected."""
-        return self._sent.has(call_id)
+        return call_id in self._sent
 
     def receive(self, message: Response | Failure, now: float) -> Purpose | None:
         """Take an answer; what it was about, or None if nothing of ours."""
-        sent = self._sent.take(message.id)
+        sent = self._sent.receive(message)
         if sent is None:
             self._outlet.find("unknown-answer", f"an answer to nothing we asked: id {message.id!r:.80}")
             return None
