@@ -20,10 +20,10 @@ from typing import Generic, Protocol, TypeVar
 
 from msgspec import Raw, Struct
 
-from .errors import ConnectionLost
+from .errors import ConnectionLost, RemoteError
 from .jsonrpc import Failure, Id, Response, remote_error
 
-__all__ = ["PendingRequest", "PendingRequests", "Waiter"]
+__all__ = ["PendingRequest", "PendingRequests", "Waiter", "outcome_of"]
 
 
 class Waiter(Protocol):
@@ -112,7 +112,7 @@ class PendingRequests(Generic[R]):
         """Settle the request that this answers, an error as RemoteError; None if there is none, or no longer."""
         request = self._requests.pop(answer.id, None)
         if request is not None:
-            request.settle(answer.result if isinstance(answer, Response) else remote_error(answer))
+            request.settle(outcome_of(answer))
         return request
 
     def take(self, request_id: object) -> R | None:
@@ -142,3 +142,8 @@ class PendingRequests(Generic[R]):
         """The peer is gone: all waiters get ConnectionLost. The requests stay until they are taken."""
         for request in self:
             request.settle(ConnectionLost(reason))
+
+
+def outcome_of(answer: Response | Failure) -> Raw | RemoteError:
+    """What an answer says: its result, or its error as what is raised for it."""
+    return answer.result if isinstance(answer, Response) else remote_error(answer)

@@ -1,8 +1,10 @@
 """The client's end: asking any MCP server, in every protocol version.
 
-    session    the state of one connection without I/O: ids, pending requests, both eras
+    session    the state of one connection without I/O: requests that wait, questions that are open, the version
+    handshake  the answers by which a version is agreed on
+    eras       what is done in one way on a legacy session and in another in modern versions
     callbacks  what a program does when the server asks or tells something
-    connection the asyncio side: who waits for which answer, time limits, questions of the server
+    connection the asyncio side: answers awaited, time limits, questions of the server
     inbox      what the server tells, until callbacks have taken it
     limits     how much a server may take
     lists      a list from all its pages

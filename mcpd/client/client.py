@@ -14,7 +14,7 @@ from msgspec import Raw, Struct
 from msgspec.json import decode
 
 from .. import __version__
-from ..errors import ConfigurationError, LocalProtocolError, ProtocolError, RemoteError, RequestTimeout
+from ..errors import ConfigurationError, LocalProtocolError, ProtocolError
 from ..jsonrpc import MALFORMED, explain
 from ..types.base import CacheableResult
 from ..types.completion import (
@@ -33,13 +33,13 @@ from ..types.resources import ReadResourceResult, Resource, ResourceTemplate
 from ..types.tools import CallToolResult, Tool
 from ..versions import table
 from .callbacks import Callbacks, capabilities
-from .connection import ClientConnection, OnProgress
+from .connection import ClientConnection
+from .eras import ClientEra, agree
+from .events import OnProgress
 from .faults import Faults
 from .limits import ClientLimits
 from .lists import read_list
-from .rounds import run_rounds
 from .session import ClientSession
-from .subscription import Subscription
 from .target import Target, connect
 
 __all__ = ["Client"]
@@ -83,7 +83,7 @@ class Client:
         self._wanted = version
         self._session = ClientSession(info or _OURSELVES, capabilities(callbacks, extensions))
         self._open: ClientConnection | None = None
-        self._subscription: Subscription | None = None
+        self._era: ClientEra | None = None
 
     # ------------------------------------------------------------------------------------- opening
 
@@ -106,43 +106,24 @@ class Client:
         connection = self._open = ClientConnection(self._session, channel, self._callbacks, self.limits)
         channel.start(connection)
         try:
-            await self._agree(connection)
-            self._subscription = Subscription(connection, self._callbacks)
-            await self._subscription.begin()
+            self._era = await agree(
+                connection,
+                self._callbacks,
+                self.limits,
+                wanted=self._wanted,
+                timeout=self.timeout,
+                probe_seconds=self.probe_seconds,
+            )
+            await self._era.begin()
         except BaseException:
             await self.aclose()
             raise
 
-    async def _agree(self, connection: ClientConnection) -> None:
-        session, name = self._session, self._wanted
-        if name is None or table.get(name).is_modern:
-            name = await self._probe(connection)
-            self._check_wanted(name)
-        if not table.get(name).is_modern:
-            request_id = session.initialize(name)
-            session.accept_initialize(await connection.answer(request_id, "initialize", self.timeout))
-            self._check_wanted(self.version)
-            connection.flush()
-
-    def _check_wanted(self, name: str) -> None:
-        if self._wanted is not None and name != self._wanted:
-            raise ConfigurationError(f"the server does not speak {self._wanted}; the newest in common is {name}")
-
-    async def _probe(self, connection: ClientConnection) -> str:
-        session = self._session
-        try:
-            answer: Raw | RemoteError = await connection.answer(session.probe(), "server/discover", self.probe_seconds)
-        except RemoteError as error:
-            answer = error
-        except (RequestTimeout, ProtocolError):
-            return table.NEWEST_LEGACY  # silence, or what is no answer
-        return session.accept_probe(answer)
-
     async def aclose(self) -> None:
         """Close the connection; what still waits ends with ConnectionLost. Safe to call twice."""
         try:
-            if self._subscription is not None:
-                await self._subscription.end()
+            if self._era is not None:
+                await self._era.end()
         finally:
             if self._open is not None:
                 await self._open.aclose()
@@ -225,11 +206,11 @@ class Client:
 
     async def subscribe(self, uri: str) -> None:
         """Hear of changes of a resource, through `Callbacks.resource_updated`."""
-        await self._subscribed().watch(uri, self.timeout)
+        await self._agreed().watch(uri, self.timeout)
 
     async def unsubscribe(self, uri: str) -> None:
         """Hear of them no longer."""
-        await self._subscribed().unwatch(uri, self.timeout)
+        await self._agreed().unwatch(uri, self.timeout)
 
     # ---------------------------------------------------------------------------- prompts, completion
 
@@ -261,21 +242,15 @@ class Client:
 
     async def ping(self) -> None:
         """Ask whether the server is there; modern versions have no ping, so that it is asked what it is."""
-        await self.request("server/discover" if self.is_modern else "ping")
+        await self.request(self._agreed().ping_method)
 
     async def set_log_level(self, level: LogLevel) -> None:
         """Hear of log messages of this level and above, through `Callbacks.log`."""
-        if self.is_modern:
-            self._session.log_level = level
-        else:
-            await self.request("logging/setLevel", {"level": level})
+        await self._agreed().set_log_level(level, self.timeout)
 
     def roots_changed(self) -> None:
         """Tell the server that `Callbacks.roots` gives others now; modern servers ask when they need them."""
-        if not self.is_modern:
-            connection = self._connection()
-            connection.session.notify("notifications/roots/list_changed")
-            connection.flush()
+        self._agreed().roots_changed()
 
     async def request(
         self,
@@ -290,16 +265,13 @@ class Client:
         Raises RemoteError if the server answers with an error, ProtocolError if its answer cannot be read,
         RequestTimeout, ConnectionLost.
         """
-        connection = self._connection()
+        era = self._agreed()
         seconds = self.timeout if timeout == "default" else timeout
 
         async def ask(params: Any) -> Raw:
-            return await connection.request(method, params, timeout=seconds, on_progress=on_progress)
+            return await era.connection.request(method, params, timeout=seconds, on_progress=on_progress)
 
-        result = await ask(params)
-        if not self.is_modern:
-            return result
-        return await run_rounds(ask, params, result, self._callbacks, self.limits, self._session.faults)
+        return await era.complete(ask, params, await ask(params))
 
     async def _list(self, method: str, member: str, kind: type[T]) -> list[T]:
         """Every page of a list, within the limits."""
@@ -313,15 +285,10 @@ class Client:
     def _has_resources(self) -> bool:
         return self.server_capabilities.resources is not None
 
-    def _connection(self) -> ClientConnection:
-        if self._open is None or self._session.version is None:
+    def _agreed(self) -> ClientEra:
+        if self._era is None:
             raise LocalProtocolError("the client is not open: use it inside `async with`")
-        return self._open
-
-    def _subscribed(self) -> Subscription:
-        self._connection()
-        assert self._subscription is not None
-        return self._subscription
+        return self._era
 
 
 _OURSELVES = Implementation(name="mcpd", version=__version__)

@@ -1,4 +1,4 @@
-"""The asyncio side of a client's connection: who waits for which answer, time limits, the server's questions.
+"""The asyncio side of a client's connection: answers awaited, time limits, the server's questions.
 
 A request waits `timeout` seconds without a sign of life; progress is one, and so is a question of the server's,
 while which the clock stands still: the server waits for us then.
@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from inspect import iscoroutinefunction
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Raw
 
@@ -30,16 +30,14 @@ from ..errors import (
 from ..jsonrpc import Id
 from ..printable import printable
 from .callbacks import Callbacks, answer_to
+from .events import Answered, Asked, ClientRequest, Event, Notified, OnProgress, Progressed, Withdrawn
 from .inbox import Inbox
 from .limits import ClientLimits
-from .session import Answered, Asked, ClientSession, Event, Notified, Progressed, Withdrawn
+from .session import ClientSession
 
-__all__ = ["ClientConnection", "OnProgress", "PausableChannel", "StartableChannel"]
+__all__ = ["ClientConnection", "PausableChannel", "StartableChannel"]
 
 log = logging.getLogger("mcpd.client")
-
-OnProgress: TypeAlias = Callable[[float, float | None, str | None], Any]
-"""Called with progress, total and message of a request; a plain function, for the answer does not wait for it."""
 
 
 class StartableChannel(Channel, Protocol):
@@ -63,27 +61,6 @@ class PausableChannel(Protocol):
 _DEFAULT_LIMITS = ClientLimits()
 
 
-class _Waiting:
-    """One request of ours: its answer to come, and its clock."""
-
-    __slots__ = ("answer", "clock", "latest", "on_progress", "timeout")
-
-    def __init__(self, answer: asyncio.Future[Raw], timeout: float | None, on_progress: OnProgress | None) -> None:
-        self.answer = answer
-        self.timeout = timeout
-        self.on_progress = on_progress
-        self.clock: asyncio.Timeout | None = None
-        self.latest: float | None = None
-
-    def restart(self, *, stopped: bool) -> None:
-        """There was a sign of life; `stopped` until the next one."""
-        clock, timeout = self.clock, self.timeout
-        if clock is None or timeout is None or self.latest is None or self.answer.done() or clock.expired():
-            return
-        now = self.answer.get_loop().time()
-        clock.reschedule(self.latest if stopped else min(now + timeout, self.latest))
-
-
 class ClientConnection:
     """One channel, its session, and the requests that wait. A `Receiver`; make it on the event loop's thread."""
 
@@ -99,7 +76,6 @@ class ClientConnection:
         self.is_wanted: Callable[[Notified], bool] = lambda told: True
         """Asked of each notification: whether the program hears of it."""
         self._callbacks = callbacks
-        self._waiting: dict[Id, _Waiting] = {}
         self._limits = limits
         self._answering: dict[asyncio.Task[None], int] = {}
         """The questions that are worked on, and how many bytes each is; given up or not, until the callback ends."""
@@ -132,9 +108,7 @@ class ClientConnection:
     def _lose(self, error: McpdError) -> None:
         if self._lost is None:
             self._lost = error
-        for waiting in self._waiting.values():
-            if not waiting.answer.done():
-                waiting.answer.set_exception(self._lost)
+        self.session.pending.fail_all(str(self._lost))
         self._inbox.clear()
         for task in self._others():
             task.cancel()
@@ -182,12 +156,7 @@ class ClientConnection:
 
     def _take(self, event: Event) -> None:
         if isinstance(event, Answered):
-            waiting = self._waiting.get(event.request_id)
-            if waiting is not None and not waiting.answer.done():
-                if event.error is not None:
-                    waiting.answer.set_exception(event.error)
-                elif event.result is not None:
-                    waiting.answer.set_result(event.result)
+            event.request.settle(event.outcome)
         elif isinstance(event, Progressed):
             self._progress(event)
         elif isinstance(event, Asked):
@@ -200,13 +169,11 @@ class ClientConnection:
             self._do(self._inbox.deliver(self._told))
 
     def _progress(self, event: Progressed) -> None:
-        waiting = self._waiting.get(event.request_id)
-        if waiting is None:
-            return
-        waiting.restart(stopped=bool(self._answering))
-        if waiting.on_progress is not None:
+        request = event.request
+        request.restart(self.loop.time(), is_stopped=bool(self._answering))
+        if request.on_progress is not None:
             try:
-                waiting.on_progress(event.progress, event.total, event.message)
+                request.on_progress(event.progress, event.total, event.message)
             except Exception as error:
                 self.session.faults.say(logging.ERROR, "the callback for progress failed", error=error)
 
@@ -247,8 +214,9 @@ class ClientConnection:
         self.flush()
 
     def _restart_clocks(self) -> None:
-        for waiting in self._waiting.values():
-            waiting.restart(stopped=bool(self._answering))
+        now, is_stopped = self.loop.time(), bool(self._answering)
+        for request in self.session.pending:
+            request.restart(now, is_stopped=is_stopped)
 
     def _told(self) -> None:
         """A callback has ended. While the server is not read, that is a sign of life: answers may wait to be read."""
@@ -273,50 +241,52 @@ class ClientConnection:
         """
         if iscoroutinefunction(on_progress):
             raise ConfigurationError("on_progress is a coroutine function: give a plain one, which may start a task")
-        request_id = self.session.request(method, params, wants_progress=on_progress is not None)
-        return await self.answer(request_id, method, timeout, on_progress)
+        request = self.session.request(method, params, wants_progress=on_progress is not None)
+        request.on_progress = on_progress
+        return await self.answer(request, timeout)
 
-    async def answer(
-        self, request_id: Id, method: str, timeout: float | None, on_progress: OnProgress | None = None
-    ) -> Raw:
+    async def answer(self, request: ClientRequest, timeout: float | None) -> Raw:
         """The answer to a request that the session has queued already."""
         if self._lost is not None:
-            self.session.cancel(request_id, "")
+            self.session.cancel(request.id, "")
             self.session.data_to_send()
             raise ConnectionLost(str(self._lost))
-        waiting = _Waiting(self.loop.create_future(), timeout, on_progress)
-        self._waiting[request_id] = waiting
+        answer: asyncio.Future[Raw] = self.loop.create_future()
+        request.waiter, request.timeout = answer, timeout
         self.flush()
         is_nested = self._inbox.begin_request()
         try:
             async with asyncio.timeout(timeout) as clock:
-                waiting.clock = clock
-                waiting.latest = None if timeout is None else self.loop.time() + max(timeout, self.longest)
+                request.clock = clock
+                request.latest = None if timeout is None else self.loop.time() + max(timeout, self.longest)
                 if self._answering:
-                    waiting.restart(stopped=True)
-                return await waiting.answer
+                    request.restart(self.loop.time(), is_stopped=True)
+                return await answer
         except TimeoutError:
-            self._give_up(request_id, "timed out")
-            raise RequestTimeout(f"The server did not answer {method} within {timeout:g} s") from None
+            self._give_up(request, "timed out")
+            raise RequestTimeout(f"The server did not answer {request.method} within {timeout:g} s") from None
         except asyncio.CancelledError:
-            self._give_up(request_id, "no longer needed")
+            self._give_up(request, "no longer needed")
             raise
         finally:
-            del self._waiting[request_id]
+            self.session.pending.take(request.id)
             if is_nested:
                 self._inbox.end_request()
 
-    def _give_up(self, request_id: Id, reason: str) -> None:
-        self.session.cancel(request_id, reason)
+    def _give_up(self, request: ClientRequest, reason: str) -> None:
+        self.session.cancel(request.id, reason)
         self.flush()
 
     # -------------------------------------------------------------------------------------------- ending
 
     async def aclose(self) -> None:
         """Give up what waits, stop answering, and close the channel."""
-        for request_id in self.session.pending:
-            self._give_up(request_id, "the client is closing")
+        pending = list(self.session.pending)
+        for request in pending:
+            self._give_up(request, "the client is closing")
         self._lose(ConnectionLost("the client is closed"))
+        for request in pending:
+            request.settle(ConnectionLost(str(self._lost)))
         try:
             if others := self._others():
                 await asyncio.wait(others)

@@ -16,9 +16,9 @@ from msgspec import Raw
 
 from ..errors import ConnectionLost, McpdError
 from .callbacks import Callbacks, is_heard, is_state, tell
+from .events import Notified
 from .faults import Faults
 from .limits import ClientLimits
-from .session import Notified
 
 __all__ = ["Inbox", "detached"]
 

@@ -1,9 +1,10 @@
-"""The client's side of one connection without I/O: ids, pending requests, the version, both eras.
+"""The client's side of one connection without I/O: requests that wait, questions that are open, the version.
 
 Theory of operation. Frames come in through `receive`, go out through `data_to_send`; what happened comes out
 of `events`. A version is agreed on first, then anything may be asked:
 
-    probe()          -> answered: accept_probe(result or error) says which version to go on with
+    probe()          -> answered: accept_probe(result or error) says which version to go on with; a modern one is in
+                        force from then on
     initialize(v)    -> answered: accept_initialize(result); legacy versions only
     request(...)     a modern request carries version, capabilities and identity in its `_meta`
 
@@ -15,25 +16,21 @@ Spec: 2025-11-25 basic/lifecycle; 2026-07-28 basic/{index,versioning}, basic/pat
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
-from msgspec import Raw, Struct
+from msgspec import Raw
 from msgspec.json import Decoder
 
 from ..errors import (
     FrameTooLarge,
-    InvalidParams,
     InvalidRequest,
     LocalProtocolError,
     MethodNotFound,
     ParseError,
     ProtocolError,
     RemoteError,
-    UnsupportedVersion,
 )
 from ..jsonrpc import (
-    ABSENT,
     MALFORMED,
     Batch,
     Failure,
@@ -49,98 +46,27 @@ from ..jsonrpc import (
     encode,
     error_answer,
     explain,
-    remote_error,
 )
+from ..pending import PendingRequests, outcome_of
 from ..printable import printable
 from ..session import MAX_FRAME_BYTES
-from ..types.base import META
-from ..types.lifecycle import (
-    ClientCapabilities,
-    DiscoverResult,
-    Implementation,
-    InitializeParams,
-    InitializeResult,
-    ServerCapabilities,
-)
-from ..types.notifications import CancelledParams, LogLevel, ProgressParams
+from ..types.lifecycle import ClientCapabilities, Implementation, InitializeParams, ServerCapabilities
+from ..types.notifications import CancelledParams, ProgressParams
 from ..versions import table
 from ..versions.table import Version
-from ..wire.torn import answered_by
+from .events import Answered, Asked, ClientRequest, Event, Notified, Progressed, Withdrawn
 from .faults import Faults
+from .handshake import Agreement, read_discovery, read_initialize
+from .reading import id_answered, is_utf8, params_to_keep
+from .writing import Envelope, as_members, with_meta
 
-__all__ = ["Answered", "Asked", "ClientSession", "Event", "Notified", "Progressed", "Withdrawn"]
+__all__ = ["ClientSession"]
 
 log = logging.getLogger("mcpd.client")
 
-_MODERN_ERRORS = (-32020, -32021, UnsupportedVersion.code)
-"""What no legacy server answers: header mismatch, missing capability, unsupported version."""
-
-_members = Decoder(dict[str, Raw]).decode
 _object = Decoder(dict[str, Any]).decode
-_read_discovery = Decoder(DiscoverResult).decode
-_read_initialize = Decoder(InitializeResult).decode
-_read_info = Decoder(Implementation).decode
 _read_progress = Decoder(ProgressParams).decode
 _read_cancelled = Decoder(CancelledParams).decode
-
-
-class Answered(Struct, frozen=True):
-    """A request of ours has its answer: exactly one of `result` and `error` is set.
-
-    The error is a ProtocolError if the answer could not be read.
-    """
-
-    request_id: Id
-    result: Raw | None = None
-    error: RemoteError | ProtocolError | None = None
-
-
-class Progressed(Struct, frozen=True):
-    """How far a request of ours is."""
-
-    request_id: Id
-    progress: float
-    total: float | None
-    message: str | None
-
-
-class Asked(Struct, frozen=True):
-    """The server asks something: answer with `ClientSession.answer` or `ClientSession.refuse`. Legacy versions only."""
-
-    ask_id: Id
-    method: str
-    params: Raw
-
-
-class Withdrawn(Struct, frozen=True):
-    """The server gave its question up; an answer to it is dropped."""
-
-    ask_id: Id
-
-
-class Notified(Struct, frozen=True):
-    """The server tells something. `params` is `{}` if it had none."""
-
-    method: str
-    params: Raw
-
-
-Event: TypeAlias = Answered | Progressed | Asked | Withdrawn | Notified
-
-
-class _Pending(Struct):
-    method: str
-    wants_progress: bool
-
-
-class _Bearer(Struct):
-    """What can be read of a frame that is no message."""
-
-    id: Id | None = None
-    method: Raw = ABSENT
-
-
-_read_bearer = Decoder(_Bearer).decode
 
 
 class ClientSession:
@@ -157,13 +83,14 @@ class ClientSession:
         self.server_info: Implementation | None = None
         self.server_capabilities = ServerCapabilities()
         self.instructions: str | None = None
-        self.log_level: LogLevel | None = None
-        """The least severe log messages that modern requests ask for; None for none."""
+        self.envelope: Envelope | None = None
+        """What modern requests say of us; None until a modern version is in force."""
+        self.pending: PendingRequests[ClientRequest] = PendingRequests()
+        """Our requests that wait for an answer."""
         self._out: list[bytes] = []
         self._events: list[Event] = []
-        self._pending: dict[Id, _Pending] = {}
         self._asked: set[Id] = set()
-        self._last = 0
+        """The server's requests that we work on."""
 
     def events(self) -> list[Event]:
         """What happened since the last call."""
@@ -175,87 +102,51 @@ class ClientSession:
         frames, self._out = self._out, []
         return frames
 
-    @property
-    def pending(self) -> list[Id]:
-        """The ids of our requests that wait for an answer."""
-        return list(self._pending)
-
     # ---------------------------------------------------------------------------- agreeing on a version
 
-    def probe(self) -> Id:
+    def probe(self) -> ClientRequest:
         """Ask a server of unknown era what it speaks, in the newest version there is."""
-        return self._send_request("server/discover", self._enveloped({}, table.MODERN[-1]))
+        envelope = Envelope(table.MODERN[-1], self.info, self.capabilities)
+        return self._send_request("server/discover", envelope.wrap({}))
 
     def accept_probe(self, answer: Raw | RemoteError) -> str:
         """The version to go on with; a modern one is in force from now on, a legacy one is to be initialized.
 
-        Spec: 2026-07-28 transports/stdio, backward compatibility: a recognized modern error names the versions,
-        and "any other error" means a legacy server. Raises UnsupportedVersion if there is none in common.
+        Raises UnsupportedVersion if there is none in common.
         """
-        if isinstance(answer, RemoteError):
-            if answer.code not in _MODERN_ERRORS:
-                return table.NEWEST_LEGACY
-            if answer.code != UnsupportedVersion.code:
-                raise answer
-            data = answer.data if isinstance(answer.data, dict) else {}
-            supported = data.get("supported")
-            return self._choose(supported if isinstance(supported, list) else [])
-        try:
-            found = _read_discovery(answer)
-        except MALFORMED:
-            return table.NEWEST_LEGACY  # it answers what it does not understand
-        self.server_capabilities = found.capabilities
-        self.instructions = found.instructions
-        self._learn_identity(found.meta)
-        return self._choose(found.supported_versions)
+        agreed = read_discovery(answer)
+        if agreed.version in table.MODERN:
+            self._accept(agreed)
+            self.envelope = Envelope(agreed.version, self.info, self.capabilities)
+        return agreed.version
 
-    def _choose(self, supported: list[Any]) -> str:
-        name = next((name for name in table.SUPPORTED if name in supported), None)
-        if name is None:
-            named = ", ".join(map(str, supported)) or "none"
-            text = f"No protocol version in common: the server speaks {named}, and we {', '.join(table.SUPPORTED)}"
-            raise UnsupportedVersion(table.SUPPORTED[0], list(map(str, supported)), text)
-        if table.get(name).is_modern:
-            self.version = table.get(name)
-        return name
-
-    def initialize(self, version: str) -> Id:
+    def initialize(self, version: str) -> ClientRequest:
         """Open a legacy connection with this version as the offer."""
         offered = table.get(version).shape(self.capabilities)
         info = table.get(version).shape(self.info)
         params = InitializeParams(protocol_version=version, capabilities=offered, client_info=info)
         return self._send_request("initialize", params)
 
-    def accept_initialize(self, result: Raw) -> None:
-        """Take the server's answer, and tell it that we are ready.
+    def accept_initialize(self, result: Raw) -> str:
+        """Take the server's answer, and tell it that we are ready: gives the version, which is in force from now on.
 
-        Raises UnsupportedVersion for a version we do not speak: "the client SHOULD disconnect".
+        Raises UnsupportedVersion for a version we do not speak.
         """
-        try:
-            answer = _read_initialize(result)
-        except MALFORMED as error:
-            raise ProtocolError(f"The server's answer to initialize cannot be read: {explain(error)}") from None
-        name = answer.protocol_version
-        if name not in table.LEGACY:
-            text = f"The server wants protocol version {name!r}, which we do not speak"
-            raise UnsupportedVersion(str(name), table.LEGACY, text)
-        self.version = table.get(str(name))
-        self.server_info = answer.server_info
-        self.server_capabilities = answer.capabilities
-        self.instructions = answer.instructions
+        agreed = read_initialize(result)
+        self._accept(agreed)
         self._out.append(call("notifications/initialized"))
+        return agreed.version
 
-    def _learn_identity(self, meta: Any) -> None:
-        raw = meta.get(f"{META}serverInfo") if isinstance(meta, dict) else None
-        try:
-            self.server_info = None if raw is None else _read_info(encode(raw))
-        except MALFORMED:
-            self.server_info = None
+    def _accept(self, agreed: Agreement) -> None:
+        self.version = table.get(agreed.version)
+        self.server_info = agreed.server_info
+        self.server_capabilities = agreed.capabilities
+        self.instructions = agreed.instructions
 
     # ------------------------------------------------------------------------------------------ asking
 
-    def request(self, method: str, params: Any = None, *, wants_progress: bool = False) -> Id:
-        """Send a request; its id, under which the answer comes. `params` is a struct, a mapping or raw JSON.
+    def request(self, method: str, params: Any = None, *, wants_progress: bool = False) -> ClientRequest:
+        """Send a request, which waits from now on. `params` is a struct, a mapping or raw JSON.
 
         What no version knows may be a method of an extension, if this client offers any.
         Raises LocalProtocolError where the version in force has no such method.
@@ -264,41 +155,35 @@ class ClientSession:
         may_be_theirs = self.capabilities.extensions and not table.is_known_method(method)
         if method not in version.requests and not may_be_theirs:
             raise LocalProtocolError(f"{method} does not exist in protocol version {version.name}")
-        members: dict[str, Any] = _members(_as_json(version, params))
-        if version.is_modern:
-            members = self._enveloped(members, version.name)
+        members = as_members(version, params)
+        if self.envelope is not None:
+            members = self.envelope.wrap(members)
         return self._send_request(method, members, wants_progress=wants_progress)
 
-    def _send_request(self, method: str, members: Any, *, wants_progress: bool = False) -> Id:
-        self._last += 1
-        if wants_progress:
-            # Our ids are unique, so that they serve as progress tokens too.
-            members = {**members, "_meta": {**_meta_of(members), "progressToken": self._last}}
-        frame = call(method, members if members else None, self._last)
-        if len(frame) > MAX_FRAME_BYTES:
-            raise LocalProtocolError(f"{method} is too large: {len(frame)} bytes, a message may have {MAX_FRAME_BYTES}")
-        self._pending[self._last] = _Pending(method, wants_progress)
+    def _send_request(self, method: str, members: Any, *, wants_progress: bool = False) -> ClientRequest:
+        request = ClientRequest(method, wants_progress=wants_progress)
+        request_id = self.pending.add(request)
+        try:
+            if wants_progress:
+                # Our ids are unique, so that they serve as progress tokens too.
+                members = with_meta(members, {"progressToken": request_id})
+            frame = call(method, members if members else None, request_id)
+            if len(frame) > MAX_FRAME_BYTES:
+                text = f"{method} is too large: {len(frame)} bytes, a message may have {MAX_FRAME_BYTES}"
+                raise LocalProtocolError(text)
+        except BaseException:
+            self.pending.take(request_id)
+            raise
         self._out.append(frame)
-        return self._last
-
-    def _enveloped(self, members: dict[str, Any], version: str) -> dict[str, Any]:
-        """Spec: 2026-07-28 basic/index, `_meta`: three keys on every request, one more for log messages."""
-        envelope: dict[str, Any] = {
-            f"{META}protocolVersion": version,
-            f"{META}clientCapabilities": self.capabilities,
-            f"{META}clientInfo": self.info,
-        }
-        if self.log_level is not None:
-            envelope[f"{META}logLevel"] = self.log_level
-        return {**members, "_meta": {**_meta_of(members), **envelope}}
+        return request
 
     def cancel(self, request_id: Id, reason: str) -> bool:
         """Give a request up; False if it had its answer. An `initialize` is not to be cancelled: only forgotten."""
-        pending = self._pending.pop(request_id, None)
-        if pending is None:
+        request = self.pending.take(request_id)
+        if request is None:
             return False
         known = self.version is None or "notifications/cancelled" in self.version.notifications
-        if pending.method != "initialize" and known:
+        if request.method != "initialize" and known:
             self._out.append(
                 call("notifications/cancelled", CancelledParams(request_id=request_id, reason=reason or None))
             )
@@ -363,26 +248,24 @@ class ClientSession:
 
     def receive_error(self, error: FrameTooLarge) -> None:
         """A message was too large to be read: who asked for it hears that, or if it cannot be told whose it is, all."""
-        request_id = error.request_id
         if error.is_answer is False:
-            if request_id is not None:
-                self._send_error(error, request_id)
+            if error.request_id is not None:
+                self._send_error(error, error.request_id)
             return
-        for failed in self.pending if request_id is None else (request_id,):
-            if self._pending.pop(failed, None) is not None:
-                self._events.append(Answered(failed, error=error))
+        for request in self.pending.take_unread(error.request_id):
+            self._events.append(Answered(request, error))
 
     def _refuse(self, error: ProtocolError, frame: bytes | Raw) -> None:
         """What cannot be read fails the call of ours that it would have answered; a question gets the error."""
         self.faults.say(logging.WARNING, "the server sent what cannot be read: %s", printable(error.message))
-        request_id = _answered_by(frame)
-        if request_id is not None and self._pending.pop(request_id, None) is not None:
-            self._events.append(Answered(request_id, error=error))
+        request = self.pending.take(id_answered(frame))
+        if request is not None:
+            self._events.append(Answered(request, error))
         elif error.request_id is not None:
             self._send_error(error, error.request_id)
 
     def _take(self, message: Message, frame: bytes) -> None:
-        if not frame.isascii() and not _is_utf8(frame):
+        if not frame.isascii() and not is_utf8(frame):
             # Params and results are raw: nobody has looked at the text in them yet.
             error = ParseError("Parse error: not UTF-8")
             error.request_id = message.id if isinstance(message, Request) else None
@@ -395,18 +278,13 @@ class ClientSession:
             self._take_answer(message)
 
     def _take_answer(self, message: Response | Failure) -> None:
-        request_id: Any = message.id
-        if request_id not in self._pending:
+        request = self.pending.take(message.id)
+        if request is not None:
+            self._events.append(Answered(request, outcome_of(message)))
+        elif isinstance(message, Failure):
             # Late, after we gave it up, or an error about what could not be read: nobody waits for it.
-            if isinstance(message, Failure):
-                text = "an error of the server that answers nothing: %s"
-                self.faults.say(logging.INFO, text, printable(message.error.message, 300))
-            return
-        del self._pending[request_id]
-        if isinstance(message, Response):
-            self._events.append(Answered(request_id, result=message.result))
-        else:
-            self._events.append(Answered(request_id, error=remote_error(message)))
+            text = "an error of the server that answers nothing: %s"
+            self.faults.say(logging.INFO, text, printable(message.error.message, 300))
 
     def _take_request(self, message: Request, frame: bytes) -> None:
         version = self.version
@@ -417,16 +295,16 @@ class ClientSession:
             self._send_error(InvalidRequest("This id belongs to a request that is still being answered"), message.id)
         elif version is None or message.method not in version.server_requests:
             error: ProtocolError = MethodNotFound(f"Method not found: {message.method[:100]}")
-            if version is not None and version.is_modern:
+            if version is not None and not version.server_requests:
                 # Spec: 2026-07-28 basic/index: a server sends no requests; it asks inside results.
                 error = InvalidRequest(f"A server sends no requests in {version.name}: ask by an input_required result")
             self._send_error(error, message.id)
         else:
             self._asked.add(message.id)
-            self._events.append(Asked(message.id, message.method, _present(message.params, frame)))
+            self._events.append(Asked(message.id, message.method, params_to_keep(message.params, frame)))
 
     def _take_notification(self, message: Notification, frame: bytes) -> None:
-        method, params = message.method, _present(message.params, frame)
+        method, params = message.method, params_to_keep(message.params, frame)
         try:
             if method == "notifications/progress":
                 self._take_progress(_read_progress(params))
@@ -440,60 +318,12 @@ class ClientSession:
             self.faults.say(logging.WARNING, text, printable(method), printable(explain(error)))
 
     def _take_progress(self, params: ProgressParams) -> None:
-        pending = self._pending.get(params.progress_token)
-        if pending is not None and pending.wants_progress:
-            self._events.append(Progressed(params.progress_token, params.progress, params.total, params.message))
+        request = self.pending.get(params.progress_token)
+        if request is not None and request.wants_progress:
+            self._events.append(Progressed(request, params.progress, params.total, params.message))
 
     def _take_cancelled(self, params: CancelledParams) -> None:
         """A question withdrawn. In modern versions it ends a subscription of ours, whose result says so already."""
         if params.request_id is not None and params.request_id in self._asked:
             self._asked.discard(params.request_id)
             self._events.append(Withdrawn(params.request_id))
-
-
-def _is_utf8(frame: bytes) -> bool:
-    try:
-        frame.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _answered_by(frame: bytes | Raw) -> Id | None:
-    """The id of a frame that is no call, however bad it is otherwise; None if it cannot be told."""
-    try:
-        found = _read_bearer(frame)
-    except MALFORMED:
-        return answered_by(bytes(frame))
-    return found.id if found.method is ABSENT else None
-
-
-def _present(params: Raw, frame: bytes) -> Raw:
-    """Params as they may be kept: raw JSON is a part of its frame, which may have much besides."""
-    if params is ABSENT:
-        return Raw(b"{}")
-    return params if 2 * len(params) > len(frame) else params.copy()
-
-
-def _as_json(version: Version, params: Any) -> bytes | Raw:
-    """Params as a JSON object. Raises LocalProtocolError for what cannot be one."""
-    if params is None:
-        return b"{}"
-    if isinstance(params, Raw):
-        return params
-    try:
-        return encode(version.shape(params))
-    except (TypeError, ValueError, RecursionError) as error:  # UnicodeEncodeError is a ValueError
-        raise LocalProtocolError(f"these params cannot be written as JSON: {error}") from error
-
-
-def _meta_of(members: Mapping[str, Any]) -> dict[str, Any]:
-    raw = members.get("_meta")
-    if raw is None:
-        return {}
-    if isinstance(raw, dict):
-        return raw
-    try:
-        return _object(raw)
-    except MALFORMED as error:
-        raise InvalidParams(f"_meta must be an object: {explain(error)}") from None

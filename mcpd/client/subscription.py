@@ -1,9 +1,9 @@
-"""Hearing of changes: `subscriptions/listen` in modern versions, `resources/subscribe` before.
+"""Hearing of changes in modern versions: `subscriptions/listen`.
 
 A modern server tells nothing that was not asked for, so that a client which wants to hear of changes keeps one
 listening request open; a new one replaces it, without a gap, when something else is to be watched.
 
-Spec: 2026-07-28 basic/patterns/subscriptions; 2025-11-25 server/resources, subscriptions.
+Spec: 2026-07-28 basic/patterns/subscriptions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..types.base import META
 from ..types.rounds import ListenParams, SubscriptionFilter
 from .callbacks import Callbacks
 from .connection import ClientConnection
-from .session import Notified
+from .events import Notified
 
 __all__ = ["Subscription"]
 
@@ -67,14 +67,9 @@ class Subscription:
         """The listening requests that are open, and whether the server agreed to them."""
         connection.is_wanted = self._is_wanted
 
-    @property
-    def _is_modern(self) -> bool:
-        version = self._connection.session.version
-        return version is not None and version.is_modern
-
     async def begin(self) -> None:
         """Listen for changes of lists, if the program wants to hear of any."""
-        if self._is_modern and self._callbacks.list_changed is not None:
+        if self._callbacks.list_changed is not None:
             try:
                 await self._listen_to(frozenset(), ACKNOWLEDGED_SECONDS)
             except McpdError as error:
@@ -82,18 +77,12 @@ class Subscription:
 
     async def watch(self, uri: str, timeout: float | None) -> None:
         """Hear of changes of this resource too. Raises as a request does; then all is as it was before."""
-        if not self._is_modern:
-            await self._connection.request("resources/subscribe", {"uri": uri}, timeout=timeout)
-            return
         async with self._changing:
             if uri not in self._uris or self._task is None or self._task.done():
                 await self._listen_to(self._uris | {uri}, timeout)
 
     async def unwatch(self, uri: str, timeout: float | None) -> None:
         """Hear of them no longer."""
-        if not self._is_modern:
-            await self._connection.request("resources/unsubscribe", {"uri": uri}, timeout=timeout)
-            return
         async with self._changing:
             if uri in self._uris:
                 await self._listen_to(self._uris - {uri}, timeout)
@@ -142,15 +131,15 @@ class Subscription:
         """Keep a subscription open; one that the server ends is opened again while the connection lives."""
         connection, params = self._connection, ListenParams(notifications=wanted)
         while True:
-            request_id = connection.session.request("subscriptions/listen", params)
-            self._acknowledged[request_id] = acknowledged
+            request = connection.session.request("subscriptions/listen", params)
+            self._acknowledged[request.id] = acknowledged
             error: McpdError | None = None
             try:
-                await connection.answer(request_id, "subscriptions/listen", None)
+                await connection.answer(request, None)
             except McpdError as raised:
                 error = raised
             finally:
-                del self._acknowledged[request_id]
+                del self._acknowledged[request.id]
             if not acknowledged.done():
                 acknowledged.set_exception(error or ProtocolError("The server ended what it had not acknowledged"))
                 return
@@ -165,7 +154,7 @@ class Subscription:
 
         Spec: on stdio "clients MUST use this field to correlate notifications with their originating subscription".
         """
-        if not self._is_modern or told.method not in _SUBSCRIBED:
+        if told.method not in _SUBSCRIBED:
             return True
         try:
             meta = _read_told(told.params).meta

@@ -19,7 +19,7 @@ from msgspec import Raw
 from msgspec.json import Decoder
 
 from ..client import Client
-from ..client.connection import OnProgress
+from ..client.events import OnProgress
 from ..errors import LocalProtocolError, ProtocolError, RequestCancelled
 from ..jsonrpc import MALFORMED, encode, explain
 from ..types.tools import CallToolResult, Tool

@@ -19,7 +19,7 @@ from msgspec import Raw, Struct, field, structs
 from .. import __version__
 from ..client import Callbacks, Client, ClientLimits
 from ..client.callbacks import ListKind
-from ..client.connection import OnProgress
+from ..client.events import OnProgress
 from ..client.inbox import detached
 from ..client.target import Target
 from ..errors import ConfigurationError, LocalProtocolError, McpdError

@@ -35,7 +35,7 @@ __all__ = ["Outgoing"]
 Purpose: TypeAlias = Literal["teardown", "ping", "list", "call"]
 
 
-class Sent(PendingRequest, kw_only=True, eq=False):
+class _Sent(PendingRequest, kw_only=True, eq=False):
     """A request of ours that the View should answer before its deadline."""
 
     purpose: Purpose
@@ -56,7 +56,7 @@ class Outgoing:
         self._limits = limits
         self._outlet = outlet
         # Ids that no View uses: a simple one takes any message with the id it waits for as its answer, a request too.
-        self._sent: PendingRequests[Sent] = PendingRequests("host-")
+        self._sent: PendingRequests[_Sent] = PendingRequests("host-")
         self.is_open = False
         self.tools = AppTools(limits.app_tools)
 
@@ -73,11 +73,11 @@ class Outgoing:
 
     def ping(self, now: float) -> None:
         """Is anybody there?"""
-        self._request(Sent(PING, purpose="ping"), now + self._limits.step_seconds)
+        self._request(_Sent(PING, purpose="ping"), now + self._limits.step_seconds)
 
     def teardown(self, reason: str, now: float) -> None:
         """Say that this is the end."""
-        sent = Sent(RESOURCE_TEARDOWN, purpose="teardown")
+        sent = _Sent(RESOURCE_TEARDOWN, purpose="teardown")
         self._request(sent, now + self._limits.teardown_seconds, TeardownParams(reason))
 
     def list_tools(self, now: float, cursor: str | None = None) -> None:
@@ -88,7 +88,7 @@ class Outgoing:
         if cursor is None and not self.tools.start():
             return
         params = {} if cursor is None else {"cursor": cursor}
-        self._request(Sent("tools/list", purpose="list"), now + self._limits.app_tool_seconds, params)
+        self._request(_Sent("tools/list", purpose="list"), now + self._limits.app_tool_seconds, params)
 
     def call_tool(self, tool: str, arguments: Mapping[str, Any], now: float, *, confirmed: bool) -> str:
         """Call one of the View's tools; the id under which its end is reported. Raises LocalProtocolError."""
@@ -99,7 +99,7 @@ class Outgoing:
         except (TypeError, ValueError, RecursionError) as error:  # UnicodeEncodeError is a ValueError
             raise LocalProtocolError(f"the arguments cannot be written as JSON: {error}") from error
         log.info("%s: the host calls the view's tool %s", self._outlet.name, printable(tool))
-        sent = Sent("tools/call", purpose="call", tool=tool)
+        sent = _Sent("tools/call", purpose="call", tool=tool)
         return self._request(sent, now + self._limits.app_tool_seconds, {"name": tool, "arguments": raw})
 
     def cancel_call(self, call_id: str, reason: str) -> None:
@@ -108,7 +108,7 @@ class Outgoing:
         if sent is not None:
             self._give_up(sent, RequestCancelled(reason))
 
-    def _request(self, sent: Sent, deadline: float, params: object = None) -> str:
+    def _request(self, sent: _Sent, deadline: float, params: object = None) -> str:
         self._check_open()
         sent.deadline = deadline
         self._sent.add(sent)
@@ -175,7 +175,7 @@ class Outgoing:
         if self.tools.finish() and self.is_open:
             self.list_tools(now)
 
-    def _on_tool_answer(self, sent: Sent, message: Response | Failure) -> None:
+    def _on_tool_answer(self, sent: _Sent, message: Response | Failure) -> None:
         if isinstance(message, Failure):
             self._report(sent, remote_error(message))
             return
@@ -187,7 +187,7 @@ class Outgoing:
         else:
             self._outlet.events.append(AppToolAnswered(sent.call_id, sent.tool, result=result))
 
-    def _give_up(self, sent: Sent, error: McpdError) -> None:
+    def _give_up(self, sent: _Sent, error: McpdError) -> None:
         if self.is_open:
             params = CancelledParams(request_id=sent.call_id, reason=str(error))
             self._outlet.notify("notifications/cancelled", params)
@@ -196,5 +196,5 @@ class Outgoing:
         else:
             self._outlet.find("app-tools", str(error), "tools/list")
 
-    def _report(self, sent: Sent, error: McpdError) -> None:
+    def _report(self, sent: _Sent, error: McpdError) -> None:
         self._outlet.events.append(AppToolAnswered(sent.call_id, sent.tool, error=error))

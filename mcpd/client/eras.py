@@ -1,0 +1,178 @@
+"""What a client does in one way on a legacy session and in another in modern versions. Chosen once, by `agree`.
+
+Spec: 2026-07-28 basic/versioning; basic/patterns/{mrtr,subscriptions}; 2025-11-25 basic/lifecycle, server/utilities.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import Any, ClassVar
+
+from msgspec import Raw
+
+from ..errors import ConfigurationError, ProtocolError, RemoteError, RequestTimeout
+from ..types.notifications import LogLevel
+from ..versions import table
+from .callbacks import Callbacks
+from .connection import ClientConnection
+from .limits import ClientLimits
+from .rounds import run_rounds
+from .subscription import Subscription
+
+__all__ = ["ClientEra", "agree"]
+
+
+async def agree(
+    connection: ClientConnection,
+    callbacks: Callbacks,
+    limits: ClientLimits,
+    *,
+    wanted: str | None,
+    timeout: float | None,
+    probe_seconds: float,
+) -> ClientEra:
+    """Agree with the server on a version, `wanted` or the newest in common: gives the way of its era.
+
+    Raises ConfigurationError if it is not the wanted one, UnsupportedVersion if there is none in common, and what a
+    request raises.
+    """
+    session = connection.session
+    name = wanted
+    if name is None or name in table.MODERN:
+        name = await _probe(connection, probe_seconds)
+        _check(name, wanted)
+        if name in table.MODERN:
+            return _Modern(connection, callbacks, limits)
+    result = await connection.answer(session.initialize(name), timeout)
+    _check(session.accept_initialize(result), wanted)
+    connection.flush()
+    return _Legacy(connection)
+
+
+async def _probe(connection: ClientConnection, seconds: float) -> str:
+    session = connection.session
+    try:
+        answer: Raw | RemoteError = await connection.answer(session.probe(), seconds)
+    except RemoteError as error:
+        answer = error
+    except (RequestTimeout, ProtocolError):
+        return table.NEWEST_LEGACY  # silence, or what is no answer
+    return session.accept_probe(answer)
+
+
+def _check(name: str, wanted: str | None) -> None:
+    if wanted is not None and name != wanted:
+        raise ConfigurationError(f"the server does not speak {wanted}; the newest in common is {name}")
+
+
+class ClientEra(ABC):
+    """What differs, for one connection."""
+
+    ping_method: ClassVar[str]
+    """What shows that the server is there."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self.connection = connection
+
+    @abstractmethod
+    async def begin(self) -> None:
+        """The version is agreed on: listen for changes of lists, if the program wants to hear of any."""
+
+    @abstractmethod
+    async def watch(self, uri: str, timeout: float | None) -> None:
+        """Hear of changes of this resource too. Raises as a request does; then all is as it was before."""
+
+    @abstractmethod
+    async def unwatch(self, uri: str, timeout: float | None) -> None:
+        """Hear of them no longer."""
+
+    @abstractmethod
+    async def end(self) -> None:
+        """The client is closed: listen no more."""
+
+    @abstractmethod
+    async def set_log_level(self, level: LogLevel, timeout: float | None) -> None:
+        """Hear of log messages of this level and above."""
+
+    @abstractmethod
+    def roots_changed(self) -> None:
+        """The roots are others now."""
+
+    @abstractmethod
+    async def complete(self, ask: Callable[[Any], Awaitable[Raw]], params: Any, result: Raw) -> Raw:
+        """The complete result of a request, given that of its first round; `ask` sends it again with other params."""
+
+
+class _Legacy(ClientEra):
+    """A session: what the client wants is said once, and the server asks by requests of its own."""
+
+    ping_method = "ping"
+
+    async def begin(self) -> None:
+        """Changes of lists are told to everybody."""
+
+    async def watch(self, uri: str, timeout: float | None) -> None:
+        """Hear of changes of this resource too."""
+        await self.connection.request("resources/subscribe", {"uri": uri}, timeout=timeout)
+
+    async def unwatch(self, uri: str, timeout: float | None) -> None:
+        """Hear of them no longer."""
+        await self.connection.request("resources/unsubscribe", {"uri": uri}, timeout=timeout)
+
+    async def end(self) -> None:
+        """What was subscribed to ends with the connection."""
+
+    async def set_log_level(self, level: LogLevel, timeout: float | None) -> None:
+        """Tell the server, which remembers it."""
+        await self.connection.request("logging/setLevel", {"level": level}, timeout=timeout)
+
+    def roots_changed(self) -> None:
+        """Tell the server, which may have asked for them before."""
+        self.connection.session.notify("notifications/roots/list_changed")
+        self.connection.flush()
+
+    async def complete(self, ask: Callable[[Any], Awaitable[Raw]], params: Any, result: Raw) -> Raw:
+        """There is one round."""
+        return result
+
+
+class _Modern(ClientEra):
+    """Each request for itself: it says what the client wants, and its result may ask for input."""
+
+    ping_method = "server/discover"
+
+    def __init__(self, connection: ClientConnection, callbacks: Callbacks, limits: ClientLimits) -> None:
+        super().__init__(connection)
+        self._callbacks = callbacks
+        self._limits = limits
+        self._subscription = Subscription(connection, callbacks)
+
+    async def begin(self) -> None:
+        """Changes of lists are told to who listens."""
+        await self._subscription.begin()
+
+    async def watch(self, uri: str, timeout: float | None) -> None:
+        """Hear of changes of this resource too."""
+        await self._subscription.watch(uri, timeout)
+
+    async def unwatch(self, uri: str, timeout: float | None) -> None:
+        """Hear of them no longer."""
+        await self._subscription.unwatch(uri, timeout)
+
+    async def end(self) -> None:
+        """Stop listening."""
+        await self._subscription.end()
+
+    async def set_log_level(self, level: LogLevel, timeout: float | None) -> None:
+        """Later requests say so."""
+        envelope = self.connection.session.envelope
+        assert envelope is not None
+        envelope.set_log_level(level)
+
+    def roots_changed(self) -> None:
+        """Nothing is to be said: a server asks when it needs them."""
+
+    async def complete(self, ask: Callable[[Any], Awaitable[Raw]], params: Any, result: Raw) -> Raw:
+        """As many rounds as it takes."""
+        return await run_rounds(ask, params, result, self._callbacks, self._limits, self.connection.session.faults)

@@ -1,0 +1,80 @@
+"""What comes of a frame of the server's: the events of `ClientSession`, and the requests that they answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from msgspec import Raw, Struct
+
+from ..errors import ProtocolError, RemoteError
+from ..jsonrpc import Id
+from ..pending import PendingRequest
+
+if TYPE_CHECKING:
+    from asyncio import Timeout
+
+__all__ = ["Answered", "Asked", "ClientRequest", "Event", "Notified", "OnProgress", "Progressed", "Withdrawn"]
+
+OnProgress: TypeAlias = Callable[[float, float | None, str | None], Any]
+"""Called with progress, total and message of a request; a plain function, for the answer does not wait for it."""
+
+
+class ClientRequest(PendingRequest, kw_only=True, eq=False):
+    """A request to the server that waits for its answer. All but `wants_progress` is set by whoever awaits it."""
+
+    wants_progress: bool = False
+    on_progress: OnProgress | None = None
+    timeout: float | None = None
+    """How many seconds it waits without a sign of life; None for as long as it takes."""
+    latest: float | None = None
+    """When it is given up, whatever the signs of life; in seconds of the event loop's clock."""
+    clock: Timeout | None = None
+
+    def restart(self, now: float, *, is_stopped: bool) -> None:
+        """There was a sign of life. `is_stopped`: the server waits for us, and its time stands still."""
+        clock, timeout, latest = self.clock, self.timeout, self.latest
+        if clock is None or timeout is None or latest is None or clock.expired():
+            return
+        if self.waiter is None or not self.waiter.done():
+            clock.reschedule(latest if is_stopped else min(now + timeout, latest))
+
+
+class Answered(Struct, frozen=True):
+    """A request of ours has its answer: its result, or RemoteError; ProtocolError if it could not be read."""
+
+    request: ClientRequest
+    outcome: Raw | RemoteError | ProtocolError
+
+
+class Progressed(Struct, frozen=True):
+    """How far a request of ours is."""
+
+    request: ClientRequest
+    progress: float
+    total: float | None
+    message: str | None
+
+
+class Asked(Struct, frozen=True):
+    """The server asks something: answer with `ClientSession.answer` or `ClientSession.refuse`. Legacy versions only."""
+
+    ask_id: Id
+    method: str
+    params: Raw
+
+
+class Withdrawn(Struct, frozen=True):
+    """The server gave its question up; an answer to it is dropped."""
+
+    ask_id: Id
+
+
+class Notified(Struct, frozen=True):
+    """The server tells something. `params` is `{}` if it had none."""
+
+    method: str
+    params: Raw
+
+
+Event: TypeAlias = Answered | Progressed | Asked | Withdrawn | Notified

@@ -1,0 +1,46 @@
+"""What is read of a server's frame besides the message: whom a broken one would have answered, what may be kept."""
+
+from __future__ import annotations
+
+from msgspec import Raw, Struct
+from msgspec.json import Decoder
+
+from ..jsonrpc import ABSENT, MALFORMED, Id
+from ..wire.torn import answered_by
+
+__all__ = ["id_answered", "is_utf8", "params_to_keep"]
+
+
+class _Bearer(Struct):
+    """What can be read of a frame that is no message."""
+
+    id: Id | None = None
+    method: Raw = ABSENT
+
+
+_read_bearer = Decoder(_Bearer).decode
+
+
+def is_utf8(frame: bytes) -> bool:
+    """Whether a frame is text as JSON has to be."""
+    try:
+        frame.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def id_answered(frame: bytes | Raw) -> Id | None:
+    """The id of a frame that is no call, however bad it is otherwise; None if it cannot be told."""
+    try:
+        found = _read_bearer(frame)
+    except MALFORMED:
+        return answered_by(bytes(frame))
+    return found.id if found.method is ABSENT else None
+
+
+def params_to_keep(params: Raw, frame: bytes) -> Raw:
+    """Params as they may be kept: raw JSON is a part of its frame, which may have much besides."""
+    if params is ABSENT:
+        return Raw(b"{}")
+    return params if 2 * len(params) > len(frame) else params.copy()
