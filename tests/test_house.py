@@ -92,6 +92,36 @@ def test_versions_are_compared_in_two_places_only() -> None:
     assert not found, "\n".join(found)
 
 
+ERA_NAMES = {"is_modern", "is_legacy", "MODERN", "LEGACY", "NEWEST_LEGACY"}
+ERAS_ARE_KNOWN = {
+    "mcpd/client/client.py": 2,  # the property that tells a program
+    "mcpd/client/eras.py": 3,  # how a client does things: chosen here
+    "mcpd/client/handshake.py": 4,  # what a server may answer, and what that means
+    "mcpd/client/session.py": 1,  # the probe is in the newest version
+    "mcpd/context/asking.py": 1,  # how a client is asked: chosen here
+    "mcpd/envelope.py": 1,  # what a request may name
+    "mcpd/http/eras.py": 1,  # which endpoint answers: chosen here
+    "mcpd/http/legacy.py": 1,  # what a header may name
+    "mcpd/http/modern.py": 1,  # what a connection begins with
+}
+"""How often a file may name an era, and why, besides versions/ and session.py."""
+
+
+def test_an_era_is_chosen_once() -> None:
+    """architecture.md D2: what two eras do differently is two classes or two endpoints; nothing asks in between.
+
+    A new line here is a question to be asked: can the choice that is already made answer it?
+    """
+    named: dict[str, int] = {}
+    for path in tracked("mcpd/*.py", ":!mcpd/versions/", ":!mcpd/session.py"):
+        nodes = (
+            getattr(node, "attr", getattr(node, "id", getattr(node, "name", ""))) for node in ast.walk(parsed(path))
+        )
+        if count := sum(name in ERA_NAMES for name in nodes):
+            named[str(path.relative_to(REPOSITORY))] = count
+    assert named == ERAS_ARE_KNOWN
+
+
 def test_what_developers_are_sent_to_is_there() -> None:
     """Each file and folder that DEVELOPERS.md names, from the top of the repository or of the package."""
     named = re.findall(

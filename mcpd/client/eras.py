@@ -16,6 +16,7 @@ from ..types.notifications import LogLevel
 from ..versions import table
 from .callbacks import Callbacks
 from .connection import ClientConnection
+from .handshake import Agreement, read_discovery
 from .limits import ClientLimits
 from .rounds import run_rounds
 from .subscription import Subscription
@@ -40,9 +41,11 @@ async def agree(
     session = connection.session
     name = wanted
     if name is None or name in table.MODERN:
-        name = await _probe(connection, probe_seconds)
+        agreed = await _probe(connection, probe_seconds)
+        name = agreed.version
         _check(name, wanted)
         if name in table.MODERN:
+            session.accept_probe(agreed)
             return _Modern(connection, callbacks, limits)
     result = await connection.answer(session.initialize(name), timeout)
     _check(session.accept_initialize(result), wanted)
@@ -50,15 +53,14 @@ async def agree(
     return _Legacy(connection)
 
 
-async def _probe(connection: ClientConnection, seconds: float) -> str:
-    session = connection.session
+async def _probe(connection: ClientConnection, seconds: float) -> Agreement:
     try:
-        answer: Raw | RemoteError = await connection.answer(session.probe(), seconds)
+        answer: Raw | RemoteError = await connection.answer(connection.session.probe(), seconds)
     except RemoteError as error:
         answer = error
     except (RequestTimeout, ProtocolError):
-        return table.NEWEST_LEGACY  # silence, or what is no answer
-    return session.accept_probe(answer)
+        return Agreement(table.NEWEST_LEGACY)  # silence, or what is no answer
+    return read_discovery(answer)
 
 
 def _check(name: str, wanted: str | None) -> None:

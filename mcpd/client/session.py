@@ -3,9 +3,9 @@
 Theory of operation. Frames come in through `receive`, go out through `data_to_send`; what happened comes out
 of `events`. A version is agreed on first, then anything may be asked:
 
-    probe()          -> answered: accept_probe(result or error) says which version to go on with; a modern one is in
-                        force from then on
-    initialize(v)    -> answered: accept_initialize(result); legacy versions only
+    probe()          -> answered: `handshake.read_discovery` says which version to go on with
+                        accept_probe(that), if it is a modern one
+    initialize(v)    if it is a legacy one -> answered: accept_initialize(result)
     request(...)     a modern request carries version, capabilities and identity in its `_meta`
 
 What is not legal for the server to send is answered if it was a request, logged, and changes nothing.
@@ -28,7 +28,6 @@ from ..errors import (
     MethodNotFound,
     ParseError,
     ProtocolError,
-    RemoteError,
 )
 from ..jsonrpc import (
     MALFORMED,
@@ -56,7 +55,7 @@ from ..versions import table
 from ..versions.table import Version
 from .events import Answered, Asked, ClientRequest, Event, Notified, Progressed, Withdrawn
 from .faults import Faults
-from .handshake import Agreement, read_discovery, read_initialize
+from .handshake import Agreement, read_initialize
 from .reading import id_answered, is_utf8, params_to_keep
 from .writing import Envelope, as_members, with_meta
 
@@ -109,16 +108,10 @@ class ClientSession:
         envelope = Envelope(table.MODERN[-1], self.info, self.capabilities)
         return self._send_request("server/discover", envelope.wrap({}))
 
-    def accept_probe(self, answer: Raw | RemoteError) -> str:
-        """The version to go on with; a modern one is in force from now on, a legacy one is to be initialized.
-
-        Raises UnsupportedVersion if there is none in common.
-        """
-        agreed = read_discovery(answer)
-        if agreed.version in table.MODERN:
-            self._accept(agreed)
-            self.envelope = Envelope(agreed.version, self.info, self.capabilities)
-        return agreed.version
+    def accept_probe(self, agreed: Agreement) -> None:
+        """The answer to the probe came to a modern version: it is in force from now on."""
+        self._accept(agreed)
+        self.envelope = Envelope(agreed.version, self.info, self.capabilities)
 
     def initialize(self, version: str) -> ClientRequest:
         """Open a legacy connection with this version as the offer."""
