@@ -103,6 +103,7 @@ ERAS_ARE_KNOWN = {
     "mcpd/http/eras.py": 1,  # which endpoint answers: chosen here
     "mcpd/http/legacy.py": 1,  # what a header may name
     "mcpd/http/modern.py": 1,  # what a connection begins with
+    "mcpd/http/session_records.py": 1,  # what a stored session may name
 }
 """How often a file may name an era, and why, besides versions/ and session.py."""
 
