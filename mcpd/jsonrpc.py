@@ -145,7 +145,7 @@ _json_decoder: Decoder[Raw] | None = None
 
 
 def decode(frame: bytes | Raw | str) -> Message | Batch:
-    """One frame as a message, or a non-empty batch as its raw parts. Half a character is read as U+FFFD.
+    """One frame as a message, or a non-empty batch as its raw parts. Lone surrogates are read as U+FFFD.
 
     Raises ParseError for what is no JSON, and InvalidRequest for JSON that is no JSON-RPC 2.0
     message; the exception's `request_id` is the id, None if none could be read.
@@ -155,7 +155,7 @@ def decode(frame: bytes | Raw | str) -> Message | Batch:
     except MALFORMED:
         return _decode_other(frame)
     except UnicodeEncodeError:
-        # Text from a WebView or a script may hold half a surrogate pair, which UTF-8 has no bytes for.
+        # Text from a WebView or a script may hold a lone surrogate, which UTF-8 has no bytes for.
         assert isinstance(frame, str)
         return decode(frame.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
 
@@ -220,7 +220,7 @@ def _split(frame: bytes | Raw | str, error: ValidationError) -> Batch:
 
 
 def _without_lone_surrogates(frame: bytes | Raw | str) -> bytes | None:
-    """The frame with U+FFFD for each half of a surrogate pair; None if there is none.
+    """The frame with U+FFFD for each lone surrogate; None if there is none.
 
     JavaScript writes them for text that was cut in the middle of a character, which happens to what models
     write. JSON leaves open what they mean (RFC 8259 section 8.2); refused here, their request would have no id.
@@ -322,7 +322,7 @@ def as_json(data: Any, to_builtins: Callable[[Any], Any]) -> Any:
 
 
 def replace_lone_surrogates(value: Any) -> Any:
-    """A message, or part of one, with U+FFFD for what is no character: halves of surrogate pairs.
+    """A message, or part of one, with U+FFFD for lone surrogates.
 
     Python has them in names of files that are no UTF-8, and in text that was cut in the middle of a pair; JSON and
     UTF-8 have not. Subclasses of str become plain ones. For what could not be encoded: it copies everything.

@@ -29,6 +29,6 @@ def printable(value: object, most: int = MOST_CHARACTERS) -> str:
         return f"<{type(value).__name__}>"
     if length <= most and text.isprintable():
         return text
-    # What Python calls printable leaves out controls, direction marks, halves of surrogate pairs and odd spaces.
+    # What Python calls printable leaves out controls, direction marks, lone surrogates and odd spaces.
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:most])
     return shown if length <= most else f"{shown}… ({length} characters)"

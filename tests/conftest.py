@@ -1,6 +1,6 @@
 """What every test can use: coroutine tests, child processes, the shared specification, the rule on skips.
 
-Nothing here knows a room of mcpd; fixtures that do live in the conftest of their folder.
+Nothing here knows a package of mcpd; fixtures that do live in the conftest of their folder.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MAY_SKIP_IN_CI: dict[str, str] = {
 
 
 # The machine is shared and the tests run side by side: how long one example takes says nothing.
-# What CI finds it finds again; at a desk every run looks elsewhere.
+# In CI each run takes the same examples; elsewhere each takes others.
 settings.register_profile("mcpd", deadline=None, derandomize=os.environ.get("CI", "") != "")
 settings.load_profile("mcpd")
 

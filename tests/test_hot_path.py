@@ -1,4 +1,4 @@
-"""How long the road of a call is: an echo over stdio, counted in functions, files and frames of mcpd.
+"""How long the path of a call is: an echo over stdio, counted in functions, files and frames of mcpd.
 
 What may be registered beside a tool (lifespan, middleware, observers) makes it no longer where nothing is.
 """
@@ -24,7 +24,7 @@ MOST_FILES = 14
 MOST_FRAMES = 6
 
 
-class Road:
+class CallPath:
     """The functions of mcpd that run, each once, and how deep a tool is in them."""
 
     def __init__(self) -> None:
@@ -48,28 +48,28 @@ class Road:
             frame = frame.f_back
 
 
-async def road_of_an_echo(server: Server, road: Road, version: str) -> Road:
+async def path_of_an_echo(server: Server, path: CallPath, version: str) -> CallPath:
     @server.tool
     async def echo(text: str) -> str:
-        road.note_depth()
+        path.note_depth()
         return text
 
     async with stdio_wire(server, version) as wire:
         for _ in range(2):  # the first calls make what is kept
             await wire.text("echo", text="a")
-        sys.setprofile(road)
+        sys.setprofile(path)
         try:
             await wire.text("echo", text="a")
         finally:
             sys.setprofile(None)
-    return road
+    return path
 
 
 async def test_an_echo_over_stdio() -> None:
     for version in (LEGACY[-1], MODERN):
-        road = await road_of_an_echo(Server("road"), Road(), version)
-        named = sorted(f"{Path(code.co_filename).relative_to(PACKAGE)}:{code.co_qualname}" for code in road.functions)
-        print(version, len(named), len(road.files), road.frames, *named, sep="\n  ")
-        assert len(road.functions) <= MOST_FUNCTIONS, named
-        assert len(road.files) <= MOST_FILES, sorted(road.files)
-        assert road.frames <= MOST_FRAMES
+        path = await path_of_an_echo(Server("path"), CallPath(), version)
+        named = sorted(f"{Path(code.co_filename).relative_to(PACKAGE)}:{code.co_qualname}" for code in path.functions)
+        print(version, len(named), len(path.files), path.frames, *named, sep="\n  ")
+        assert len(path.functions) <= MOST_FUNCTIONS, named
+        assert len(path.files) <= MOST_FILES, sorted(path.files)
+        assert path.frames <= MOST_FRAMES

@@ -8,7 +8,7 @@ __all__ = ["Problem"]
 
 
 class Problem(Struct, frozen=True):
-    """One problem. An error will fail some client; a warning is better mended."""
+    """One problem. An error will fail some client; a warning is worth correcting."""
 
     where: str
     """What it is about, e.g. `tool forecast`."""

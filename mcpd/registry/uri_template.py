@@ -158,7 +158,7 @@ class UriTemplate:
         if not uri.isascii():
             try:
                 uri = re.sub(_NOT_ASCII, _percent, uri)
-            except UnicodeEncodeError:  # half of a surrogate pair
+            except UnicodeEncodeError:  # a lone surrogate
                 return None
         values = _Match(self._edges, _upper_triplets(uri) if "%" in uri else uri).values()
         return None if values is None else _decoded(values)

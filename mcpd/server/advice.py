@@ -41,7 +41,7 @@ _AS_WRITTEN = frozenset((NoneType, bool, int, float, Decimal, str, bytes, list, 
 
 
 def advise(catalog: Catalog) -> Iterator[Problem]:
-    """Everything that is better mended, and each result that cannot be sent."""
+    """All warnings, and each result that cannot be sent."""
     for entry in catalog.tools:
         where = f"tool {entry.key}"
         if not _NAME.fullmatch(entry.key):

@@ -159,7 +159,7 @@ def test_a_call_has_thirty_seconds() -> None:
     assert stage.only(Finding).rule == "unknown-answer"
 
 
-@pytest.mark.parametrize("value", [object(), "\ud83d"], ids=["object", "half a character"])
+@pytest.mark.parametrize("value", [object(), "\ud83d"], ids=["object", "lone surrogate"])
 def test_arguments_that_are_no_json_leave_no_call_behind(value: Any) -> None:
     stage = listed(LOOK)
     with pytest.raises(LocalProtocolError, match="cannot be written as JSON"):

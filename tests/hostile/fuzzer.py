@@ -73,7 +73,7 @@ _ANYTHING = Expected(errors=1)
 
 
 def key_of(value: Any) -> Key | None:
-    """An id with its type, None for what is none. Half a character is U+FFFD."""
+    """An id with its type, None for what is none. A lone surrogate is U+FFFD."""
     if isinstance(value, str):
         return str, value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return (int, value) if type(value) is int else None

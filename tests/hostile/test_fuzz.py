@@ -97,25 +97,25 @@ def over_http(child: Child, version: str, count: int) -> None:
             run.result()
 
 
-ROADS: dict[str, tuple[Callable[[Child, str, int], None], float]] = {
+WIRES: dict[str, tuple[Callable[[Child, str, int], None], float]] = {
     "stdio": (over_stdio, STDIO),
     "websocket": (over_websocket, WEBSOCKET),
     "http": (over_http, HTTP),
 }
 
 
-@pytest.mark.parametrize("road", ROADS)
+@pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.parametrize("version", ["2025-03-26", MODERN])
-def test_a_few_fuzzed_messages(child: Child, road: str, version: str) -> None:
-    ROADS[road][0](child, version, 100)
+def test_a_few_fuzzed_messages(child: Child, wire: str, version: str) -> None:
+    WIRES[wire][0](child, version, 100)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("road", ROADS)
+@pytest.mark.parametrize("wire", WIRES)
 @each_version
-def test_fuzzed_messages(child: Child, road: str, version: str) -> None:
-    run, share = ROADS[road]
+def test_fuzzed_messages(child: Child, wire: str, version: str) -> None:
+    run, share = WIRES[wire]
     run(child, version, int(SLOW * share) // len(VERSIONS))
 
 

@@ -1,4 +1,4 @@
-"""The slow road of arguments by itself; what a tool's caller sees of it is in test_signature.py."""
+"""The slow path of arguments by itself; what a tool's caller sees of it is in test_signature.py."""
 
 from __future__ import annotations
 

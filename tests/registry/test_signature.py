@@ -408,7 +408,7 @@ EXPECTED = (
 
 def test_types_of_the_standard_library() -> None:
     assert call(everything, EVERYTHING) == EXPECTED
-    # The same on the slow road, where one argument needs coercion.
+    # The same on the slow path, where one argument needs coercion.
     assert call(everything, {**EVERYTHING, "pair": '[1, "x"]'}) == EXPECTED
 
 

@@ -65,7 +65,7 @@ class UiPermissions(Wire, kw_only=True):
 
 
 class SourceProblem(NamedTuple):
-    """What is wrong with one entry, in words; `dropped` is False where it was mended instead."""
+    """What is wrong with one entry, in words; `dropped` is False where it was corrected instead."""
 
     kind: str
     source: str
@@ -183,7 +183,7 @@ def read_permissions(value: object) -> UiPermissions | None:
 
 
 def _normalise(entry: str, kind: SourceKind, compat: bool) -> tuple[str | None, str]:
-    """(source, "") if good, (source, warning) if mended, (None, reason) if not usable."""
+    """(source, "") if good, (source, warning) if corrected, (None, reason) if not usable."""
     if reason := _unsafe(entry):
         return None, reason
     source = entry.lower()

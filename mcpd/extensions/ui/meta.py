@@ -65,7 +65,7 @@ def view_meta(
     prefers_border: bool | None = None,
 ) -> ViewMeta:
     """From what a program wrote. Raises RegistrationError for the first thing that no host could use."""
-    declared, mended = _checked_csp(where, csp)
+    declared, warnings = _checked_csp(where, csp)
     if domain is not None and not _is_text(domain):
         raise RegistrationError(f"{where}, domain={domain!r}: give it as the host documents it, or leave it out")
     if prefers_border not in (None, True, False):
@@ -75,7 +75,7 @@ def view_meta(
         permissions=_checked_permissions(where, permissions),
         domain=domain,
         prefers_border=prefers_border,
-        problems=mended,
+        problems=warnings,
     )
 
 

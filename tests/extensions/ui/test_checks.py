@@ -89,7 +89,7 @@ def test_a_domain_is_for_one_host() -> None:
 
 
 def test_warnings_about_html_and_csp_are_there_too() -> None:
-    """Size, encoding, a source that was mended: logged at registration, and found again."""
+    """Size, encoding, a source that was corrected: logged at registration, and found again."""
     server = Server("x")
     html = "<!doctype html><title>x</title>" + "x" * 1024 * 1024
     server.add_tool(draw, ui=server.app("view", html, csp={"connectDomains": ["https://a.example/path"]}))
