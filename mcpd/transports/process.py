@@ -114,7 +114,7 @@ class ProcessChannel:
     async def aclose(self, reason: str = "") -> None:
         """Close the child's input and wait for its end; help along a child that does not, and what it started.
 
-        Who cuts this short has no more patience: all of them are killed then.
+        If the caller cancels this, all of them are killed at once.
         """
         if self._is_closed:
             return

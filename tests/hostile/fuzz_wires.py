@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hostile.fuzzer import Expected, Fuzzer, Key, key_of
-from hostile.serving import PATIENCE, Served, frame, served, upgrade
+from hostile.serving import TIMEOUT, Served, frame, served, upgrade
 
 __all__ = ["EVERYTHING", "Line", "Violation", "stdio_line", "websocket_line"]
 
@@ -128,7 +128,7 @@ class Line:
         """Wait for all answers. Raises Violation for one too few or too many."""
         with self._changed:
             done = self._changed.wait_for(
-                lambda: self._violation is not None or self._has_ended or not self.tally.missing, PATIENCE
+                lambda: self._violation is not None or self._has_ended or not self.tally.missing, TIMEOUT
             )
             if self._violation is not None:
                 raise Violation(f"{what}: {self._violation}") from self._violation
@@ -176,11 +176,11 @@ def stdio_line(child: _Child, fuzzer: Fuzzer) -> Iterator[Line]:
         try:
             yield Line(write, read, fuzzer, needs_utf8=False)
             stdin.close()
-            assert process.wait(PATIENCE) == 0
+            assert process.wait(TIMEOUT) == 0
         finally:
             if process.poll() is None:
                 process.kill()
-            listening.join(PATIENCE)
+            listening.join(TIMEOUT)
     check_log(b"".join(log).decode())
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 __all__ = ["Served", "frame", "post", "reset", "served", "upgrade"]
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 # One server at a time on a connection, whatever comes back.
 _ADDRESS = re.compile(r"(?:ws|http)://127\.0\.0\.1:(\d+)/")
@@ -35,7 +35,7 @@ class Served:
         self.port = 0
         self._reading = threading.Thread(target=self._read, daemon=True)
         self._reading.start()
-        assert self._is_told.wait(PATIENCE), self.log
+        assert self._is_told.wait(TIMEOUT), self.log
         self._begin = len(self._said)
 
     def _read(self) -> None:
@@ -53,7 +53,7 @@ class Served:
 
     def connect(self) -> socket.socket:
         """A connection, whose reads and writes take their time on a busy machine, but not for ever."""
-        return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=TIMEOUT)
 
     @property
     def host(self) -> bytes:
@@ -71,8 +71,8 @@ class Served:
     def end(self) -> str:
         """Stop it, in order; gives its log from the first request on."""
         self.process.send_signal(signal.SIGTERM)
-        assert self.process.wait(PATIENCE) == 0, self.log
-        self._reading.join(PATIENCE)
+        assert self.process.wait(TIMEOUT) == 0, self.log
+        self._reading.join(TIMEOUT)
         return "".join(self._said[self._begin :])
 
     # ------------------------------------------------------------------------- what it takes of the machine
@@ -141,7 +141,7 @@ def reset(connection: socket.socket) -> None:
 
 def wait_until(check: Any, what: str) -> None:
     """Until something becomes true that nobody tells of."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT
     while not check():
         assert time.monotonic() < end, what
         time.sleep(0.02)

@@ -30,7 +30,7 @@ TARGET = str(REPOSITORY / "conformance" / "everything.py")
 VERSIONS = ("2025-03-26", "2025-06-18", "2025-11-25")
 CAPABILITIES = {"elicitation": {}, "sampling": {}, "roots": {}}
 TOOLS = ("test_simple_text", "test_tool_with_progress", "test_error_handling", "crash", "nobody")
-PATIENCE = 60.0
+TIMEOUT = 60.0
 SESSION_TIMEOUT = 30
 PARTS = 4
 
@@ -83,7 +83,7 @@ class Client:
 
     async def answer(self, request_id: int, future: asyncio.Future[Any]) -> Any:
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 message = await future
         except TimeoutError:
             counts["never answered"] += 1
@@ -223,7 +223,7 @@ class StdioClient(Client):
         try:
             await self.live(rounds * 10)
             self._writer.close()
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 counts["processes that failed"] += await process.wait() != 0
         finally:
             reading.cancel()

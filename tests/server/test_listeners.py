@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from support.clock import until
 from support.ui_stage import BOTH_ERAS
-from support.wires import LEGACY, MODERN, PATIENCE, Wire
+from support.wires import LEGACY, MODERN, TIMEOUT, Wire
 
 from mcpd import Context, Server
 from mcpd.channel import Receiver
@@ -163,7 +163,7 @@ async def client(listener: PrefixedListener, version: str) -> AsyncIterator[Wire
     await wire.open(version)
     yield wire
     writer.close()
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         await reading
     wire.check()
 
@@ -172,7 +172,7 @@ async def client(listener: PrefixedListener, version: str) -> AsyncIterator[Wire
 async def served(listener: Listener, server: Server, **settings: Any) -> AsyncIterator[asyncio.Task[None]]:
     told: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     serving = asyncio.create_task(
-        serve(server, Settings(listeners=[listener], announce=told.set_result, grace=PATIENCE, **settings))
+        serve(server, Settings(listeners=[listener], announce=told.set_result, grace=TIMEOUT, **settings))
     )
     await asyncio.wait([serving, told], return_when=asyncio.FIRST_COMPLETED)
     if told.done():
@@ -210,13 +210,13 @@ async def test_when_it_stops_calls_are_answered_and_nobody_comes_in(tmp_path: Pa
         waiting = wire.ask("tools/call", {"name": "wait"})
         await begun.wait()
         asyncio.get_running_loop().call_soon(os.kill, os.getpid(), 15)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             await until(lambda: "pause" in listener.steps)
         with pytest.raises(OSError):
             await asyncio.open_unix_connection(listener.path)
         may_end.set()
         assert (await wire.answer(waiting))["result"]["content"][0]["text"] == "done"
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             await asyncio.wait([serving])
     assert listener.steps == ["start", "pause", "aclose"]
 
@@ -264,7 +264,7 @@ async def test_with_the_only_client_serving_ends(version: str) -> None:
     await wire.open(version)
     assert await wire.text("whence") == "stdio"
     writer.write_eof()
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         await serving
         await reading
     writer.close()

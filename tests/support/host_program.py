@@ -29,7 +29,7 @@ __all__ = ["APP", "HTML", "ORIGIN", "Guest", "Open", "Program", "each_channel", 
 HTML = "<!DOCTYPE html><meta charset=utf-8><title>Weather</title><p>é"
 APP = {"name": "weather-view", "version": "1.0"}
 ORIGIN = "http://page.localhost:8000"
-PATIENCE = 60.0
+TIMEOUT = 60.0
 UI_META = {
     "ui": {
         "csp": {"connectDomains": ["https://api.example.com"], "resourceDomains": ["https://cdn.example.com"]},
@@ -121,7 +121,7 @@ class Guest:
 
     async def until(self, found: Callable[[], Any]) -> Any:
         """Await the moment this is truthy, looked at again with each message."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             while not (value := found()):
                 self._changed.clear()
                 await self._changed.wait()

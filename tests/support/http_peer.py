@@ -42,7 +42,7 @@ MODERN = "2026-07-28"
 META = "io.modelcontextprotocol/"
 CLIENT = {"name": "raw", "version": "1"}
 BOTH = "application/json, text/event-stream"
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 _NAMES = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _NO_ACCESS_RULES = Access()
@@ -187,22 +187,22 @@ class Peer:
 
     async def head(self) -> Answer:
         """The status and headers of the next answer."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             raw = await self.reader.readuntil(b"\r\n\r\n")
         first, *lines = raw.decode("latin-1").split("\r\n")[:-2]
         answer = Answer(int(first.split(" ")[1]), [tuple(line.split(": ", 1)) for line in lines])  # type: ignore[misc]
         self._is_chunked = "transfer-encoding" in answer
         return answer
 
-    async def chunk(self, patience: float | None = PATIENCE) -> bytes:
+    async def chunk(self, timeout: float | None = TIMEOUT) -> bytes:
         """The next piece of a chunked body; empty at its end."""
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(timeout):
             size = int(await self.reader.readline(), 16)
             data = await self.reader.readexactly(size)
             assert await self.reader.readexactly(2) == b"\r\n"
         return data
 
-    async def event(self, patience: float | None = PATIENCE) -> dict[str, str] | None:
+    async def event(self, timeout: float | None = TIMEOUT) -> dict[str, str] | None:
         """The next event of a stream, comments left out; None at its end."""
         while True:
             block, found, rest = self._unread.partition(b"\n\n")
@@ -212,7 +212,7 @@ class Peer:
                 if parsed:
                     return parsed[0]
                 continue
-            data = await self.chunk(patience)
+            data = await self.chunk(timeout)
             if not data:
                 return None
             self._unread += data
@@ -234,7 +234,7 @@ class Peer:
     async def answer(self) -> Answer:
         """The next answer, whole."""
         answer = await self.head()
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             if self._is_chunked:
                 parts = []
                 while part := await self.chunk():
@@ -251,7 +251,7 @@ class Peer:
 
     async def rest(self) -> bytes:
         """All that still comes until the server closes the connection."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             try:
                 return await self.reader.read()
             except ConnectionError:

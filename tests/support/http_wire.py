@@ -18,7 +18,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from support.http_peer import BOTH, MODERN, Peer, Port, request, serving
-from support.wires import META, PATIENCE, Wire
+from support.wires import META, TIMEOUT, Wire
 
 from mcpd import Server
 from mcpd.http.request import Receive, Scope, Send
@@ -78,7 +78,7 @@ class HttpWire(Wire):
             return
         if method is not None and "id" in message:
             self._open_posts[type(message["id"]), message["id"]] = peer, reading
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             await self._taken.wait()
 
     async def _give_up(self, message: Any) -> None:
@@ -138,7 +138,7 @@ class HttpWire(Wire):
             self.arrived(await peer.reader.readexactly(int(answer["content-length"])))
 
     async def _stream(self, peer: Peer) -> None:
-        while (event := await peer.event(patience=None)) is not None:
+        while (event := await peer.event(timeout=None)) is not None:
             if event.get("data"):
                 self.arrived(event["data"].encode())
 

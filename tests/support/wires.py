@@ -56,7 +56,7 @@ META = "io.modelcontextprotocol/"
 CLIENT_INFO = {"name": "wire", "version": "1"}
 
 # Far more than any exchange takes, even while the machine is busy with something else.
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 each_version = pytest.mark.parametrize("version", VERSIONS)
 each_legacy = pytest.mark.parametrize("version", LEGACY)
@@ -154,7 +154,7 @@ class Wire:
         """The next message, of whatever kind. Raises EOFError if the server has ended the connection."""
         if self._stray:
             return self._stray.pop(0)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             message = await self._inbox.get()
         self.check()
         if message is None:
@@ -287,9 +287,9 @@ async def _part(wire: Wire, channel: Any) -> None:
     """End a connection the way a transport does, and see that nothing stays behind."""
     connection = wire.connection
     connection.abort()
-    await connection.finish(PATIENCE)
+    await connection.finish(TIMEOUT)
     await channel.aclose()
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         await until(lambda: wire.has_ended)
     wire.check()
     assert not connection.session.in_flight, f"left open: {list(connection.session.in_flight)}"
@@ -393,7 +393,7 @@ async def stdio_wire(server: Server, version: str | None = None, **opening: Any)
         yield wire
         pipes.stdin_watchdog()
         connection.abort()
-        await connection.finish(PATIENCE)
+        await connection.finish(TIMEOUT)
     finally:
         await channel.aclose()
         os.close(pipes.fd_out)
@@ -429,7 +429,7 @@ async def websocket_wire(server: Server, version: str | None = None, **opening: 
             await wire.open(version, **opening)
         yield wire
         connection.abort()
-        await connection.finish(PATIENCE)
+        await connection.finish(TIMEOUT)
         peer.send(close_frame(1000))
         await wire.end()
     finally:
@@ -497,7 +497,7 @@ class ProcessWire(Wire):
 
     async def wait(self) -> int:
         """Wait until the process is gone, and give its exit code."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             code = await self.process.wait()
             await asyncio.gather(*self._readers)
         self.check()
@@ -505,7 +505,7 @@ class ProcessWire(Wire):
 
     async def said(self, text: str) -> None:
         """Wait until the process has said this on stderr."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             while text not in self.stderr:
                 assert not self._readers[1].done(), f"{text!r} was never said, but: {self.stderr}"
                 await asyncio.sleep(0.005)
@@ -527,7 +527,7 @@ class ProcessWire(Wire):
         """Whatever the test left of it is ended."""
         self.stdin_watchdog()
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 await self.process.wait()
         except TimeoutError:
             self.process.kill()
