@@ -92,10 +92,13 @@ _Details = list[tuple[str, Any]]
 
 def _offers(server: Server) -> Iterator[tuple[str, list[tuple[str, str, _Details]]]]:
     """Each kind of offer with (name, a few words, what else there is to show)."""
-    from ..registry.entries import described
+    from ..registry.entries import metadata_of
 
     catalog = server.catalog
-    yield "tools", [(entry.key, _first_line(described(entry).description), _schemas(entry)) for entry in catalog.tools]
+    yield (
+        "tools",
+        [(entry.key, _first_line(metadata_of(entry).description), _schemas(entry)) for entry in catalog.tools],
+    )
     for title, listing in (("resources", catalog.resources), ("resource templates", catalog.templates)):
         yield title, [(entry.key, entry.listed(frozenset()).mime_type or "", []) for entry in listing]
     yield (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
-from .core import Context, RequestInfo
+from .context import Context, RequestInfo
 
 if TYPE_CHECKING:
     from ..types.notifications import LogLevel

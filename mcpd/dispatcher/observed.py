@@ -21,7 +21,7 @@ from ..jsonrpc import Id, Request
 from ..observer import ObservedCall, Observer, Outcome
 from ..printable import printable
 from ..session import Call, Session
-from .traced import CallLog
+from .call_log import CallLog
 
 __all__ = ["ObservedSession"]
 

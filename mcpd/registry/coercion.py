@@ -4,7 +4,7 @@ Models write `"3"` for 3 and `"[1, 2]"` for a list. `coerce` repairs exactly tha
 
 - a string for an integer, number, boolean, array, object or null, if the schema admits no string;
 - an integral float (3.0) for an integer;
-- `2026-11-22 10:00` and the like for a datetime, where the schema tells it by Python's type (`moments`);
+- `2026-11-22 10:00` and the like for a datetime, where the schema tells it by Python's type (`datetimes`);
 - null for a member that may be left out and does not admit it: then it is left out.
 
 Nothing else: 3 for a string stays an error, and so do "3.0" for an integer, "yes" for a boolean, " 3",
@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import msgspec
 
-from .moments import MOMENTS, reread
+from .datetimes import DATETIME_FORMATS, reread
 
 __all__ = ["coerce", "follow"]
 
@@ -156,7 +156,7 @@ class _Coercion:
         """A date, time or duration reread, if any string is meant as one of that kind."""
         kinds = set(self._string_formats(schema, 8))
         kind = kinds.pop() if len(kinds) == 1 else None
-        return reread(value, kind) if kind in MOMENTS else value
+        return reread(value, kind) if kind in DATETIME_FORMATS else value
 
     def _string_formats(self, schema: Any, depth: int) -> Iterator[Any]:
         """The `format` of each branch that admits a string."""

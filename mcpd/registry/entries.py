@@ -21,7 +21,7 @@ from ..wire.mirrors import Mirror
 from .pages import ActiveExtensions, Entry
 from .tools import FunctionTool, ToolMeta
 
-__all__ = ["Completing", "Entries", "PromptEntry", "ResourceEntry", "TemplateEntry", "ToolEntry", "described"]
+__all__ = ["Completing", "Entries", "PromptEntry", "ResourceEntry", "TemplateEntry", "ToolEntry", "metadata_of"]
 
 T = TypeVar("T")
 Later: TypeAlias = T | Coroutine[Any, Any, T]
@@ -111,6 +111,6 @@ class Entries(Struct, frozen=True, kw_only=True):
     prompts: Sequence[PromptEntry] | None = None
 
 
-def described(entry: ToolEntry) -> Tool:
+def metadata_of(entry: ToolEntry) -> Tool:
     """The tool without what extensions add, and without its schemas, which may be such that they cannot be made."""
     return entry.tool if isinstance(entry, FunctionTool) else entry.listed(frozenset())

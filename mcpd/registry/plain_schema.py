@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
+from .datetimes import DATETIME_FORMATS
 from .inlining import inlined, mapped
-from .moments import MOMENTS
 from .patterns import portable
 
 __all__ = ["AWARE_DATE_TIME", "AWARE_TIME", "Direction", "plain"]
@@ -155,7 +155,7 @@ def _say_text(node: dict[str, Any], direction: Direction) -> None:
     elif kind in (AWARE_DATE_TIME, AWARE_TIME):
         node["format"] = kind.removeprefix("aware ")
     else:
-        kind = MOMENTS.get(kind, kind)
+        kind = DATETIME_FORMATS.get(kind, kind)
         kind = "uuid" if kind[:4] == "uuid" and kind[4:].isdigit() else kind
         if kind in (_INPUT_FORMATS if direction == "input" else _OUTPUT_FORMATS):
             node["format"] = kind

@@ -23,7 +23,7 @@ from ..registry.annotations import plain_function
 from ..registry.catalog import Catalog
 from ..registry.content import BLOCKS, is_content
 from ..registry.docstring import parse
-from ..registry.entries import described
+from ..registry.entries import metadata_of
 from ..registry.msgspec_hooks import dec_hook, enc_hook, parts_of, to_builtins
 from ..registry.problems import Problem
 from ..registry.prompts import FunctionPrompt
@@ -46,7 +46,7 @@ def advise(catalog: Catalog) -> Iterator[Problem]:
         where = f"tool {entry.key}"
         if not _NAME.fullmatch(entry.key):
             yield _warning(where, "its name: some hosts take 1 to 64 letters, digits, '_' and '-' only")
-        if not (described(entry).description or "").strip():
+        if not (metadata_of(entry).description or "").strip():
             yield _warning(where, "no description: models choose tools by it; write a docstring")
         if isinstance(entry, FunctionTool):
             yield from _of_function(where, entry.callee, has_schema=entry.callee.parameters == ())

@@ -34,9 +34,9 @@ from ..session import MAX_FRAME_BYTES, Opening, Session
 from ..transports.memory import MemoryChannel
 from ..types.base import META, Icon, Params
 from ..wire.mirrors import Mirror
-from .described import check_options, decorate, identity_of, state_key_of
 from .entries import prompt_entry, resource_entry, text_entry, tool_entry
 from .extension_methods import ExtensionMethods
+from .metadata import check_options, decorate, identity_of, state_key_of
 
 if TYPE_CHECKING:
     from ..backplane.base import ChangeBus

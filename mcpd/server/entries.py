@@ -27,7 +27,7 @@ from ..types.content import Annotations
 from ..types.prompts import Prompt
 from ..types.resources import Resource, ResourceTemplate
 from ..types.tools import CallToolResult, Tool, ToolAnnotations
-from .described import checked, hints_of, icons_of, meta_of
+from .metadata import checked, hints_of, icons_of, meta_of
 
 if TYPE_CHECKING:
     from ..registry.json_schema import SchemaCallee

@@ -19,9 +19,9 @@ from mcpd import Context, Params, Server
 from mcpd.budget import BUDGET, OVER, Budget, client_of, weigh
 from mcpd.errors import ToolError
 from mcpd.http import HttpSettings
-from mcpd.registry import moments
+from mcpd.registry import datetimes
 from mcpd.registry.coercion import coerce
-from mcpd.registry.moments import MOMENTS
+from mcpd.registry.datetimes import DATETIME_FORMATS
 from mcpd.registry.thread_slots import Borrower, ThreadSlots
 
 MIB = 1024 * 1024
@@ -181,12 +181,12 @@ def test_only_as_much_is_repaired_as_models_write() -> None:
     assert sum(row != ["1"] * 1000 for row in found["x"]) < 10
 
 
-@pytest.mark.parametrize("kind", MOMENTS)
+@pytest.mark.parametrize("kind", DATETIME_FORMATS)
 def test_what_is_too_long_for_a_date_is_not_read(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Five megabytes of "1 day 1 day …" took eight seconds of the event loop."""
-    monkeypatch.setattr(moments, "_MAKERS", {})
+    monkeypatch.setattr(datetimes, "_MAKERS", {})
     long = "1 day " * 1000
-    assert moments.reread(long, kind) is long
+    assert datetimes.reread(long, kind) is long
 
 
 # ----------------------------------------------------------------------------------- another name each time

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from ...registry.entries import described
+from ...registry.entries import metadata_of
 from ...registry.problems import Problem
 from .apps import AppEntry, Apps
 from .constants import MIME_TYPE, SCHEME, UI, has_ui, is_app_type
@@ -31,7 +31,7 @@ def app_problems(apps: Apps) -> list[Problem]:
         found += ui.problems
         found += _of_tool(apps, name, ui)
     for tool in apps.catalog.tools:
-        if UI not in tool.extension_meta and has_ui(described(tool).meta):
+        if UI not in tool.extension_meta and has_ui(metadata_of(tool).meta):
             text = "its _meta speaks of MCP Apps, and is sent to clients that have none; use ui= and visibility="
             found.append(Problem(f"tool {tool.key}", text))
     found += _of_server(apps)

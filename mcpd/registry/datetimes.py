@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["MOMENTS", "reread"]
+__all__ = ["DATETIME_FORMATS", "reread"]
 
-MOMENTS: Final = {
+DATETIME_FORMATS: Final = {
     "python datetime": "date-time",
     "python date": "date",
     "python time": "time",
@@ -29,7 +29,7 @@ _CLOCK: Final = r"(-?)(?:(\d{1,6}) days?,? )?(\d{1,4}):([0-5]\d)(?::([0-5]\d(?:\
 
 
 def reread(value: Any, kind: str) -> Any:
-    """A string or number as `kind`, one of MOMENTS, is written in JSON; unchanged if it is none."""
+    """A string or number as `kind`, one of DATETIME_FORMATS, is written in JSON; unchanged if it is none."""
     if isinstance(value, str) and len(value) > _LONGEST:
         return value
     try:
