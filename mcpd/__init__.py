@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .handlers.middleware import MiddlewareRequest as MiddlewareRequest
     from .host.hooks import Hooks as Hooks
     from .host.host import Host as Host
-    from .host.host import HostOptions as HostOptions
+    from .host.options import HostOptions as HostOptions
     from .observer import ObservedCall as ObservedCall
     from .observer import Observer as Observer
     from .observer import Outcome as Outcome
@@ -167,7 +167,7 @@ _HOMES = {
     "GetPromptResult": "types.prompts",
     "Hooks": "host.hooks",
     "Host": "host.host",
-    "HostOptions": "host.host",
+    "HostOptions": "host.options",
     "Icon": "types.base",
     "ImageContent": "types.content",
     "Implementation": "types.lifecycle",

@@ -12,13 +12,13 @@
       events        what the machine tells the program
       policy        settings, limits, links, downloads
       refusals      how a View is told no
-      lifecycle     the names of its states
+      lifecycle     its states, and how it comes from one to the next
       reader        from bytes to a message, within limits
       requests      what a View may ask for, one function per method
       notifications what it tells, one function per method
       incoming      its requests: taken, given to the program, answered
       outgoing      ours: ping, teardown, calls of its tools
-      pending       ids, places, deadlines of both
+      asks          its requests that wait for the program
       launch        the call that opened the View: input, partials, result
       app_tools     tools that a View offers
       outlet        messages, events and log lines on their way out
@@ -40,6 +40,8 @@ all of it for a program on asyncio; its modules are the only ones that do:
       shown         one View on a channel: the machine, its clock, its work
       view_requests what becomes of a View's requests
       hooks         what the program decides
+      options       settings that seldom change
+      tool_list     the server's tools, listed again when they change
       conversation  what Views have to say in it
       documents     Views' documents, read and kept
       channels      any two-way stream of messages as a View's channel

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -27,9 +27,11 @@ from .document import ViewDocument, read_document
 from .hooks import Hooks, settle
 from .refusals import Denied
 
-__all__ = ["MAX_KEPT", "Documents"]
+__all__ = ["Documents"]
 
 log = logging.getLogger("mcpd.host")
+
+_READ_AT_ONCE = 8
 
 MAX_KEPT = 64
 MAX_KEPT_CHARACTERS = 64 * 1024 * 1024
@@ -87,6 +89,25 @@ class Documents:
             if not turn.waiting:
                 del self._turns[uri]
             self._forget_oldest()
+
+    async def prefetch(self, uris: Iterable[str]) -> list[ViewDocument]:
+        """Read these now; what cannot be shown is left out, and logged. Of more than are kept the first are read."""
+        places = asyncio.Semaphore(_READ_AT_ONCE)
+
+        async def read(uri: str) -> ViewDocument:
+            async with places:
+                return await self.get(uri)
+
+        found = await asyncio.gather(*map(read, sorted(uris)[:MAX_KEPT]), return_exceptions=True)
+        documents = []
+        for document in found:
+            if isinstance(document, ViewDocument):
+                documents.append(document)
+            elif isinstance(document, McpdError):
+                self._client.faults.say(logging.WARNING, "a view cannot be shown: %s", printable(document, 2000))
+            else:
+                raise document
+        return documents
 
     def _forget_oldest(self) -> None:
         """A server may give each tool another View, and another one each day."""

@@ -10,78 +10,46 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from inspect import isawaitable
 from typing import Any, Literal, NamedTuple
 
-from msgspec import Raw, Struct, field, structs
+from msgspec import Raw, structs
 
-from .. import __version__
-from ..client import Callbacks, Client, ClientLimits
+from ..client import Callbacks, Client
 from ..client.callbacks import ListKind
 from ..client.events import OnProgress
 from ..client.inbox import detached
 from ..client.target import Target
-from ..errors import ConfigurationError, LocalProtocolError, McpdError
+from ..errors import ConfigurationError, LocalProtocolError
 from ..extensions.ui.constants import MIME_TYPE, UI
 from ..printable import printable
 from ..transports.websocket_server import Limits as WebSocketLimits
-from ..types.lifecycle import Implementation
 from ..types.tools import Tool
 from .app_tools import model_names
 from .call import ToolCall
 from .channels import Pump, ViewChannel, attach
 from .context import HostContext, ToolInfo, merge
 from .conversation import Conversation
-from .csp import Profile, grant
+from .csp import grant
 from .document import ViewDocument
-from .documents import MAX_KEPT, Documents
+from .documents import Documents
 from .hooks import Hooks, offered
-from .policy import Limits, Settings
+from .options import HostOptions, default_context
+from .policy import Settings
 from .relay import Relay, open_relay
 from .shown import ShownView
-from .theme import styles
+from .tool_list import ToolList
 from .view import View
 from .view_requests import ViewRequestHandler
 from .visibility import is_for_model, model_tools, resource_uri
 
-__all__ = ["Host", "HostOptions", "OfferedTool", "default_context"]
+__all__ = ["Host", "OfferedTool"]
 
 log = logging.getLogger("mcpd.host")
 
-_READ_AT_ONCE = 8
-
 _NO_HOOKS = Hooks()
 _NO_CALLBACKS = Callbacks()
-
-
-def default_context() -> HostContext:
-    """The surroundings of a host that says nothing about them: our theme, inline only."""
-    return HostContext(
-        styles=styles(), display_mode="inline", available_display_modes=["inline"], user_agent=f"mcpd/{__version__}"
-    )
-
-
-class HostOptions(Struct, frozen=True, kw_only=True):
-    """Settings that seldom change.
-
-    `context` is merged over `default_context`; `permissions` are the browser features a View may have if it asks
-    (camera, microphone, geolocation, clipboardWrite); `profile` is that of `csp`; `fresh_seconds` how long a
-    document is used again without reading it; `version` fixes the protocol version towards the server, and
-    `timeout` is how many seconds the server may be silent; `limits` is how much a View may take, `client_limits` how
-    much the server.
-    """
-
-    info: Implementation = field(default_factory=lambda: Implementation(name="mcpd", version=__version__))
-    context: HostContext = field(default_factory=HostContext)
-    permissions: tuple[str, ...] = ()
-    profile: Profile = "strict"
-    limits: Limits = Limits()
-    max_views: int = 16
-    fresh_seconds: float = 60.0
-    version: str | None = None
-    timeout: float | None = 60.0
-    client_limits: ClientLimits = ClientLimits()
 
 
 _DEFAULT_OPTIONS = HostOptions()
@@ -130,14 +98,11 @@ class Host:
         )
         self._documents = Documents(self.client, hooks, options.fresh_seconds)
         self._handler = ViewRequestHandler(self.client, hooks, self.conversation, self.find_tool, self._on_leave)
-        self._tools: dict[str, Tool] = {}
+        self._tools = ToolList(self.client, self._on_tools_read)
         self._views: dict[str, ShownView] = {}
         self._pumps: dict[str, Pump] = {}
         self._closers: list[Any] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._listing = asyncio.Lock()
-        self._lists_asked = self._lists_read = 0
-        self._have_tools_changed = False
         self._following: asyncio.Task[None] | None = None
         self._is_closed = False
 
@@ -186,7 +151,7 @@ class Host:
         offer = self.client.server_capabilities.tools
         if offer is None or not offer.list_changed:
             await self.refresh_tools()  # nobody tells us when they change
-        return model_tools(self._tools.values())
+        return model_tools(self._tools.tools.values())
 
     async def describe_tools(self, words: str = "") -> str:
         """The model's tools as a text, a line each; only those that have all of these words in name or description."""
@@ -200,33 +165,23 @@ class Host:
 
     def find_tool(self, name: str) -> Tool | None:
         """A tool as last listed, whoever may call it."""
-        return self._tools.get(name)
+        return self._tools.tools.get(name)
 
     def app_tools(self) -> dict[str, OfferedTool]:
         """The tools that Views offer, under names for the model that say whose they are (APP-H-25)."""
         found: dict[str, OfferedTool] = {}
         for view in self._views.values():
-            names = model_names(view.call.name, view.id, view.app_tools, {*self._tools, *found})
+            names = model_names(view.call.name, view.id, view.app_tools, {*self._tools.tools, *found})
             found.update({name: OfferedTool(view, tool) for name, tool in names.items()})
         return found
 
     async def refresh_tools(self) -> None:
         """List the server's tools again; Views that are open get by with the new list too."""
-        self._lists_asked += 1
-        asked = self._lists_asked
-        # One after the other, or an older list could arrive last. Whoever comes meanwhile shares the next one.
-        async with self._listing:
-            if self._lists_read >= asked:
-                return
-            begun = self._lists_asked
-            self._tools = {tool.name: tool for tool in await self.client.list_tools()}
-            self._lists_read = begun
-            for view in self.views:
-                view.tell(lambda machine: machine.set_tools(self._tools.values()))
+        await self._tools.refresh()
 
     def begin_call(self, name: str) -> ToolCall:
         """The model begins to write a call of this tool. Raises LocalProtocolError for a tool it may not see."""
-        tool = self._tools.get(name)
+        tool = self._tools.tools.get(name)
         if tool is None or not is_for_model(tool):
             # One text for both: the model learns nothing of tools that are not for it.
             raise LocalProtocolError(f"there is no tool {name!r} for the model")
@@ -255,23 +210,8 @@ class Host:
 
         One that cannot be shown is left out, and logged; of more than 64 the first are read.
         """
-        uris = {uri for tool in self._tools.values() if (uri := resource_uri(tool)) is not None}
-        places = asyncio.Semaphore(_READ_AT_ONCE)
-
-        async def read(uri: str) -> ViewDocument:
-            async with places:
-                return await self._documents.get(uri)
-
-        found = await asyncio.gather(*map(read, sorted(uris)[:MAX_KEPT]), return_exceptions=True)
-        documents = []
-        for document in found:
-            if isinstance(document, ViewDocument):
-                documents.append(document)
-            elif isinstance(document, McpdError):
-                self.client.faults.say(logging.WARNING, "a view cannot be shown: %s", printable(document, 2000))
-            else:
-                raise document
-        return documents
+        uris = {uri for tool in self._tools.tools.values() if (uri := resource_uri(tool)) is not None}
+        return await self._documents.prefetch(uris)
 
     async def open_view(
         self, call: ToolCall, channel: ViewChannel, *, proxy: bool = False, context: HostContext | None = None
@@ -319,7 +259,7 @@ class Host:
             grant(document.csp, document.permissions, options.profile, allowed=options.permissions),
             settings,
             context=surroundings if context is None else merge(surroundings, context),
-            tools=self._tools.values(),
+            tools=self._tools.tools.values(),
             name=f"{view_id} ({call.name})",
         )
         view = self._views[view_id] = ShownView(view_id, call, machine, self._handler)
@@ -375,30 +315,19 @@ class Host:
         if kind == "tools":
             # Not awaited: however long the server takes to list them, what else it tells is heard. Further changes
             # are one more reading.
-            self._have_tools_changed = True
-            if self._following is None and not self._is_closed:
-                self._following = self._begin(self._follow_tools())
+            if not self._is_closed and self._tools.changed():
+                self._following = self._begin(self._tools.follow(self._announce_tools))
             return
         if kind == "resources":
             self._documents.expire()
         await self._announce(kind)
 
-    async def _follow_tools(self) -> None:
-        try:
-            while self._have_tools_changed:
-                self._have_tools_changed = False
-                try:
-                    await self.refresh_tools()
-                except Exception as error:
-                    text = "the server's tools have changed and cannot be listed; the old list holds: %s"
-                    self.client.faults.say(logging.WARNING, text, printable(error))
-                try:
-                    await self._announce("tools")
-                except Exception as error:
-                    text = "the callback for a changed list failed"
-                    self.client.faults.say(logging.ERROR, text, error=error)
-        finally:
-            self._following = None
+    def _on_tools_read(self, tools: Iterable[Tool]) -> None:
+        for view in self.views:
+            view.tell(lambda machine: machine.set_tools(tools))
+
+    async def _announce_tools(self) -> None:
+        await self._announce("tools")
 
     async def _announce(self, kind: ListKind) -> None:
         for view in self.views:

@@ -1,0 +1,44 @@
+"""Settings of a `Host` that seldom change."""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from .. import __version__
+from ..client import ClientLimits
+from ..types.lifecycle import Implementation
+from .context import HostContext
+from .csp import Profile
+from .policy import Limits
+from .theme import styles
+
+__all__ = ["HostOptions", "default_context"]
+
+
+def default_context() -> HostContext:
+    """The surroundings of a host that says nothing about them: our theme, inline only."""
+    return HostContext(
+        styles=styles(), display_mode="inline", available_display_modes=["inline"], user_agent=f"mcpd/{__version__}"
+    )
+
+
+class HostOptions(Struct, frozen=True, kw_only=True):
+    """Settings that seldom change.
+
+    `context` is merged over `default_context`; `permissions` are the browser features a View may have if it asks
+    (camera, microphone, geolocation, clipboardWrite); `profile` is that of `csp`; `fresh_seconds` how long a
+    document is used again without reading it; `version` fixes the protocol version towards the server, and
+    `timeout` is how many seconds the server may be silent; `limits` is how much a View may take, `client_limits` how
+    much the server.
+    """
+
+    info: Implementation = field(default_factory=lambda: Implementation(name="mcpd", version=__version__))
+    context: HostContext = field(default_factory=HostContext)
+    permissions: tuple[str, ...] = ()
+    profile: Profile = "strict"
+    limits: Limits = Limits()
+    max_views: int = 16
+    fresh_seconds: float = 60.0
+    version: str | None = None
+    timeout: float | None = 60.0
+    client_limits: ClientLimits = ClientLimits()
