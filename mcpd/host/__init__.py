@@ -12,7 +12,8 @@
       events        what the machine tells the program
       policy        settings, limits, links, downloads
       refusals      how a View is told no
-      lifecycle     its states, and how it comes from one to the next
+      lifecycle     its states, and how long it may stay in each
+      announcements what the host tells it by itself, when it may
       reader        from bytes to a message, within limits
       requests      what a View may ask for, one function per method
       notifications what it tells, one function per method

@@ -1,15 +1,34 @@
-"""The states of a View; how each is entered and left is told in `view`."""
+"""The states of a View, and how long it may stay in each.
+
+state    how it is entered             the host may send           from the View
+-------  ----------------------------  --------------------------  -----------------------------------------
+NEW      View(...)                     nothing                     nothing
+PROXY    start(), with a proxy         nothing                     sandbox-proxy-ready, once
+HTML     resource-ready sent, or       answers                     ui/initialize, ping; other requests:
+         start() without a proxy                                   -32600; notifications are ignored
+INIT     ui/initialize answered        answers                     initialized; requests are served, with a
+                                                                   Finding that they are early
+LIVE     initialized seen              everything                  everything; ui/initialize: back to INIT
+CLOSING  teardown sent                 answers                     the answer; other requests: -32000
+GONE     teardown answered or overdue, nothing                     ignored
+         or closed before LIVE
+FAILED   a step or a ping overdue,     nothing                     ignored
+         frame lost
+"""
 
 from __future__ import annotations
 
+import logging
 from enum import Enum
 from typing import Final
 
-__all__ = ["OVER", "STEPS", "State"]
+__all__ = ["OVER", "Lifecycle", "State"]
+
+log = logging.getLogger("mcpd.host")
 
 
 class State(Enum):
-    """Where a View is in its life; the table is in `view`."""
+    """Where a View is in its life; the table is above."""
 
     NEW = "new"
     PROXY = "proxy"
@@ -21,7 +40,7 @@ class State(Enum):
     FAILED = "failed"
 
 
-STEPS: Final = {
+_STEPS: Final = {
     State.PROXY: "the sandbox proxy did not report",
     State.HTML: "the view did not send ui/initialize",
     State.INIT: "the view did not send ui/notifications/initialized",
@@ -29,3 +48,28 @@ STEPS: Final = {
 """The states a View must leave by itself within `step_seconds`, and what it means if it does not."""
 
 OVER: Final = (State.GONE, State.FAILED)
+
+
+class Lifecycle:
+    """Where one View is, and until when it has to get on: `step_seconds` for each step. `name` is for the log."""
+
+    __slots__ = ("_name", "_step_seconds", "deadline", "state")
+
+    def __init__(self, name: str, step_seconds: float) -> None:
+        self._name = name
+        self._step_seconds = step_seconds
+        self.state = State.NEW
+        self.deadline: float | None = None
+        """When `overdue` has something to say, in the caller's seconds."""
+
+    def enter(self, state: State, now: float) -> None:
+        """It is in this state from now on."""
+        log.debug("%s: %s -> %s", self._name, self.state.value, state.value)
+        self.state = state
+        self.deadline = now + self._step_seconds if state in _STEPS else None
+
+    def overdue(self, now: float) -> str | None:
+        """What was not done in time, None if there is time left."""
+        if self.deadline is None or now < self.deadline:
+            return None
+        return f"{_STEPS[self.state]} within {self._step_seconds:g} seconds"

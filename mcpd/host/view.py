@@ -5,24 +5,9 @@ know or do comes out of `events`. Every other method says what happened on the h
 of seconds that the caller gives, and `deadline` says when to call `tick` next. After any call, drain both
 queues.
 
-    state    how it is entered             the host may send           from the View
-    -------  ----------------------------  --------------------------  -----------------------------------------
-    NEW      View(...)                     nothing                     nothing
-    PROXY    start(), with a proxy         nothing                     sandbox-proxy-ready, once
-    HTML     resource-ready sent, or       answers                     ui/initialize, ping; other requests:
-             start() without a proxy                                   -32600; notifications are ignored
-    INIT     ui/initialize answered        answers                     initialized; requests are served, with a
-                                                                       Finding that they are early
-    LIVE     initialized seen              everything                  everything; ui/initialize: back to INIT
-    CLOSING  teardown sent                 answers                     the answer; other requests: -32000
-    GONE     teardown answered or overdue, nothing                     ignored
-             or closed before LIVE
-    FAILED   a step or a ping overdue,     nothing                     ignored
-             frame lost
-
-What the host says before LIVE waits and is flushed in this order: what changed in the context since the
-snapshot in the answer, last partial input, input, result or cancellation, list changes, each once. A View
-that mounts again loses its open requests and its tools, gets a new snapshot, and no input again.
+The states and what leads from one to the next are told in `lifecycle`; what the host says before LIVE waits
+(`announcements`). A View that mounts again loses its open requests and its tools, gets a new snapshot, and no input
+again.
 
 A bad message is answered if it can be, becomes a `Finding`, and changes nothing else: no message of a View
 ends its session.
@@ -34,7 +19,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar
 
 from msgspec import Raw, structs
 from msgspec.json import Decoder
@@ -44,6 +29,7 @@ from ..jsonrpc import Failure, Notification, Request, Response
 from ..printable import printable
 from ..types.notifications import CancelledParams
 from ..types.tools import Tool
+from .announcements import Announcements, ListKind
 from .capabilities import AppCapabilities, SandboxGrant
 from .context import ContextFeed, HostContext
 from .csp import Grant, external_sources
@@ -59,11 +45,9 @@ from .events import (
     ModelContextUpdate,
 )
 from .incoming import Incoming
-from .launch import LaunchCall
-from .lifecycle import OVER, STEPS, State
+from .lifecycle import OVER, Lifecycle, State
 from .messages import (
     HANDSHAKE_VERSION,
-    HOST_CONTEXT_CHANGED,
     INITIALIZE,
     INITIALIZED,
     PING,
@@ -83,9 +67,6 @@ from .refusals import Denied, TooMuch, WrongState, rule_of
 from .requests import ViewState, decode_params
 
 __all__ = ["ListKind", "State", "View"]
-
-ListKind: TypeAlias = Literal["tools", "resources", "prompts"]
-
 
 _decode_initialize = Decoder(InitializeParams).decode
 _decode_cancelled = Decoder(CancelledParams).decode
@@ -111,15 +92,13 @@ class View:
         self.app = AppCapabilities()
         self._outlet = Outlet(printable(name))  # the name of the tool, which is the server's, is in it
         self._feed = ContextFeed(context if context is not None else HostContext())
-        self._launch = LaunchCall()
         sandbox = SandboxGrant(permissions=grant.permissions, csp=grant.csp)
         self._view_state = ViewState(settings, structs.replace(settings.capabilities, sandbox=sandbox), self._feed, {})
+        self._announcements = Announcements(self._view_state, self._outlet)
         self._incoming = Incoming(self._view_state, self._outlet)
         self._outgoing = Outgoing(settings.limits, self._outlet)
         self._reader = MessageReader(settings.limits, self._outlet)
-        self._changed_lists: dict[ListKind, None] = {}
-        self._state = State.NEW
-        self._step_deadline: float | None = None
+        self._life = Lifecycle(self._outlet.name, settings.limits.step_seconds)
         self._was_live = False
         self._closing_reason = ""
         self.set_tools(tools)
@@ -129,7 +108,7 @@ class View:
     @property
     def state(self) -> State:
         """Where the View is in its life."""
-        return self._state
+        return self._life.state
 
     @property
     def context(self) -> HostContext:
@@ -149,7 +128,7 @@ class View:
     @property
     def deadline(self) -> float | None:
         """When `tick` has something to do, if nothing else happens before."""
-        return min((at for at in (self._step_deadline, self._outgoing.deadline) if at is not None), default=None)
+        return min((at for at in (self._life.deadline, self._outgoing.deadline) if at is not None), default=None)
 
     def events(self) -> list[Event]:
         """What happened since the last call."""
@@ -165,7 +144,7 @@ class View:
 
     def start(self, now: float) -> None:
         """The frame exists; from now on the View has time limits."""
-        if self._state is not State.NEW:
+        if self._life.state is not State.NEW:
             raise LocalProtocolError("a View is started once; open another one")
         document = self.document
         log.info(
@@ -189,23 +168,23 @@ class View:
 
     def partial_input(self, arguments: Mapping[str, Any] | Raw) -> bool:
         """The launch call's arguments as far as they are written; False if it is too late for that."""
-        return self._tell(self._launch.partial(arguments))
+        return self._tell(self._announcements.launch.partial(arguments))
 
     def tool_input(self, arguments: Mapping[str, Any] | Raw | None = None) -> bool:
         """The launch call's complete arguments. Raises LocalProtocolError the second time."""
-        return self._tell(self._launch.input(arguments))
+        return self._tell(self._announcements.launch.input(arguments))
 
     def tool_result(self, result: Any) -> bool:
         """The launch call's result, `isError` or not; False if it had ended already."""
-        return self._tell(self._launch.result(result))
+        return self._tell(self._announcements.launch.result(result))
 
     def tool_cancelled(self, reason: str = "cancelled") -> bool:
         """The launch call was aborted, or failed with a protocol error; False if it had ended already."""
-        return self._tell(self._launch.cancelled(reason))
+        return self._tell(self._announcements.launch.cancelled(reason))
 
     def _tell(self, is_news: bool) -> bool:
         self._flush()
-        return is_news and self._state not in OVER
+        return is_news and self._life.state not in OVER
 
     # --------------------------------------------------------------------------- changes around it
 
@@ -216,33 +195,19 @@ class View:
 
     def list_changed(self, kind: ListKind) -> None:
         """The server's list of these has changed; the View hears of it if it was promised that."""
-        offered = self._view_state.capabilities
-        promised = {
-            "tools": offered.server_tools is not None and offered.server_tools.list_changed,
-            "resources": offered.server_resources is not None and offered.server_resources.list_changed,
-            "prompts": self.settings.has_prompts,
-        }
-        if promised[kind]:
-            self._changed_lists[kind] = None
+        if self._announcements.list_changed(kind):
             self._flush()
 
     def _flush(self) -> None:
         """Send what waits, if the View may be told anything: nothing "before it receives an `initialized`"."""
-        if self._state is not State.LIVE:
-            return
-        if (delta := self._feed.due()) is not None:
-            self._outlet.notify(HOST_CONTEXT_CHANGED, delta)
-        for method, params in self._launch.due():
-            self._outlet.notify(method, params)
-        changed, self._changed_lists = self._changed_lists, {}
-        for kind in changed:
-            self._outlet.notify(f"notifications/{kind}/list_changed")
+        if self._life.state is State.LIVE:
+            self._announcements.flush()
 
     # ------------------------------------------------------------------------- what the View sends
 
     def receive(self, data: bytes | str, now: float) -> None:
         """Take one message of the View (or of its proxy)."""
-        if self._state in OVER:
+        if self._life.state in OVER:
             return
         try:
             message = self._reader.read(data)
@@ -257,7 +222,7 @@ class View:
         elif not self._reader.is_within_rate(now):
             if isinstance(message, Request):
                 self._outlet.error(message.id, TooMuch("Too many messages; slow down"))
-        elif self._state in (State.NEW, State.PROXY) and message.method != PROXY_READY:
+        elif self._life.state in (State.NEW, State.PROXY) and message.method != PROXY_READY:
             self._outlet.find("state", "sent before the document was there", message.method)
         elif isinstance(message, Request):
             self._on_request(message, now)
@@ -285,18 +250,18 @@ class View:
         """The answer, or None if the program gives it later."""
         if request.method == PING:
             return NoParams()
-        if self._state is State.CLOSING:
+        if self._life.state is State.CLOSING:
             raise Denied("The view is being closed")
         if request.method == INITIALIZE:
             return self._initialize(request, now)
-        if self._state is State.HTML:
+        if self._life.state is State.HTML:
             raise WrongState("The first request of a view is ui/initialize")
-        return self._incoming.receive(request, is_early=self._state is State.INIT)
+        return self._incoming.receive(request, is_early=self._life.state is State.INIT)
 
     def _initialize(self, request: Request, now: float) -> InitializeResult:
         """Spec: `ui/initialize`. A second one is a second mount: the latest wins, nothing is replayed."""
         params = decode_params(_decode_initialize, request.params)
-        again = self._state is not State.HTML
+        again = self._life.state is not State.HTML
         if again:
             self._let_go("the view mounted again")
         if params.protocol_version != HANDSHAKE_VERSION:
@@ -318,14 +283,14 @@ class View:
         method = message.method
         if method == PROXY_READY:
             self._on_proxy_ready(now)
-        elif self._state is State.HTML:
+        elif self._life.state is State.HTML:
             self._outlet.find("state", "a notification before ui/initialize", method)
         elif method == INITIALIZED:
             self._on_initialized(now)
         elif method not in NOTIFICATIONS and method not in self._OF_REQUESTS:
             self._outlet.find("method", "no notification a host knows", method)
-        elif self._state is not State.CLOSING:
-            if self._state is State.INIT:
+        elif self._life.state is not State.CLOSING:
+            if self._life.state is State.INIT:
                 self._outlet.find("early", "sent before ui/notifications/initialized", method, refused=False)
             try:
                 self._hear(method, message.params)
@@ -342,7 +307,7 @@ class View:
 
     def _on_proxy_ready(self, now: float) -> None:
         """Spec: "Sandbox proxy", steps 3 and 4. The first report counts: a View could send the next one."""
-        if self._state is not State.PROXY:
+        if self._life.state is not State.PROXY:
             self._outlet.find("proxy-ready", "the document was sent already", PROXY_READY)
             return
         grant = self.grant
@@ -353,7 +318,7 @@ class View:
         self._enter(State.HTML, now)
 
     def _on_initialized(self, now: float) -> None:
-        if self._state is not State.INIT:
+        if self._life.state is not State.INIT:
             self._outlet.find("state", "initialized without a new ui/initialize", INITIALIZED)
             return
         again, self._was_live = self._was_live, True
@@ -401,7 +366,7 @@ class View:
 
     def progress(self, ask_id: int, progress: float, total: float | None = None, message: str | None = None) -> None:
         """How far a forwarded request is; it reaches the View under its own token, if it gave one."""
-        if self._state is State.LIVE:
+        if self._life.state is State.LIVE:
             self._incoming.progress(ask_id, progress, total, message)
 
     def take_model_context(self) -> ModelContextUpdate | None:
@@ -439,43 +404,40 @@ class View:
 
     def teardown(self, reason: str, now: float) -> None:
         """Close the View: it is told, and gone when it answers or time is up. Before LIVE it is gone at once."""
-        if self._state is State.LIVE:
+        if self._life.state is State.LIVE:
             self._closing_reason = reason
             self._outgoing.teardown(reason, now)
             self._enter(State.CLOSING, now)
-        elif self._state is not State.CLOSING:
+        elif self._life.state is not State.CLOSING:
             # It must not be sent a request before `initialized`, and has nothing to lose yet.
             self._end(State.GONE, Closed(reason, clean=True))
 
     def frame_lost(self, reason: str) -> None:
         """The frame or the channel is gone: a failure, unless it was about to be closed anyway."""
-        if self._state is State.CLOSING:
+        if self._life.state is State.CLOSING:
             self._end(State.GONE, Closed(self._closing_reason, clean=False))
         else:
             self._end(State.FAILED, Failed(reason))
 
     def tick(self, now: float) -> None:
         """See to what is overdue."""
-        if self._step_deadline is not None and now >= self._step_deadline:
-            seconds = self.settings.limits.step_seconds
-            self._end(State.FAILED, Failed(f"{STEPS[self._state]} within {seconds:g} seconds"))
+        if (failure := self._life.overdue(now)) is not None:
+            self._end(State.FAILED, Failed(failure))
         for purpose in self._outgoing.overdue(now):
             if purpose == "teardown":
                 self._end(State.GONE, Closed(self._closing_reason, clean=False))
-            elif purpose == "ping" and self._state is not State.CLOSING:
+            elif purpose == "ping" and self._life.state is not State.CLOSING:
                 self._end(State.FAILED, Failed("the view does not answer a ping any more"))
 
     def _enter(self, state: State, now: float) -> None:
         """The one place where the state changes."""
-        log.debug("%s: %s -> %s", self._outlet.name, self._state.value, state.value)
-        self._state = state
+        self._life.enter(state, now)
         self._outlet.is_mute = state in (State.NEW, State.PROXY, *OVER)
         self._outgoing.is_open = state is State.LIVE
-        self._step_deadline = now + self.settings.limits.step_seconds if state in STEPS else None
 
     def _end(self, state: State, event: Closed | Failed) -> None:
         """Over, one way or the other: whoever waits for the View, or works for it, is told."""
-        if self._state not in OVER:
+        if self._life.state not in OVER:
             self._let_go(event.reason)
             self._enter(state, 0.0)
             self._outlet.events.append(event)
