@@ -309,6 +309,7 @@ class ServerConnection:
             # Given up before its first step: what nobody waits for is not begun.
             work.close()
             return None
+
         try:
             result = await work
             try:
@@ -337,6 +338,7 @@ class ServerConnection:
             answer = fail_call(call, error)
         finally:
             exchange.end()
+
         if hand_back:
             return answer
         if call.batch is None and answer is not None and not call.told:

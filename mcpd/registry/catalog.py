@@ -35,6 +35,8 @@ class Catalog:
         self.offers: set[str] = set()
         """The capabilities in use: tools, resources … Once offered, a capability stays."""
         self.on_offer: Callable[[], None] | None = None
+
+        # One lock for all four: `replace` changes them together. Its holder may take it again.
         self._lock = RLock()
         self.tools: Listing[ToolEntry] = Listing(
             "tool", lambda items, cursor: ListToolsResult(tools=items, next_cursor=cursor), page_size, self._lock
@@ -54,16 +56,20 @@ class Catalog:
         self.prompts: Listing[PromptEntry] = Listing(
             "prompt", lambda items, cursor: ListPromptsResult(prompts=items, next_cursor=cursor), page_size, self._lock
         )
+
         self.completers: dict[tuple[str, str], Completer] = {}
         """(name of a prompt or URI of a template, argument) -> what completes it."""
+
         self.tools.on_change = lambda: self._changed("tools")
         self.resources.on_change = self.templates.on_change = lambda: self._changed("resources")
         self.prompts.on_change = lambda: self._changed("prompts")
         self.on_change: Callable[[Kind], None] | None = None
         """Called with the kind of list that is another one now."""
+
         self.extension_filters: dict[str, Callable[[ClientIdentity], bool]] = {}
         self.extensions: dict[str, dict[str, Any]] = {}
         """Extension id -> the settings this server announces for it."""
+
         self.registered_uri: Callable[[str], str | None] | None = None
         """For a URI under which nothing is registered: the one that is meant, if it is another form of that."""
         self.shows_errors = False

@@ -177,6 +177,7 @@ def tool_result(value: Any, has_schema: bool, gives_blocks: bool = False) -> Cal
         return CallToolResult(content=[TextContent(value)])
     if isinstance(value, CallToolResult):
         return value
+
     if not has_schema:
         if value is None:
             return CallToolResult(content=[])
@@ -187,6 +188,7 @@ def tool_result(value: Any, has_schema: bool, gives_blocks: bool = False) -> Cal
         if isinstance(value, str):
             return CallToolResult(content=[_block(value)])
         _refuse_bytes(value)
+
     raw = _json(value)
     structured = Raw(raw) if has_schema or raw[:1] == b"{" else UNSET
     # A string among data, as a date or a choice, is told to a model as itself: in quotes it would often be quoted back.

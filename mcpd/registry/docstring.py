@@ -71,6 +71,7 @@ def _section(lines: list[str], at: int, kept: list[str], parameters: dict[str, s
         if name not in _DROPPED_SECTIONS:
             kept += lines[at:end]
         return end
+
     if line.rstrip().endswith(":") and (header := re.match(_GOOGLE_HEADER, line)):
         end = _indented_end(lines, at + 1)
         name = header[1].lower()
@@ -90,6 +91,7 @@ def _section(lines: list[str], at: int, kept: list[str], parameters: dict[str, s
         if kind in ("return", "returns"):
             kept += ["", f"Returns: {body}"]
             return end
+
     kept.append(line)
     return at + 1
 

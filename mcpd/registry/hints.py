@@ -106,6 +106,7 @@ def readable(hint: Any, where: str, *, has_none_default: bool = False) -> Any:
         return Any
     if has_none_default:
         hint = optional(hint)
+
     try:
         read = in_msgspec_terms(hint)
         reason = None if read in _PLAIN else problem(read)
@@ -116,6 +117,7 @@ def readable(hint: Any, where: str, *, has_none_default: bool = False) -> Any:
         reason, is_beyond = str(error), True
     except (TypeError, ValueError) as error:
         raise RegistrationError(f"{where}: {error}") from error
+
     if not is_pydantic_here() or reason.startswith("Can only set"):  # a limit of Meta's beside a type without it
         raise RegistrationError(f"{where}: {reason}{_INSTALL if is_beyond or reason.startswith(UNION) else ''}")
     try:

@@ -151,6 +151,7 @@ def enc_hook(value: Any) -> Any:
         return os.fspath(value)
     if type(value) in _NEVER_KEYS:
         raise TypeError(f"{type(value).__name__} cannot be a key of a JSON object; use str, int, float or Enum keys")
+
     for kind in type(value).__mro__:
         if kind in _PLAIN:
             return _PLAIN[kind](value)
@@ -158,12 +159,14 @@ def enc_hook(value: Any) -> Any:
         plain = value.tolist()
         if type(plain) is not type(value):
             return plain
+
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, (Sequence, Set, ValuesView)):
         return list(value)
     if (record := attributes(value)) is not None:
         return record
+
     if isinstance(value, CoroutineType):
         value.close()  # Python would warn of it later, at a line that has nothing to do with it
         raise TypeError(f"{value.__qualname__}() was not awaited: write await before it, in an async function")

@@ -122,7 +122,9 @@ class Listing(Generic[E]):
         """
         new = {entry.key: entry for entry in entries}
         touched: dict[str, bool] = {}
+
         with self._lock:
+            # A new dict, put in place whole: whoever walks the entries meanwhile sees the old ones.
             found: dict[str, E] = {}
             for key, entry in self._entries.items():
                 if self._owner(key) != owner:
@@ -135,6 +137,7 @@ class Listing(Generic[E]):
                     touched[key] = True
                     del self._numbers[key]
                     self._owners.pop(key, None)
+
             for key, entry in new.items():
                 if key not in found:
                     touched[key] = False
@@ -142,6 +145,7 @@ class Listing(Generic[E]):
                     self._number(key)
                 if owner != DECORATORS:
                     self._owners[key] = owner
+
             self._entries = found
             if touched:
                 self.forget_pages()

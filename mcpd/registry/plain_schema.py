@@ -143,11 +143,13 @@ def _say_text(node: dict[str, Any], direction: Direction) -> None:
             del node["pattern"]
         else:
             node["pattern"] = pattern
+
     if "format" not in node:
         return
     kind = node.pop("format")
     if not isinstance(kind, str) or node.get("type", "string") != "string":
         return
+
     if kind == "decimal":
         if direction == "input":
             del node["type"]

@@ -17,7 +17,7 @@ from .plain_schema import AWARE_DATE_TIME, AWARE_TIME, Direction
 
 __all__ = ["Marks"]
 
-_MOMENTS: dict[Any, str] = {
+_DATETIMES: dict[Any, str] = {
     types.DateTimeType: "python datetime",
     types.DateType: "python date",
     types.TimeType: "python time",
@@ -47,6 +47,7 @@ class Marks:
         if not isinstance(schema, dict) or id(schema) in self._seen:
             return
         self._seen.add(id(schema))
+
         if isinstance(found, _RECORDS):
             self._mark_record(found, schema)
         elif isinstance(found, types.UnionType):
@@ -62,16 +63,16 @@ class Marks:
             _put_in_order(schema, [member.value for member in found.cls])
         elif isinstance(found, types.LiteralType):
             _put_in_order(schema, self._written.get(_key(found.values), []))
-        elif isinstance(found, tuple(_MOMENTS)):
-            self._mark_moment(found, schema)
+        elif isinstance(found, tuple(_DATETIMES)):
+            self._mark_datetime(found, schema)
 
-    def _mark_moment(self, found: Any, schema: dict[str, Any]) -> None:
+    def _mark_datetime(self, found: Any, schema: dict[str, Any]) -> None:
         schema.pop("format", None)
         # Of datetimes and times, some have an offset from UTC always, some never, most as the caller likes.
         offset = getattr(found, "tz", None)
         if self._direction == "input":
             if offset is not False:
-                schema["format"] = _MOMENTS[type(found)]
+                schema["format"] = _DATETIMES[type(found)]
         elif isinstance(found, types.DateType):
             schema["format"] = "date"
         elif offset is True:

@@ -196,6 +196,7 @@ def bind(
         raise RegistrationError(f"{where}: not a function; give a function, a bound method or a callable object")
     if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
         raise RegistrationError(f"{where}: it is a generator; return a list instead of yielding")
+
     hints = resolved(plain, where)
     try:
         slots = list(inspect.signature(function).parameters.values())
@@ -203,6 +204,7 @@ def bind(
         raise RegistrationError(f"{where}: its signature cannot be read: {error}") from error
     if slots and slots[0].name in ("self", "cls") and _is_unbound_method(function, slots[0]):
         raise RegistrationError(f"{where}: it is a method of a class; register the bound method of an instance")
+
     plan = _plan(name, slots, _own(hints, plain, slots), context_type)
     if takes_names_only(function):
         plan = structs.replace(plan, order="all by name")
@@ -232,6 +234,7 @@ def _plan(name: str, slots: list[Slot], hints: dict[str, Any], context_type: typ
     make_context: Callable[[Any], Any] = _as_it_is
     extra: Any = None
     by_name = False
+
     for slot in slots:
         where = f"function {name!r}, parameter {slot.name!r}"
         if slot.kind is Slot.POSITIONAL_ONLY or slot.kind is Slot.VAR_POSITIONAL:
@@ -241,6 +244,7 @@ def _plan(name: str, slots: list[Slot], hints: dict[str, Any], context_type: typ
         hint = hints[slot.name]
         if isinstance(hint, str):
             raise RegistrationError(f"{where}: the annotation {hint!r} cannot be resolved")
+
         if context_type is not None and slot.kind is not Slot.VAR_KEYWORD:
             kind = find_kind(hint, context_type)
             if kind is not None:
@@ -248,11 +252,13 @@ def _plan(name: str, slots: list[Slot], hints: dict[str, Any], context_type: typ
                     raise RegistrationError(f"{where}: {context.name!r} is the {context_type.__name__} already")
                 context, make_context = slot, getattr(kind, "_of", _as_it_is)
                 continue
+
         if slot.kind is Slot.VAR_KEYWORD:
             extra = readable(hint, where)
         else:
             by_name = by_name or slot.kind is Slot.KEYWORD_ONLY
             fields.append(argument(slot, hint, where))
+
     arguments = _struct(name, fields, is_open=extra is not None)
     order: _Order = "all by name" if by_name or extra is not None else _order(slots, context)
     return _Plan(

@@ -122,13 +122,14 @@ class FunctionTool:
 
     def _result(self, value: Any, exchange: Exchange) -> CallToolResult:
         """What the tool returned, as its result. Raises OutputError if that breaks the output schema (S25-057)."""
-        if self._has_schema is None:
+        if self._has_schema is None:  # the first result: schemas are made when they are needed
             schema = self.tool.output_schema or self.callee.output_schema
             self._has_schema = schema is not None
             self._gives_blocks = is_block_list(self.callee.returns, is_content)
             self._has_any_root = isinstance(schema, dict) and schema.get("type") != "object"
             if self._has_schema and self._check_output is None:
                 self._check_output = typed_check(self.callee.output_type)
+
         result = tool_result(value, self._has_schema, self._gives_blocks)
         if self._has_schema and not result.is_error:
             if result.structured_content is UNSET:
@@ -137,8 +138,11 @@ class FunctionTool:
                 problems = self._check_output(result.structured_content)
                 if problems:
                     raise OutputError("; ".join(problems))
+
         if self._finish is not None and (self.extension_meta or result.__class__ is not CallToolResult):
             result = self._finish(result, exchange, self._has_schema)
+
+        # Versions that know only objects get the AnyValue as it is, an object; for newer ones its content is taken out.
         if self._has_any_root and not result.is_error:
             return structs.replace(result, structured_content=AnyValue(result.structured_content))
         return result
@@ -178,6 +182,7 @@ class FunctionTool:
             return failed(str(error))
         if isinstance(error, ProtocolError) or not is_failure(error):
             return None
+
         if isinstance(error, Unwritable):
             log.error(
                 "tool %s (request %s): its result cannot be sent: %s",
@@ -195,10 +200,12 @@ class FunctionTool:
                 printable(error),
             )
             return failed(f"The tool {self.key} failed: its result does not fit its output schema")
+
         if isinstance(error, ExceptionGroup):
             told, others = error.split(ToolError)
             if told is not None and others is None:
                 return failed("\n".join(_texts(told)))
+
         log.error("tool %s (request %s) failed", self.key, printable(exchange.request_id), exc_info=as_told(error))
         if isinstance(error, McpdError):
             return failed(str(error))

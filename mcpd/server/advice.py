@@ -51,6 +51,7 @@ def advise(catalog: Catalog) -> Iterator[Problem]:
         if isinstance(entry, FunctionTool):
             yield from _of_function(where, entry.callee, has_schema=entry.callee.parameters == ())
             yield from _of_result(where, entry.callee)
+
     for prompt in catalog.prompts:
         where = f"prompt {prompt.key}"
         if not (prompt.listed(frozenset()).description or "").strip():
@@ -58,13 +59,16 @@ def advise(catalog: Catalog) -> Iterator[Problem]:
         if isinstance(prompt, FunctionPrompt):
             yield from _of_function(where, prompt.callee, has_schema=False)
             yield from _of_messages(where, prompt.callee)
+
     for template in catalog.templates:
         if isinstance(template, FunctionTemplate):
             yield from _of_function(f"resource template {template.key}", template.callee, has_schema=False)
             yield from _of_result(f"resource template {template.key}", template.callee, is_tool=False)
+
     for resource in catalog.resources:
         if isinstance(resource, FunctionResource):
             yield from _of_result(f"resource {resource.key}", resource.callee, is_tool=False)
+
     if not (len(catalog.tools) or len(catalog.resources) or len(catalog.templates) or len(catalog.prompts)):
         text = "it offers nothing: no tool, resource or prompt is registered; is the module imported that has them?"
         yield _warning("server", text)

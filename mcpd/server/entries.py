@@ -56,6 +56,7 @@ def tool_entry(
     meta = meta_of(options.get("meta"), where)
     additions = _additions(where, name, installed, options, meta)
     output_schema = options.get("output_schema")
+
     tool = Tool(
         name=name,
         title=options.get("title"),
@@ -66,6 +67,7 @@ def tool_entry(
         output_schema=None if output_schema is None else dict(output_schema),
         meta=meta or None,
     )
+
     entry = FunctionTool(
         checked(tool, where),
         callee,
@@ -171,12 +173,14 @@ def resource_entry(
     where = f"resource {uri!r}"
     template = UriTemplate(uri)
     _check_variables(uri, template.variables, callee)
+
     own_meta = meta_of(options.get("meta"), where)
     mime_type = options.get("mime_type")
     requires, addition = _addition(installed, uri, mime_type, own_meta, is_fixed=False)
     finish = None
     if addition is not None:
         mime_type, own_meta, finish = addition.mime_type, addition.meta, addition.finish
+
     shared: dict[str, Any] = {
         "name": options.get("name") or callee.name,
         "title": options.get("title"),
@@ -186,6 +190,7 @@ def resource_entry(
         "mime_type": mime_type,
         "annotations": hints_of(options.get("annotations"), Annotations, where),
     }
+
     if template.variables:
         described = checked(ResourceTemplate(uri_template=uri, **shared), where)
         return FunctionTemplate(described, template, callee, requires=requires, finish=finish)
