@@ -18,6 +18,7 @@ from typing import NamedTuple
 import pytest
 from conftest import Child
 from support.import_graph import circles, import_graph
+from support.sleeps import ALLOWED, sleeps
 from support.source_code import parsed
 from support.wires import initialize
 
@@ -148,6 +149,32 @@ def test_what_tests_share_is_in_support() -> None:
     names = "|".join(path.stem for path in (REPOSITORY / "tests" / "support").glob("*.py"))
     found = lines_with(re.compile(rf"^\s*(from|import) ({names})\b"), tracked("tests/*.py", "conformance/*.py"))
     assert not found, "\n".join(found)
+
+
+def test_tests_sleep_only_where_nothing_can_be_awaited() -> None:
+    files = [*(REPOSITORY / "tests").rglob("*.py"), *(REPOSITORY / "conformance").rglob("*.py")]
+    found = {
+        path.relative_to(REPOSITORY).as_posix(): number
+        for path in files
+        if not {"node_modules", "bench"} & set(path.parts) and (number := sleeps(parsed(path)))
+    }
+    assert "tests/support/clock.py" in found
+    assert found == {name: number for name, (number, _) in ALLOWED.items()}, "await an event; see support/clock.py"
+    assert sum(found.values()) <= 43
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("await asyncio.sleep(0.1)", 1),
+        ("time.sleep(pause)", 1),
+        ("await asyncio.sleep(0)", 0),
+        ("await asyncio.sleep(3600)", 0),
+        ("'time.sleep(1)'", 0),
+    ],
+)
+def test_what_counts_as_a_sleep(text: str, number: int) -> None:
+    assert sleeps(ast.parse(text)) == number
 
 
 def test_the_tests_of_each_module_can_be_found() -> None:

@@ -120,6 +120,7 @@ sys.exit(failed != 0)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks an interpreter for each module")
+@pytest.mark.slow
 @pytest.mark.timeout(420)  # every module in a process of its own, on a machine that may be busy
 def test_each_module_imports_first(child: Child) -> None:
     """No module works only because another one was imported before it: there is no import cycle."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.clock import turns
 
 from mcpd.backplane.base import ChangeBus, EventStore, Kind, SessionStore
 from mcpd.backplane.memory import MemoryChangeBus, MemoryEventStore, MemorySessionStore
@@ -38,7 +39,7 @@ class TestSessionStore:
         await store.put("b", b"1", 600)
         async with asyncio.timeout(60):
             while await store.get("a") is not None:
-                await asyncio.sleep(0.01)
+                await turns()
         assert await store.get("b") == b"1"
         await store.put("c", b"1", 600)
         assert await store.get("a") is None

@@ -21,7 +21,7 @@ import pytest
 from conftest import Child
 from websockets.sync.client import connect
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
 
 SERVER = """
 import os

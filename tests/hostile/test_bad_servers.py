@@ -22,6 +22,8 @@ from mcpd.transports.memory import MemoryChannel, pair
 from mcpd.types.elicitation import ElicitFormParams, ElicitResult
 from mcpd.types.notifications import LogMessageParams
 
+pytestmark = pytest.mark.slow
+
 BAD_SERVER = str(Path(__file__).with_name("bad_server.py"))
 VERSION = "2025-11-25"
 MODERN = "2026-07-28"

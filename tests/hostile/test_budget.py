@@ -26,6 +26,8 @@ from mcpd.dispatcher import ServerConnection
 from mcpd.http import HttpSettings
 from mcpd.transports.stdio import StdioChannel
 
+pytestmark = pytest.mark.slow
+
 MIB = 1024 * 1024
 
 

@@ -32,7 +32,7 @@ _WAYS: dict[str, Callable[[Stage, Wire], Awaitable[None]]] = {}
 # What holds on to all that a call had, if a cycle holds on to it.
 _HEAVY = (BaseException, types.TracebackType, types.FrameType, types.CoroutineType, Call, Exchange)
 
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 
 
 class Cargo:

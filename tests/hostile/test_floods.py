@@ -13,6 +13,8 @@ from hostile.serving import Served, frame, post, reset, served, upgrade
 
 from mcpd.cli.launch import _token
 
+pytestmark = pytest.mark.slow
+
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 CALL = b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"%b","arguments":%b}}'
 

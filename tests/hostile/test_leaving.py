@@ -14,6 +14,8 @@ import pytest
 from conftest import Child
 from hostile.serving import Served, frame, post, reset, served, upgrade, wait_until
 
+pytestmark = pytest.mark.slow
+
 TARGET = """
 import asyncio
 from mcpd import Context, Server

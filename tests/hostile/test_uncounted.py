@@ -24,6 +24,8 @@ from mcpd.registry.coercion import coerce
 from mcpd.registry.datetimes import DATETIME_FORMATS
 from mcpd.registry.thread_slots import Borrower, ThreadSlots
 
+pytestmark = pytest.mark.slow
+
 MIB = 1024 * 1024
 
 

@@ -1,18 +1,14 @@
 """Tests wait for what happens, not for a while: the sleeps that remain, each with its reason. The list only shrinks.
 
-`support/clock.py` has what there is instead: `Clock` moves time on, `turns` lets the loop run, `until` looks for what
+`clock.py` has what there is instead: `Clock` moves time on, `turns` lets the loop run, `until` looks for what
 nobody tells of. A sleep of a minute or more is a call that hangs, one of 0 a turn of the loop.
 """
 
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
-import pytest
-from support.source_code import parsed
-
-REPOSITORY = Path(__file__).resolve().parent.parent
+__all__ = ["ALLOWED", "sleeps"]
 
 _STALLED = "a process is to have come to a stop, which it does not tell"
 _SLOW_ON_PURPOSE = "the time is what the test is about: somebody is slow, or leaves meanwhile"
@@ -56,29 +52,3 @@ def sleeps(tree: ast.Module) -> int:
         and not (isinstance(seconds := node.args[0], ast.Constant) and not 0 < seconds.value < 60)
         for node in ast.walk(tree)
     )
-
-
-def test_tests_sleep_only_where_nothing_can_be_awaited() -> None:
-    files = [*(REPOSITORY / "tests").rglob("*.py"), *(REPOSITORY / "conformance").rglob("*.py")]
-    found = {
-        path.relative_to(REPOSITORY).as_posix(): number
-        for path in files
-        if not {"node_modules", "bench"} & set(path.parts) and (number := sleeps(parsed(path)))
-    }
-    assert "tests/support/clock.py" in found
-    assert found == {name: number for name, (number, _) in ALLOWED.items()}, "await an event; see support/clock.py"
-    assert sum(found.values()) <= 43
-
-
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [
-        ("await asyncio.sleep(0.1)", 1),
-        ("time.sleep(pause)", 1),
-        ("await asyncio.sleep(0)", 0),
-        ("await asyncio.sleep(3600)", 0),
-        ("'time.sleep(1)'", 0),
-    ],
-)
-def test_what_counts_as_a_sleep(text: str, number: int) -> None:
-    assert sleeps(ast.parse(text)) == number
