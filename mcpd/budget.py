@@ -215,7 +215,7 @@ def weigh(message: bytes) -> int:
 def client_of(peer: str, principal: str = "") -> str:
     """The client behind a request, for shares: who it is, as far as that is known, and from where; "" if unknown.
 
-    Of an IPv6 address the first half counts: the second one everybody chooses for himself.
+    Of an IPv6 address the first half counts: a client chooses the second half freely.
     """
     if ":" in peer:
         peer = _network(peer)

@@ -124,7 +124,7 @@ class FrameTooLarge(InvalidRequest):
     default_message = "Message too large"
 
     is_answer: bool | None = None
-    """Whether it was an answer; None if that could not be told."""
+    """Whether it was an answer; None if that is unknown."""
 
 
 class MethodNotFound(ProtocolError):
@@ -245,7 +245,7 @@ class ConnectionLost(TransportError):
 
 
 class RequestTimeout(McpdError):
-    """The peer did not answer within the time allowed; it was told to stop."""
+    """The peer did not answer within the time allowed; a cancellation was sent."""
 
 
 class RequestCancelled(McpdError):
@@ -288,7 +288,7 @@ def forget_frames(error: BaseException) -> None:
 def as_told(error: BaseException) -> tuple[type[BaseException], BaseException, Any]:
     """What a log record takes as `exc_info`: the traceback begins at the first frame that is not of ours.
 
-    How a call came to the author's function is the same each time and not his affair. Where all
+    The frames of ours below the author's function are the same each time, and say nothing to the author. Where all
     frames are ours all are shown.
     """
     place = error.__traceback__

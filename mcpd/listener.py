@@ -29,7 +29,7 @@ class Listener(Protocol):
 
     @property
     def url(self) -> str:
-        """What to give to a client, told to `announce` once it has started; "" if nobody connects by an address."""
+        """The address for clients, given to `announce` once it has started; "" if there is none."""
 
     async def start(self, accept: Accept) -> None:
         """Begin to take clients in.
@@ -38,7 +38,7 @@ class Listener(Protocol):
         """
 
     def pause(self) -> None:
-        """Take in nobody more and read nothing more; calls that run may still be answered."""
+        """Accept no more clients and read nothing more; calls that run may still be answered."""
 
     async def aclose(self) -> None:
         """Send what is queued, within bounds, and end every connection."""

@@ -71,7 +71,7 @@ class Principal:
 
     @property
     def is_authenticated(self) -> bool:
-        """Whether it is anybody in particular."""
+        """Whether it is not anonymous."""
         return bool(self.subject or self.issuer or self.client)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -100,7 +100,7 @@ class Principal:
 
 
 ANONYMOUS = Principal("")
-"""Nobody in particular: where nobody asked, or where an authenticator lets everybody in."""
+"""The principal of all requests without an authenticator, or of those that one lets in without a name."""
 
 
 class Origin(NamedTuple):

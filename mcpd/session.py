@@ -274,7 +274,7 @@ class Session:
         return self._open_unusual(request)
 
     def _open_unusual(self, request: Request) -> Call:
-        """A request that the newest version does not serve: another version does, or nobody.
+        """A request that the newest version does not serve: an older one may.
 
         Its faults are named in the order of the specification: envelope, version, method, params.
         """

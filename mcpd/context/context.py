@@ -95,7 +95,7 @@ class RequestInfo:
 
     @property
     def user(self) -> Principal:
-        """Who sends the request, as the server's authenticator says; anonymous where nobody was asked."""
+        """Who sends the request, as the server's authenticator says; anonymous without an authenticator."""
         return self._exchange.origin.user
 
     @property

@@ -1,4 +1,4 @@
-"""`InputRequired`: raised to end a handler that has to ask the client first, and how it is told from a failure."""
+"""`InputRequired`: raised to end a handler that has to ask the client first, and its difference from a failure."""
 
 from __future__ import annotations
 

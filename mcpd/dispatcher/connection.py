@@ -306,7 +306,7 @@ class ServerConnection:
         session = self.session
         answer: bytes | None
         if session.in_flight.get(call.id) is not call:
-            # Given up before its first step: what nobody waits for is not begun.
+            # Cancelled before its first step: the handler is not started.
             work.close()
             return None
 
@@ -317,7 +317,7 @@ class ServerConnection:
             except _UNWRITABLE:
                 answer = session.respond(call, replace_lone_surrogates(result))
         except asyncio.CancelledError:
-            # Cancelled by the peer: the call is closed and this gives None. By us: the peer is told.
+            # If the peer cancelled, the call is closed and `fail` gives None. If we did, the peer gets an error.
             is_ours = self._is_ending or not call.is_open
             reason = "The server is shutting down" if self._is_ending else "The work was cancelled inside the server"
             answer = session.fail(call, InternalError(reason))

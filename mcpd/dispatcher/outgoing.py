@@ -30,7 +30,7 @@ class OutgoingRequests:
         self.pending: PendingRequests[PendingRequest] = PendingRequests()
 
     async def request(self, method: str, params: Any, about: Call, timeout: float | None) -> Raw:
-        """Ask, and wait `timeout` seconds at most (None: for ever); if the wait ends early, the peer is told."""
+        """Ask, and wait `timeout` seconds at most (None: for ever); if the wait ends early, a cancellation is sent."""
         frame = self._session.ask(method, params, self.pending.next_id)
         answer: asyncio.Future[Raw] = self._loop.create_future()
         request_id = self.pending.add(PendingRequest(method, answer))
@@ -49,11 +49,11 @@ class OutgoingRequests:
             del answer  # it holds the error that it raised here, whose traceback holds this frame
 
     def receive(self, message: Response | Failure) -> None:
-        """Hand an answer to whoever waits for it; one that nobody waits for is dropped."""
+        """Give an answer to the caller that waits for it; one to an unknown id is dropped."""
         self.pending.receive(message)
 
     def fail(self, error: FrameTooLarge) -> None:
-        """An answer could not be taken: whoever waits for it hears that, or if it cannot be told whose it is, all."""
+        """An answer could not be read: its caller gets an error; if its id is unknown, all callers do."""
         for request in self.pending.take_unread(error.request_id):
             request.settle(RemoteError(error.code, f"the client's answer is too large: {error.message}"))
 

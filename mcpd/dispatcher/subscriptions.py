@@ -92,7 +92,7 @@ class Subscriptions:
             self._channel.send_apart(frame, call.id)  # behind the result, which may be held back too
 
     def notify(self, kind: Kind, uri: str | None) -> None:
-        """A list of that kind has changed, or that resource; the client is told if it subscribed to it."""
+        """A list of that kind has changed, or that resource; the client is notified if it subscribed."""
         if uri is None:
             self.changed(kind)
         else:
@@ -146,7 +146,7 @@ class Subscriptions:
 
 
 class SubscribedConnection(Protocol):
-    """A connection whose client is told of changes."""
+    """A connection whose client is notified of changes."""
 
     loop: asyncio.AbstractEventLoop
 
@@ -160,9 +160,9 @@ class SubscribedConnection(Protocol):
 
 
 class Announcer:
-    """The connections of one server that are told of changes, each on its own event loop's thread.
+    """The connections of one server that are notified of changes, each on its own event loop's thread.
 
-    Over `bus` the clients of other servers are told too, and these of what changes on those.
+    Over `bus` changes reach the clients of other servers, and changes of other servers these clients.
     """
 
     def __init__(self, bus: ChangeBus | None = None) -> None:

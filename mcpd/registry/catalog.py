@@ -115,7 +115,7 @@ class Catalog:
         )
 
     def replace(self, owner: str, entries: Entries) -> dict[str, bool]:
-        """Let these be all that `owner` offers, at once: each kind of list that is another one now is told of once.
+        """Replace all that `owner` offers, at once, with one `on_change` for each kind of list that changed.
 
         Gives the URIs of the resources and templates that came, went or are others now, and whether they went.
         Raises RegistrationError, and changes nothing, for a key that another owner has, or that is there twice.

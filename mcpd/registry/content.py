@@ -191,7 +191,7 @@ def tool_result(value: Any, has_schema: bool, gives_blocks: bool = False) -> Cal
 
     raw = _json(value)
     structured = Raw(raw) if has_schema or raw[:1] == b"{" else UNSET
-    # A string among data, as a date or a choice, is told to a model as itself: in quotes it would often be quoted back.
+    # A string among data, as a date or a choice, is shown without quotes: models would often quote them back.
     shown = _decode_text(raw) if raw[:1] == b'"' else raw.decode()
     return CallToolResult(content=[TextContent(shown)], structured_content=structured)
 

@@ -127,7 +127,7 @@ def readable(hint: Any, where: str, *, has_none_default: bool = False) -> Any:
 
 
 def may_need_pydantic(hint: Any) -> bool:
-    """Whether pydantic may have to read a hint, told without looking closely."""
+    """Whether pydantic may have to read a hint, without a close look at it."""
     if hint in _PLAIN or hint is None or hint is Slot.empty:
         return False
     return "pydantic" in sys.modules or _has_union(hint)

@@ -116,9 +116,9 @@ class Listing(Generic[E]):
             seen.add(entry.key)
 
     def exchange(self, owner: str, entries: Iterable[E]) -> dict[str, bool]:
-        """Let these be all that `owner` has: the keys that are new, gone or another entry's now, and whether gone.
+        """Replace all entries of `owner`; gives the keys that are new, removed or changed, and whether removed.
 
-        What stays keeps its place. Equal entries change nothing. Nobody is told; `check` comes first.
+        What stays keeps its place. Equal entries change nothing. `on_change` is not called; `check` comes first.
         """
         new = {entry.key: entry for entry in entries}
         touched: dict[str, bool] = {}

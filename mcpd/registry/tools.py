@@ -174,7 +174,7 @@ class FunctionTool:
             return result
 
     def _failed(self, error: BaseException, exchange: Exchange) -> CallToolResult | None:
-        """What the model is told of a failure; None for what goes on as an exception.
+        """A failure as a result for the model; None for what stays an exception.
 
         That is raised again where it was caught: raised here, this frame and its traceback would hold each other.
         """

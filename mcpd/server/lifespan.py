@@ -73,7 +73,7 @@ class Lifespan:
             raise ConfigurationError(life.failure)
 
     async def let_go(self, holder: object) -> None:
-        """`holder` needs it no more: if nobody else does it ends now, and this waits for that. Safe to call twice.
+        """`holder` needs it no more: if no other holder does, it ends now, and this waits for that. Safe to call twice.
 
         Cancelled, it ends all the same.
         """

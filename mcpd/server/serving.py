@@ -47,7 +47,7 @@ _ONCE_SECONDS = 0.25
 
 
 def settings_for(*, stdio: bool, ws: str | None, http: str | None, **others: Any) -> Settings:
-    """What `Server.run` was told. Raises TypeError for an option that there is not, ConfigurationError."""
+    """The options of `Server.run`. Raises TypeError for an option that there is not, ConfigurationError."""
     unknown = [name for name in others if name not in Settings.__struct_fields__]
     if unknown:
         ways = 'say how to serve with stdio=True, ws=":8080" or http=":8080"'
@@ -234,12 +234,12 @@ class _Clients:
         return connection
 
     def _leave(self, connection: ServerConnection, _: asyncio.Future[McpdError | None]) -> None:
-        """One client of many is gone: nobody wants its answers."""
+        """One client of many is gone: its calls are cancelled."""
         self._accepted.discard(connection)
         connection.abort()
 
     def _end(self, connection: ServerConnection, ended: asyncio.Future[McpdError | None]) -> None:
-        """The only client says no more: what it asked for is still answered, unless it went without a word."""
+        """The only client has closed its end: its calls are still answered, unless the connection was lost."""
         if ended.result() is not None:
             connection.abort()
         self._stop.set()

@@ -42,7 +42,7 @@ class Torn(NamedTuple):
 
     @property
     def id(self) -> int | str | None:
-        """The message's id; None if it has none, or it cannot be told."""
+        """The message's id; None if it has none, or it is unknown."""
         found = _id_first(self.head) or _id_last(self.tail)
         try:
             return None if found is None else decode(found[1], type=int | str)
@@ -51,7 +51,7 @@ class Torn(NamedTuple):
 
     @property
     def is_answer(self) -> bool | None:
-        """Whether it answers a request, or is one, or a notification; None if that cannot be told."""
+        """Whether it answers a request, or is one, or a notification; None if that is unknown."""
         found = _id_first(self.head)
         if found is not None:
             return _IS_ANSWER.get(found[2])
@@ -60,6 +60,6 @@ class Torn(NamedTuple):
 
 
 def answered_by(message: bytes) -> int | str | None:
-    """The id of the request that a message answers which cannot be read; None if it is no answer, or not to be told."""
+    """The id of the request that a message answers which cannot be read; None if it is none, or unknown."""
     torn = Torn(message[:END_BYTES], message[-END_BYTES:])
     return torn.id if torn.is_answer else None
