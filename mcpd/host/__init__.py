@@ -7,6 +7,7 @@
     theme         a complete set of style variables
     partial_json  unfinished tool arguments, closed so that they can be shown
     view          the life of one View: a state machine without I/O; begin here
+      machine       what the View's messages do to it
       messages      every params and result struct between host and View
       capabilities  what each side can do
       events        what the machine tells the program
