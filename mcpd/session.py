@@ -1,12 +1,32 @@
-"""The state of one connection without I/O: which version, which calls are open, what may be said now.
+"""The state of one connection without I/O: its phase, its version, which calls are open, what may be said now.
 
-A connection fixes an era, a call its version: a legacy connection agrees on one version in `initialize`, a modern
-one brings the version along in each request. Both come out as the same `Call`, so nothing above can tell them apart.
+Theory of operation. A connection fixes an era, a call its version: a legacy connection agrees on one version in
+`initialize`, a modern one brings the version along in each request. Both come out as the same `Call`, so nothing above
+can tell them apart. A request opens a call (`receive_request`), which is closed by its answer (`respond`, `fail`) or by
+the client (`cancel`); what is closed is never answered.
+
+    phase         how it is entered                 from the client                     the server may send
+    ------------  --------------------------------  ----------------------------------  ----------------------------
+    NEW           Session()                         initialize; a modern request;       answers
+                                                    ping and server/discover, after
+                                                    which it is NEW still; others: an
+                                                    error
+    INITIALIZING  initialize received               initialized; requests of the        answers, requests, and what
+                                                    version; initialize: -32600         belongs to an open call
+    INITIALIZED   initialized received, or opened   requests of the version             the same, and changes
+                  in a legacy version
+    MODERN        a request with its version        requests, each in its own version;  answers, and what belongs to
+                  served, or opened in a modern     initialize: -32022                  an open call
+                  version
+
+A request that is refused changes no phase, and none is ever left for an earlier one.
+
 Spec: 2025-11-25 basic/lifecycle; 2026-07-28 basic/index, basic/versioning.
 """
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any
 
 from msgspec import UNSET, Raw, Struct
@@ -50,7 +70,7 @@ from .versions import table
 from .versions.table import Version
 from .versions.vocabulary import NO_EXTENSIONS, Vocabulary
 
-__all__ = ["MAX_FRAME_BYTES", "WATCH_BYTES", "Call", "Opening", "Session"]
+__all__ = ["MAX_FRAME_BYTES", "WATCH_BYTES", "Call", "Opening", "Phase", "Session"]
 
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 """The default limit of one message."""
@@ -139,6 +159,18 @@ class Opening(Struct, frozen=True, gc=False):
 _OPENING = Opening()
 
 
+class Phase(Enum):
+    """How far a connection is; the table is above."""
+
+    NEW = "new"
+    INITIALIZING = "initializing"
+    INITIALIZED = "initialized"
+    MODERN = "modern"
+
+
+_NEW, _MODERN = Phase.NEW, Phase.MODERN  # read for each request: a member of an enum is slower to get at
+
+
 class Session:
     """One connection's state. Single-threaded: calls come from the event loop's thread.
 
@@ -147,8 +179,8 @@ class Session:
     `{"io.modelcontextprotocol/serverInfo": …}` as raw JSON, written into modern results.
     """
 
-    __slots__ = ("client", "identity", "in_flight", "is_stateless", "is_initialized", "log_level", "max_frame_bytes",
-                 "max_in_flight", "peer", "principal", "said", "version", "vocabulary", "watched")  # fmt: skip
+    __slots__ = ("client", "identity", "in_flight", "is_stateless", "log_level", "max_frame_bytes",
+                 "max_in_flight", "peer", "phase", "principal", "said", "version", "vocabulary", "watched")  # fmt: skip
 
     def __init__(
         self,
@@ -174,9 +206,17 @@ class Session:
         """The URIs of the resources that a legacy client watches."""
         self.said: Charge | None = None
         """What the client said of itself takes so much of the budget, if it is large."""
-        self.is_initialized = version is not None and not version.is_modern
+        if version is None:
+            self.phase = _NEW
+        else:
+            self.phase = _MODERN if version.is_modern else Phase.INITIALIZED
         self.is_stateless = opening.is_stateless
         self.in_flight: dict[Id, Call] = {}
+
+    @property
+    def is_initialized(self) -> bool:
+        """Whether this is a legacy session that may be told of changes."""
+        return self.phase is Phase.INITIALIZED
 
     @property
     def owner(self) -> str:
@@ -216,7 +256,7 @@ class Session:
         if many >= self.max_in_flight:
             raise InvalidRequest(f"Too many requests at once: {self.max_in_flight} are being answered; retry later")
         version = self.version
-        if version is None or version.is_modern:
+        if version is None or self.phase is _MODERN:
             opened = self._open_modern(request)
         else:
             opened = self._open_legacy(request, version)
@@ -269,7 +309,7 @@ class Session:
                     and (meta.log_level is None or meta.log_level in LOG_LEVELS)
                 ):
                     if self.version is None and method != "server/discover":
-                        self.version = newest
+                        self.phase, self.version = _MODERN, newest
                     return Call(self, request.id, request.method, request.params, newest, params, meta)
         return self._open_unusual(request)
 
@@ -306,7 +346,7 @@ class Session:
             known = ", ".join(LOG_LEVELS)
             raise InvalidParams(f"_meta.{META}logLevel: expected one of {known}", {"requested": level})
         if self.version is None and method != "server/discover":
-            self.version = table.get(table.MODERN[-1])
+            self.phase, self.version = _MODERN, table.get(table.MODERN[-1])
         return Call(self, request.id, request.method, request.params, version, params, params.meta)
 
     def _initialize(self, request: Request) -> Call:
@@ -315,7 +355,7 @@ class Session:
             self.said = Charge(id(self), self.owner)
             if not self.said.set(weigh(bytes(request.params))):
                 raise InternalError(OVER)
-        self.version = table.negotiate(params.protocol_version)
+        self.phase, self.version = Phase.INITIALIZING, table.negotiate(params.protocol_version)
         # What the version does not know was not declared, whatever the client wrote.
         self.client = ClientIdentity(self.version.shape(params.capabilities), params.client_info)
         return Call(self, request.id, request.method, request.params, self.version, params, params.meta)
@@ -338,8 +378,8 @@ class Session:
             params = read(_EMPTY if raw is ABSENT or bytes(raw) == b"null" else raw)
         except MALFORMED:
             return None
-        if method == "notifications/initialized" and version is self.version:  # not before its request
-            self.is_initialized = True
+        if method == "notifications/initialized" and self.phase is Phase.INITIALIZING:  # not before its request
+            self.phase = Phase.INITIALIZED
         return params
 
     def cancel(self, request_id: Id | None) -> Call | None:

@@ -18,12 +18,14 @@ from mcpd.errors import (
     InvalidRequest,
     LocalProtocolError,
     MethodNotFound,
+    ProtocolError,
     ResourceNotFound,
 )
-from mcpd.jsonrpc import Request, decode
-from mcpd.session import Call, Session
+from mcpd.jsonrpc import Notification, Request, decode
+from mcpd.session import Call, Opening, Phase, Session
 from mcpd.types.base import EmptyResult
 from mcpd.types.notifications import CancelledParams, ProgressParams
+from mcpd.versions import table
 
 
 def request(method: str, request_id: Any = 1, params: Any = None) -> Request:
@@ -48,6 +50,65 @@ def opened(version: str, **how: Any) -> Session:
 def ask(session: Session, method: str = "tools/list", request_id: Any = 1) -> Call:
     is_modern = session.version is not None and session.version.is_modern
     return session.receive_request(request(method, request_id, {"_meta": envelope()} if is_modern else None))
+
+
+# -------------------------------------------------------------------------------------- phases
+
+MESSAGES: dict[str, dict[str, Any]] = {
+    "initialize": initialize("2025-06-18"),
+    "initialized": {"jsonrpc": "2.0", "method": "notifications/initialized"},
+    "discover": {"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {"_meta": envelope()}},
+    "modern": {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": envelope()}},
+    "bare": {"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
+    "ping": {"jsonrpc": "2.0", "id": 1, "method": "ping"},
+    "unknown": {"jsonrpc": "2.0", "id": 1, "method": "no/such"},
+}
+NEXT_PHASES: dict[Phase, dict[str, Phase]] = {
+    Phase.NEW: {"initialize": Phase.INITIALIZING, "modern": Phase.MODERN},
+    Phase.INITIALIZING: {"initialized": Phase.INITIALIZED},
+    Phase.INITIALIZED: {},
+    Phase.MODERN: {},
+}
+"""What leads to another phase; all else leaves the connection in the one that it is in."""
+
+WAYS: dict[Phase, tuple[str, ...]] = {
+    Phase.NEW: (),
+    Phase.INITIALIZING: ("initialize",),
+    Phase.INITIALIZED: ("initialize", "initialized"),
+    Phase.MODERN: ("modern",),
+}
+
+
+def send(session: Session, name: str) -> None:
+    message = decode(json.dumps(MESSAGES[name]).encode())
+    if isinstance(message, Request):
+        try:
+            session.respond(session.receive_request(message), EmptyResult())
+        except ProtocolError:
+            pass
+    else:
+        assert isinstance(message, Notification)
+        session.receive_notification(message)
+
+
+@pytest.mark.parametrize("phase", Phase)
+@pytest.mark.parametrize("name", MESSAGES)
+def test_a_phase_ends_by_what_the_table_says_and_nothing_else(phase: Phase, name: str) -> None:
+    """S25-020, S25-024: a connection fixes an era once; no request that is refused changes anything."""
+    session = Session()
+    for step in WAYS[phase]:
+        send(session, step)
+    assert session.phase is phase
+    send(session, name)
+    assert session.phase is NEXT_PHASES[phase].get(name, phase)
+    assert (session.version is None) == (session.phase is Phase.NEW)
+    assert session.is_initialized == (session.phase is Phase.INITIALIZED)
+
+
+@each_version
+def test_a_connection_may_be_opened_in_a_version(version: str) -> None:
+    session = Session(opening=Opening(version=table.get(version)))
+    assert session.phase is (Phase.MODERN if version == MODERN else Phase.INITIALIZED)
 
 
 # ----------------------------------------------------------------------------------- in flight
