@@ -40,12 +40,12 @@ all of it for a program on asyncio; its modules are the only ones that do:
     host          connects to a server, calls its tools for the model, shows their Views
       call          one call of a tool, from the first character of its arguments
       shown         one View on a channel: the machine, its clock, its work
-      view_requests what becomes of a View's requests
+      request_handler what a View asked for, carried out
       hooks         what the program decides
       options       settings that seldom change
       tool_list     the server's tools, listed again when they change
       conversation  what Views have to say in it
-      documents     Views' documents, read and kept
+      document_cache the documents of Views, read and kept
       channels      any two-way stream of messages as a View's channel
       relay         Views over WebSocket, at one-time addresses
 """

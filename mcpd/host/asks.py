@@ -1,4 +1,4 @@
-"""Requests of a View that wait for the program: ids, places, progress tokens.
+"""Requests of a View that wait for the program: their ids, how many, progress tokens.
 
 Spec: JSON-RPC 2.0 section 4; 2026-07-28 basic/patterns/{cancellation,progress}. A View's ids begin at 0 and may be
 strings.
@@ -62,7 +62,7 @@ class PendingAsks:
         return self._asked.get(ask_id)
 
     def take(self, ask_id: int) -> PendingAsk | None:
-        """The program is done with it: its place is free, and its id too."""
+        """The program is done with it: it counts no more, and its id is free."""
         asked = self._asked.pop(ask_id, None)
         if asked is not None and not asked.aborted:
             del self._by_request[asked.request_id]

@@ -33,15 +33,15 @@ from .context import HostContext, ToolInfo, merge
 from .conversation import Conversation
 from .csp import grant
 from .document import ViewDocument
-from .documents import Documents
+from .document_cache import DocumentCache
 from .hooks import Hooks, offered
 from .options import HostOptions, default_context
 from .policy import Settings
 from .relay import Relay, open_relay
+from .request_handler import ViewRequestHandler
 from .shown import ShownView
 from .tool_list import ToolList
 from .view import View
-from .view_requests import ViewRequestHandler
 from .visibility import is_for_model, model_tools, resource_uri
 
 __all__ = ["Host", "OfferedTool"]
@@ -96,7 +96,7 @@ class Host:
             timeout=options.timeout,
             limits=options.client_limits,
         )
-        self._documents = Documents(self.client, hooks, options.fresh_seconds)
+        self._documents = DocumentCache(self.client, hooks, options.fresh_seconds)
         self._handler = ViewRequestHandler(self.client, hooks, self.conversation, self.find_tool, self._on_leave)
         self._tools = ToolList(self.client, self._on_tools_read)
         self._views: dict[str, ShownView] = {}

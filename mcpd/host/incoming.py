@@ -149,7 +149,7 @@ class Incoming:
         return self._view_state.model_context
 
     def _done(self, asked: PendingAsk) -> bool:
-        """Free its place; whether somebody still wants the answer."""
+        """It counts no more among the open requests; gives whether the View still waits for the answer."""
         self._asks.take(asked.ask.ask_id)
         if isinstance(asked.ask, ModelContextUpdate):
             self._view_state.open_updates -= 1

@@ -1,7 +1,7 @@
 """A View on a real channel: the state machine, its clock, and the work that it asks for.
 
 Nothing is decided here: what the View may do is the machine's business (`view`), what becomes of its requests
-that of a `RequestHandler` (`view_requests`). All calls come from the event loop's thread.
+that of a `RequestHandler` (`request_handler`). All calls come from the event loop's thread.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from mcpd.extensions.ui.assets import load_folder
 from mcpd.extensions.ui.csp_sources import UiCsp, validate_csp, validate_sources
 from mcpd.host.conversation import Conversation, ViewMessage
 from mcpd.host.csp import Profile, grant
-from mcpd.host.documents import MAX_KEPT
+from mcpd.host.document_cache import MAX_KEPT
 from mcpd.host.events import AppToolsListed, Finding, ModelContextUpdate
 from mcpd.host.refusals import Denied
 from mcpd.types.content import TextContent

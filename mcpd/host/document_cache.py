@@ -27,7 +27,7 @@ from .document import ViewDocument, read_document
 from .hooks import Hooks, settle
 from .refusals import Denied
 
-__all__ = ["Documents"]
+__all__ = ["DocumentCache"]
 
 log = logging.getLogger("mcpd.host")
 
@@ -60,7 +60,7 @@ class _Kept(Struct):
 _read = Decoder(_Reading).decode
 
 
-class Documents:
+class DocumentCache:
     """The Views of one server, by URI."""
 
     def __init__(self, client: Client, hooks: Hooks, fresh_seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""`Documents`: what is read, when it is read again, and what the program is asked about it."""
+"""`DocumentCache`: what is read, when it is read again, and what the program is asked about it."""
 
 from __future__ import annotations
 
