@@ -29,7 +29,7 @@ class PendingAsk(Struct):
 class PendingAsks:
     """The View's requests by the id the program knows them under.
 
-    An aborted one keeps its place until the program is done with it: a View that asks and takes back in a
+    An aborted one counts until the program is done with it: a View that asks and takes back in a
     loop gets no more work done at a time than one that waits.
     """
 

@@ -92,10 +92,10 @@ class DocumentCache:
 
     async def prefetch(self, uris: Iterable[str]) -> list[ViewDocument]:
         """Read these now; what cannot be shown is left out, and logged. Of more than are kept the first are read."""
-        places = asyncio.Semaphore(_READ_AT_ONCE)
+        slots = asyncio.Semaphore(_READ_AT_ONCE)
 
         async def read(uri: str) -> ViewDocument:
-            async with places:
+            async with slots:
                 return await self.get(uri)
 
         found = await asyncio.gather(*map(read, sorted(uris)[:MAX_KEPT]), return_exceptions=True)

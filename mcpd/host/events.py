@@ -1,7 +1,7 @@
 """What the state machine tells the program that runs it.
 
 An `Ask` wants a decision or some work: the program answers each one exactly once with `View.answer`,
-`View.deny` or `View.fail`, also after an `Abort` (the answer then goes nowhere, but frees its place).
+`View.deny` or `View.fail`, also after an `Abort` (the answer then goes nowhere, but the request counts no more).
 Everything else is news.
 """
 
