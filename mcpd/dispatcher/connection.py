@@ -112,7 +112,7 @@ class ServerConnection:
 
     @property
     def subscriptions(self) -> Subscriptions:
-        """What this client wants to hear of unasked."""
+        """The change notifications that this client has subscribed to."""
         if self._subscriptions is None:
             self._subscriptions = Subscriptions(self.session, self.channel)
         return self._subscriptions
@@ -144,11 +144,11 @@ class ServerConnection:
             self._receive_other(message)
 
     def receive_message(self, message: Message) -> bool:
-        """Take one message that is no request, and that the transport has decoded; False if there is no room for it."""
+        """Take one decoded message that is no request; False if the memory budget is used up."""
         return self._receive_other(message)
 
     def receive_error(self, error: ProtocolError) -> None:
-        """Answer what could not be understood; of an answer to a question of ours, its asker hears."""
+        """Answer what could not be read; if it was an answer to a request of ours, that request fails."""
         if isinstance(error, FrameTooLarge) and error.is_answer:
             if self._outgoing is not None:
                 self._outgoing.fail(error)
@@ -188,7 +188,7 @@ class ServerConnection:
         self.closed()
 
     def abort(self) -> None:
-        """Cancel all running calls now. A peer that is there hears of it; one that has hung up reads no answer."""
+        """Cancel all running calls now. They are answered with errors, unless the peer has closed the connection."""
         self._is_ending = True
         if self._ended is not None and self._ended.done():
             for call in list(self.session.in_flight.values()):
@@ -211,6 +211,7 @@ class ServerConnection:
             else:
                 batch.add(frame)
             return
+
         call.batch = batch
         answer = self._begin(call)
         if answer.__class__ is CoroutineType:
@@ -219,7 +220,7 @@ class ServerConnection:
             self._send(call, answer)  # type: ignore[arg-type]
 
     def _charge(self, size: int) -> Charge | None:
-        """What a message takes of the budget by its weight; None if that is not to be had."""
+        """The memory that a message takes, charged to the budget; None if the budget is used up."""
         return charge if (charge := Charge(id(self.session), self.session.owner)).set(size) else None
 
     def _start_large(self, request: Request, size: int) -> None:
@@ -245,6 +246,8 @@ class ServerConnection:
             waits_for = answer.send(None)
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
+
+        # It waits: from here on the task can be cancelled as the call's own.
         task: asyncio.Task[Any] | None = asyncio.current_task(self.loop)
         assert task is not None
         call.task = task
@@ -276,7 +279,7 @@ class ServerConnection:
         batch, call.batch = call.batch, None
         if batch is None:
             return False
-        # Its place is given up now, and only once: the work may take its time to stop.
+        # At once, and only once: the other answers of the batch do not wait until the work has stopped.
         batch.add(answer)
         return True
 
