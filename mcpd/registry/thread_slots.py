@@ -149,6 +149,10 @@ class ThreadSlots:
         if self._waiting:
             self._serve()
 
+    def forget(self, borrower: Borrower) -> None:
+        """A function is done, and its event loop is closed: no other begins."""
+        self._running.discard(borrower)
+
     def _leave(self, borrower: Borrower, turn: asyncio.Future[None]) -> None:
         queue = self._waiting.get(borrower.connection)
         if queue is not None:

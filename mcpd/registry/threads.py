@@ -40,7 +40,7 @@ async def run_in_thread(function: Callable[..., Any], *args: Any, exchange: Exch
     loop = asyncio.get_running_loop()
     slots = _slots_of.get(loop)
     if slots is None:
-        slots = _slots_of[loop] = ThreadSlots(MAX_THREADS, THREAD_TIMEOUT)
+        slots = limit_threads(MAX_THREADS, THREAD_TIMEOUT)
     slot = _Slot(slots, exchange, loop)
     if not slots.try_acquire(slot):
         await slots.acquire(slot)
@@ -51,9 +51,13 @@ async def run_in_thread(function: Callable[..., Any], *args: Any, exchange: Exch
     return await value if value.__class__ is CoroutineType else value
 
 
-def limit_threads(most: int, wait_seconds: float) -> None:
+def limit_threads(most: int, wait_seconds: float) -> ThreadSlots:
     """Set for the running event loop how many plain functions run at once; before the first of them."""
-    _slots_of[asyncio.get_running_loop()] = ThreadSlots(most, wait_seconds)
+    for loop in [loop for loop in _slots_of if loop.is_closed()]:
+        # A function that was running when its loop was closed holds the loop, and so its slots would stay for ever.
+        del _slots_of[loop]
+    slots = _slots_of[asyncio.get_running_loop()] = ThreadSlots(most, wait_seconds)
+    return slots
 
 
 _slots_of: WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadSlots] = WeakKeyDictionary()
@@ -84,8 +88,9 @@ class _Slot(Borrower):
             return function(*args)
         finally:
             this_thread.slot = None
-            if self._is_free():
-                self._tell(self._release)
+            if self._is_free() and not self._tell(self._release):
+                # What is left of a loop that is closed, and of its calls, is kept by nothing else than this.
+                self._slots.forget(self)
 
     def leave(self) -> None:
         """The task waits for the function no longer."""
@@ -123,8 +128,10 @@ class _Slot(Borrower):
             self._is_asking = False
             self._is_without_slot = not self._slots.reacquire(self)
 
-    def _tell(self, step: Callable[[], None]) -> None:
+    def _tell(self, step: Callable[[], None]) -> bool:
+        """Have something done on the event loop's thread; False if the loop is closed, and nobody waits for a slot."""
         try:
             self._loop.call_soon_threadsafe(step)
         except RuntimeError:
-            pass  # the loop is closed, and nobody waits for a slot
+            return False
+        return True

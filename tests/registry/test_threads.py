@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 
 import pytest
 from support.wires import memory_wire
@@ -139,3 +141,34 @@ async def test_functions_that_wait_for_the_user_hold_nobody_up() -> None:
         room.go.set()
         await asyncio.gather(*tasks)
         assert room.most == 3
+
+
+def test_a_loop_that_was_closed_while_a_function_ran_is_let_go() -> None:
+    """What runs holds its loop; once it is done nothing does, though nobody was left to hear of it."""
+    go, ended = threading.Event(), threading.Event()
+
+    def stay() -> None:
+        go.wait(60)
+        threading.Thread(target=lambda: ended.set()).start()
+
+    async def call() -> weakref.ref[asyncio.AbstractEventLoop]:
+        task = asyncio.create_task(run_in_thread(stay))
+        await turns()
+        await cancelled([task])
+        return weakref.ref(asyncio.get_running_loop())
+
+    loop = asyncio.new_event_loop()
+    try:
+        found = loop.run_until_complete(call())
+    finally:
+        loop.close()
+    del loop
+    go.set()
+    assert ended.wait(60)
+
+    async def another() -> None:
+        await run_in_thread(abs, -1)
+
+    asyncio.run(another())
+    gc.collect()
+    assert found() is None
