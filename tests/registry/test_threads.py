@@ -145,15 +145,16 @@ async def test_functions_that_wait_for_the_user_hold_nobody_up() -> None:
 
 def test_a_loop_that_was_closed_while_a_function_ran_is_let_go() -> None:
     """What runs holds its loop; once it is done nothing does, though nobody was left to hear of it."""
-    go, ended = threading.Event(), threading.Event()
+    begun, go, ended = threading.Event(), threading.Event(), threading.Event()
 
     def stay() -> None:
+        begun.set()
         go.wait(60)
         threading.Thread(target=lambda: ended.set()).start()
 
     async def call() -> weakref.ref[asyncio.AbstractEventLoop]:
         task = asyncio.create_task(run_in_thread(stay))
-        await turns()
+        assert await asyncio.to_thread(begun.wait, 60)
         await cancelled([task])
         return weakref.ref(asyncio.get_running_loop())
 
