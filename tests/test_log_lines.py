@@ -29,7 +29,7 @@ OURS = {
     "new": "a sha256 in hex",
     "old": "a sha256 in hex",
     "self._outlet.name": "printable, where the outlet is made",
-    "self._state.value": "an enum of ours",
+    "self.state.value": "an enum of ours",
     "self._view.id": "made by us",
     "self.id": "made by us",
     "self.key": "what the author registered",

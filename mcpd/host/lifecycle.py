@@ -22,6 +22,8 @@ import logging
 from enum import Enum
 from typing import Final
 
+from ..printable import printable
+
 __all__ = ["OVER", "Lifecycle", "State"]
 
 log = logging.getLogger("mcpd.host")
@@ -64,7 +66,7 @@ class Lifecycle:
 
     def enter(self, state: State, now: float) -> None:
         """It is in this state from now on."""
-        log.debug("%s: %s -> %s", self._name, self.state.value, state.value)
+        log.debug("%s: %s -> %s", printable(self._name), self.state.value, state.value)
         self.state = state
         self.deadline = now + self._step_seconds if state in _STEPS else None
 
