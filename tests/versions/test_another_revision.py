@@ -1,6 +1,7 @@
 """A revision is added as DEVELOPERS.md says, one module and one name in the table, and served beside all others (D13).
 
-It is added to a copy of the repository, in which `two_modern_versions.py` then runs.
+It brings a method, added as DEVELOPERS.md says too: types, a row in the revision, a handler and its row. All
+is added to a copy of the repository, in which `two_modern_versions.py` then runs.
 """
 
 from __future__ import annotations
@@ -18,11 +19,45 @@ pytestmark = pytest.mark.slow
 
 MODULE = '''"""2027-01-01: a revision of tests."""
 
+from ..types.words import CountWordsParams
 from .revision import Revision
 
 __all__ = ["REVISION"]
 
-REVISION = Revision(version="2027-01-01", modern=True, removed=("completion/complete",))
+REVISION = Revision(
+    version="2027-01-01",
+    modern=True,
+    requests={"com.example/count": CountWordsParams},
+    removed=("completion/complete",),
+)
+'''
+
+# The method of the recipe "Adding a method": its step 1, and the function of step 3.
+TYPES = '''"""`com.example/count`, a method of tests."""
+
+from .base import Params, Result
+
+__all__ = ["CountWordsParams", "CountWordsResult"]
+
+
+class CountWordsParams(Params):
+    text: str
+
+
+class CountWordsResult(Result):
+    count: int = 0
+'''
+HANDLER = '''"""`com.example/count`, a method of tests."""
+
+from ..context.exchange import Exchange
+from ..registry.catalog import Catalog
+from ..types.words import CountWordsParams, CountWordsResult
+
+__all__ = ["count_words"]
+
+
+def count_words(catalog: Catalog, exchange: Exchange, params: CountWordsParams) -> CountWordsResult:
+    return CountWordsResult(count=len(params.text.split()))
 '''
 
 
@@ -42,6 +77,14 @@ def copy(tmp_path: Path) -> Path:
     if shared.is_dir():
         (tmp_path / "shared").symlink_to(shared)
     (root / "mcpd/versions/v2027_01_01.py").write_text(MODULE)
+    (root / "mcpd/types/words.py").write_text(TYPES)
+    (root / "mcpd/handlers/words.py").write_text(HANDLER)
+    handlers = root / "mcpd/handlers/table.py"
+    text = handlers.read_text()
+    text = text.replace("subscriptions, tools, utilities\n", "subscriptions, tools, utilities, words\n", 1)
+    text = text.replace('    "ping": ', '    "com.example/count": words.count_words,\n    "ping": ', 1)
+    assert text.count(", words\n") == text.count("words.count_words") == 1
+    handlers.write_text(text)
     table = root / "mcpd/versions/table.py"
     text = table.read_text()
     assert text.count('"2026-07-28")\n') == 2  # the list of all versions, and the first of the modern ones

@@ -1,7 +1,7 @@
 """Run by `test_another_revision.py` in a copy of the repository that has a revision more, 2027-01-01.
 
-That revision has no `completion/complete`; all else in it is as in 2026-07-28. So the transcripts of 2026-07-28 are
-played in both: as they are, and with the newer version's name in their place.
+That revision has no `completion/complete`, and a `com.example/count`; all else in it is as in 2026-07-28. So
+the transcripts of 2026-07-28 are played in both: as they are, and with the newer version's name in their place.
 """
 
 from __future__ import annotations
@@ -85,3 +85,18 @@ async def test_each_request_has_its_own_version(transport: str, request: pytest.
         refused = await answer("2028-01-01", "tools/list", {}, "refused")
         assert refused["error"]["code"] == -32022
         assert refused["error"]["data"]["supported"][:2] == [NEWER, OLDER]
+
+
+@each_transport
+async def test_the_method_that_it_brings(transport: str, request: pytest.FixtureRequest) -> None:
+    """Served in its own version, and unknown in the one before."""
+    async with TRANSPORTS[transport](request) as wire:
+        for version in (NEWER, OLDER):
+            params = {"text": "three words long", "_meta": envelope(version)}
+            wire.send({"jsonrpc": "2.0", "id": version, "method": "com.example/count", "params": params})
+            answer = await wire.answer(version)
+            if version == NEWER:
+                assert answer["result"]["count"] == 3
+                assert answer["result"]["resultType"] == "complete"
+            else:
+                assert answer["error"]["code"] == -32601
