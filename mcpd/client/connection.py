@@ -1,7 +1,7 @@
 """The asyncio side of a client's connection: answers awaited, time limits, the server's questions.
 
 A request waits `timeout` seconds without a sign of life; progress is one, and so is a question of the server's,
-while which the clock stands still: the server waits for us then.
+during which the clock stands still: the server waits for us then.
 
 Spec: 2025-11-25 basic/lifecycle, timeouts; basic/utilities/{cancellation,progress}.
 """

@@ -1,4 +1,4 @@
-"""Turns the exception that ended a handler into the JSON-RPC error that the client gets. Nothing else does.
+"""Turns the exception that ended a handler into the JSON-RPC error that the client gets.
 
 An exception that is not one of `errors` is logged, and the client gets an InternalError with a fixed text.
 """

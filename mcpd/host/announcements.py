@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from .launch import LaunchCall
+from .opening_call import LaunchCall
 from .messages import HOST_CONTEXT_CHANGED
 from .outlet import Outlet
 from .requests import ViewState

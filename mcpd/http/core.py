@@ -1,6 +1,6 @@
 """What the modules of the HTTP package share: the server behind it, the settings, and what is open.
 
-`Answering` is what HTTP asks of a connection beyond the frames that every transport pushes into it: each POST has
+`Answering` is a connection whose caller takes the answer as a return value, instead of having it sent: each POST has
 a task of its own already, in which its request is answered, and its refusals are HTTP answers of their own.
 """
 

@@ -1,4 +1,4 @@
-"""One timer for all that lasts: a comment on each quiet event stream, so that no proxy takes it for dead."""
+"""One timer for all open event streams: a comment on each quiet event stream, so that no proxy takes it for dead."""
 
 from __future__ import annotations
 

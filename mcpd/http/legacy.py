@@ -1,6 +1,6 @@
 """POST, GET and DELETE up to 2025-11-25: sessions, event streams to resume, batches, requests that stand alone.
 
-A request without a session and without `MCP-Protocol-Version` is of 2025-03-26, which had neither by need: it is
+A request without a session and without `MCP-Protocol-Version` is of 2025-03-26, where both were optional: it is
 answered alone, so batches work there as that version demands. One that names a version comes from a client that
 was initialized; if it lost its session, it has to know. Spec: 2025-11-25 and 2025-03-26 basic/transports.
 """
@@ -19,7 +19,7 @@ from ..transports.guards import Refusal
 from ..versions import table
 from ..versions.table import Version
 from .core import Answering, Core, is_error
-from .event_store import ResumableStream
+from .resumable_streams import ResumableStream
 from .event_stream import EventStreamResponse
 from .reply import Reply
 from .request import Header, HttpRequest

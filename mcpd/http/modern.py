@@ -29,7 +29,7 @@ from ..transports.guards import Refusal
 from ..types.base import NO_JSON, Params, RequestMeta, Wire
 from ..versions import table
 from .core import Answering, Core, status_for, status_of
-from .event_store import ResumableStream
+from .resumable_streams import ResumableStream
 from .headers import check_mirrors, check_standard
 from .reply import Reply
 from .request import HttpRequest

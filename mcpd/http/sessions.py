@@ -20,7 +20,7 @@ from ..jsonrpc import Id
 from ..principal import ANONYMOUS, Origin, Principal
 from ..versions.table import Version
 from .core import Answering, Core
-from .event_store import ResumableStream, ResumableStreams
+from .resumable_streams import ResumableStream, ResumableStreams
 from .event_stream import EventStreamResponse
 from .reply import Reply
 from .request import HttpRequest

@@ -1,1 +1,1 @@
-"""Channels over real media: stdio, WebSocket, HTTP, and the in-memory pair. Framing and limits, no protocol rules."""
+"""Channels over real media: stdio, WebSocket, and the in-memory pair. Framing and limits, no protocol rules."""

@@ -1,4 +1,4 @@
-"""Results that are not to arrive in one piece with a notification of their own request.
+"""Sends a result a moment after the last notification of its request, for clients that reorder them.
 
 The TypeScript clients hand a notification on a microtask later than a result: of what they read in one piece, the
 last progress of a call comes after its end, and is dropped. Two writes are no help while the peer does not read,

@@ -12,7 +12,7 @@ from support.http_stage import Stage
 
 from mcpd import Context
 from mcpd.http import HttpSettings
-from mcpd.http.event_store import ResumableStream
+from mcpd.http.resumable_streams import ResumableStream
 from mcpd.http.event_stream import EventStreamResponse
 from mcpd.http.keep_alive import KeepAlive
 from mcpd.http.reply import Reply

@@ -16,7 +16,7 @@ from support.http_stage import Stage
 from mcpd import Context
 from mcpd.backplane.memory import MemoryEventStore
 from mcpd.http import HttpSettings
-from mcpd.http.event_store import ResumableStream, ResumableStreams
+from mcpd.http.resumable_streams import ResumableStream, ResumableStreams
 
 
 def count(steps: int, door: str, id: Any = 1) -> dict[str, Any]:
