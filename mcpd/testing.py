@@ -139,9 +139,9 @@ class _NearEnd(MemoryChannel):
         super().__init__(loop)
         self._messages = messages
 
-    def send(self, frame: bytes, about: Id | None = None) -> None:
+    def send(self, frame: bytes, related_request_id: Id | None = None) -> None:
         self._messages.append(WireMessage("client", _read(frame)))
-        super().send(frame, about)
+        super().send(frame, related_request_id)
 
     def start(self, receiver: Receiver) -> None:
         super().start(_Recorder(receiver, self._messages))
@@ -154,7 +154,7 @@ class _FarEnd(MemoryChannel):
         super().__init__(loop)
         self._origin = origin
 
-    def origin(self, about: Id | None = None) -> Origin:
+    def origin(self, related_request_id: Id | None = None) -> Origin:
         return self._origin
 
 

@@ -32,7 +32,7 @@ def name_of(path: Path) -> str:
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_each_module_has_a_charter_and_lists_its_names(path: Path) -> None:
-    """style.md 4 and 5: documented means public, and each module opens with what lives in it."""
+    """Documented means public, and each module opens with what lives in it."""
     tree = parsed(path)
     if not tree.body:
         return  # an empty __init__.py only makes a folder a package

@@ -1,4 +1,4 @@
-"""What may import what: the rooms (style.md 3), the dependencies (architecture.md D8), the start of a server."""
+"""What may import what: the packages, the dependencies (D8), the start of a server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ EXTRAS: dict[str, set[str]] = {
     "publicsuffixlist": {"extensions"},
     "uvicorn": {"http"},
     "uvloop": {"server"},
-    "watchfiles": {"sources"},
 }
 # Used where the user has them installed, never required.
 WELCOME = {"attr", "attrs", "pydantic"}
@@ -62,7 +61,7 @@ def test_the_core_needs_four_packages_and_extras_stay_in_their_rooms() -> None:
 def test_pyproject_names_the_same_four() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert {requirement.split(">")[0] for requirement in project["dependencies"]} == CORE
-    assert set(project["optional-dependencies"]) == {"all", "apps", "http", "schema", "test", "watch"}
+    assert set(project["optional-dependencies"]) == {"all", "apps", "http", "schema", "test"}
 
 
 def unmeasured(child: Child) -> dict[str, str]:

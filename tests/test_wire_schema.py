@@ -164,7 +164,7 @@ def test_lists_and_calls_in_every_version(version: str) -> None:
     for broken in ({"tools": [{"name": "echo"}]}, {"tools": {}}, {}, {"tools": [], "nextCursor": 5}):
         with pytest.raises(SchemaViolation):
             validate(version, "server", response({**broken, **hints}), "tools/list")
-    # style.md and architecture.md 6: a well-known server sends `resources/read` results without the `uri`.
+    # A well-known server sends `resources/read` results without the `uri`.
     with pytest.raises(SchemaViolation, match="uri"):
         validate(version, "server", response({"contents": [{"text": "x"}], **hints}), "resources/read")
     contents = [{"uri": "a://b", "blob": "not base64!"}]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from .opening_call import LaunchCall
 from .messages import HOST_CONTEXT_CHANGED
+from .opening_call import LaunchCall
 from .outlet import Outlet
 from .requests import ViewState
 

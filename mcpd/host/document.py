@@ -10,18 +10,16 @@ import hashlib
 from binascii import Error as Base64Error
 from binascii import a2b_base64
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from msgspec import Struct, to_builtins
 
 from ..errors import ConfigurationError
 from ..extensions.ui.constants import MIME_TYPE, is_app_type
 from ..extensions.ui.csp_sources import UiCsp, UiPermissions, read_csp, read_permissions
+from ..extensions.ui.html import MAX_HTML_BYTES, WARN_HTML_BYTES
 
-__all__ = ["HTML_REFUSE_BYTES", "HTML_WARN_BYTES", "ViewDocument", "read_document"]
-
-HTML_WARN_BYTES: Final = 1024 * 1024
-HTML_REFUSE_BYTES: Final = 16 * 1024 * 1024
+__all__ = ["ViewDocument", "read_document"]
 
 
 class ViewDocument(Struct, frozen=True, kw_only=True):
@@ -48,10 +46,10 @@ def read_document(uri: str, contents: Sequence[Any], listing_meta: Mapping[str, 
     problems: list[str] = []
     html = _html(uri, item)
     data = html.encode("utf-8", "replace")
-    if len(data) > HTML_REFUSE_BYTES:
-        raise ConfigurationError(f"{uri} has {len(data)} bytes; a view may have {HTML_REFUSE_BYTES}")
-    if len(data) > HTML_WARN_BYTES:
-        problems.append(f"{uri} has {len(data)} bytes; views over {HTML_WARN_BYTES} start slowly")
+    if len(data) > MAX_HTML_BYTES:
+        raise ConfigurationError(f"{uri} has {len(data)} bytes; a view may have {MAX_HTML_BYTES}")
+    if len(data) > WARN_HTML_BYTES:
+        problems.append(f"{uri} has {len(data)} bytes; views over {WARN_HTML_BYTES} start slowly")
     ui = _ui(item.get("_meta"))
     if ui is None:
         ui = _ui(listing_meta) or {}

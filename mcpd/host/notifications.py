@@ -1,7 +1,7 @@
 """What a View tells without asking anything: a function for each of its notifications, and the table of them.
 
 Each gives the event for the program, or None if there is nothing to do. Not here: the handshake, which changes the
-state of the View, and what is about a request in either direction (`view`).
+state of the View, and what is about a request in either direction (`machine`).
 
 Spec: MCP Apps 2026-01-26, "Notifications from Views"; 2025-11-25 server/utilities/logging.
 """

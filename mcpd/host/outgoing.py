@@ -1,6 +1,6 @@
 """The requests a host sends to a View: ping, teardown, and calls of the tools it offers.
 
-Each has a deadline. What their answers mean for the View's life is not decided here (`view`).
+Each has a deadline. What their answers mean for the View's life is not decided here (`machine`).
 
 Spec: MCP Apps 2026-01-26, `ui/resource-teardown`; the later draft for a View's tools.
 """

@@ -121,8 +121,8 @@ _ESCAPED: Final = str.maketrans({char: f"%{ord(char):02X}" for char in ' "<>'})
 def check_link(url: str) -> str:
     """The address as it may be opened outside; raises Denied if it may not.
 
-    Only http and https with a plain host: `javascript:` would run in the host's page, a user name dresses
-    one host as another, and what a browser strips or turns around (tabs, backslashes, bidi marks) hides the
+    Only http and https with a plain host: `javascript:` would run in the host's page, a user name spoofs
+    another host, and what a browser strips or turns around (tabs, backslashes, bidi marks) hides the
     real target from the user who is asked. So do an escape or a look-alike of a dot in the host, which a browser
     turns into another host. What a browser escapes in the rest is escaped here already.
     """

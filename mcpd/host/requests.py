@@ -2,7 +2,7 @@
 
 A function gets what it may know (`ViewState`), the number for an ask, and decoded params; it gives an `Ask` for
 the program or an answer, or raises the error the View gets. It changes nothing. `ui/initialize` and `ping`
-are the machine's own (`view`).
+are the machine's own (`machine`).
 
 Spec: MCP Apps 2026-01-26, "Standard MCP Messages" and "Requests (View -> Host)".
 """

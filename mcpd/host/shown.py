@@ -1,6 +1,6 @@
 """A View on a real channel: the state machine, its clock, and the work that it asks for.
 
-Nothing is decided here: what the View may do is the machine's business (`view`), what becomes of its requests
+Nothing is decided here: what the View may do is the machine's business (`machine`), what becomes of its requests
 that of a `RequestHandler` (`request_handler`). All calls come from the event loop's thread.
 """
 

@@ -1,8 +1,8 @@
 """Streamable HTTP, 2025-03-26 to 2026-07-28 on one endpoint, as an ASGI application.
 
 `app` routes and guards, `eras` tells the two eras apart, which `modern` and `legacy` answer; `sessions` and
-`resumable_streams` are what legacy clients come back to; `reply` and `event_stream` are answers; `listener` runs it with
-uvicorn.
+`resumable_streams` are what legacy clients come back to; `reply` and `event_stream` are answers; `listener`
+runs it with uvicorn.
 """
 
 from .app import HttpApp

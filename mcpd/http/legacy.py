@@ -19,10 +19,10 @@ from ..transports.guards import Refusal
 from ..versions import table
 from ..versions.table import Version
 from .core import Answering, Core, is_error
-from .resumable_streams import ResumableStream
 from .event_stream import EventStreamResponse
 from .reply import Reply
 from .request import Header, HttpRequest
+from .resumable_streams import ResumableStream
 from .sessions import HttpSession, Sessions
 from .shared_sessions import CannotRestore
 

@@ -29,10 +29,10 @@ from ..transports.guards import Refusal
 from ..types.base import NO_JSON, Params, RequestMeta, Wire
 from ..versions import table
 from .core import Answering, Core, status_for, status_of
-from .resumable_streams import ResumableStream
 from .headers import check_mirrors, check_standard
 from .reply import Reply
 from .request import HttpRequest
+from .resumable_streams import ResumableStream
 
 __all__ = ["ModernEndpoint"]
 

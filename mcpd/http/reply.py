@@ -12,10 +12,10 @@ from collections.abc import Callable
 from ..jsonrpc import Id
 from ..principal import Origin
 from ..wire.sse import KEEP_ALIVE
-from .resumable_streams import ResumableStream
 from .event_stream import HEADERS, EventStreamResponse
 from .keep_alive import KeepAlive
 from .request import Header, HttpRequest
+from .resumable_streams import ResumableStream
 
 __all__ = ["Reply"]
 

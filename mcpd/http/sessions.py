@@ -20,10 +20,10 @@ from ..jsonrpc import Id
 from ..principal import ANONYMOUS, Origin, Principal
 from ..versions.table import Version
 from .core import Answering, Core
-from .resumable_streams import ResumableStream, ResumableStreams
 from .event_stream import EventStreamResponse
 from .reply import Reply
 from .request import HttpRequest
+from .resumable_streams import ResumableStream, ResumableStreams
 from .shared_sessions import CannotRestore, Saved, SharedSessions
 
 __all__ = ["HttpSession", "Sessions"]

@@ -1,4 +1,4 @@
-"""Every option of every command can be set in the environment, and its help says how (architecture.md 5)."""
+"""Every option of every command can be set in the environment, and its help says how."""
 
 from __future__ import annotations
 

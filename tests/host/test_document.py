@@ -10,7 +10,8 @@ import pytest
 
 from mcpd.errors import ConfigurationError
 from mcpd.extensions.ui.csp_sources import UiCsp, UiPermissions
-from mcpd.host.document import HTML_REFUSE_BYTES, HTML_WARN_BYTES, read_document
+from mcpd.extensions.ui.html import MAX_HTML_BYTES, WARN_HTML_BYTES
+from mcpd.host.document import read_document
 from mcpd.types.content import BlobResourceContents, TextResourceContents
 
 URI = "ui://weather/view"
@@ -93,10 +94,10 @@ def test_an_item_without_content() -> None:
 
 
 def test_size_is_warned_of_and_bounded() -> None:
-    big = read_document(URI, [item(text="x" * (HTML_WARN_BYTES + 1))])
+    big = read_document(URI, [item(text="x" * (WARN_HTML_BYTES + 1))])
     assert "start slowly" in big.problems[0]
     with pytest.raises(ConfigurationError, match="may have"):
-        read_document(URI, [item(text="x" * (HTML_REFUSE_BYTES + 1))])
+        read_document(URI, [item(text="x" * (MAX_HTML_BYTES + 1))])
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ from support.http_stage import Stage
 
 from mcpd import Context
 from mcpd.http import HttpSettings
-from mcpd.http.resumable_streams import ResumableStream
 from mcpd.http.event_stream import EventStreamResponse
 from mcpd.http.keep_alive import KeepAlive
 from mcpd.http.reply import Reply
 from mcpd.http.request import HttpRequest
+from mcpd.http.resumable_streams import ResumableStream
 
 
 class Client:
