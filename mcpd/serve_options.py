@@ -8,6 +8,7 @@ A leaf. A host waits while this is loaded, so the annotations are evaluated only
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Annotated, Any, get_type_hints
 
 from msgspec import Struct
@@ -185,6 +186,7 @@ class Options(Settings, kw_only=True):
     ] = "info"
 
 
+@cache
 def command_options() -> dict[str, tuple[Option, Any]]:
     """Each member of `Options` that can be written on the command line: its `Option`, and its type."""
     return {

@@ -108,6 +108,9 @@ def _has_http() -> bool:
     return find_spec("uvicorn") is not None and find_spec("httptools") is not None
 
 
+_ALWAYS_WITH_EFFECT = {"stdio", "target", "log_level"}
+
+
 def _without_effect(options: Options) -> Iterator[tuple[str, str]]:
     """Each option that was given and changes nothing, with the reason."""
     why: dict[str, str] = {}
@@ -116,9 +119,11 @@ def _without_effect(options: Options) -> Iterator[tuple[str, str]]:
         if options.ws is None:
             why["Access"] = "on stdio nobody connects; it is about --http and --ws"
     defaults = Options()
-    for name, (option, _) in command_options().items():
-        if option.section in why and getattr(options, name) != getattr(defaults, name):
-            yield option.flag, why[option.section]
+    changed = {name for name in Options.__struct_fields__ if getattr(options, name) != getattr(defaults, name)}
+    if why and not changed <= _ALWAYS_WITH_EFFECT:  # to read the table costs start-up
+        for name, (option, _) in command_options().items():
+            if option.section in why and name in changed:
+                yield option.flag, why[option.section]
 
 
 def _http_settings(options: Options) -> HttpSettings:

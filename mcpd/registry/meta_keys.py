@@ -20,7 +20,9 @@ _KEY = rf"(?:{_LABEL}(?:\.{_LABEL})*/)?(?:{_NAME})?"
 
 def is_meta_key(key: str) -> bool:
     """Whether a key of `_meta` may be named so, e.g. `com.example/unit` (S26-027, S26-028)."""
-    # Compiled when first asked for, which few servers do at their start.
+    prefix, slash, name = key.partition("/")
+    if slash and key.isascii() and name.isalnum() and all(map(str.isalpha, prefix.split("."))):
+        return True  # as most are; to compile the pattern costs start-up
     return re.fullmatch(_KEY, key) is not None
 
 

@@ -14,14 +14,6 @@ import sys
 from collections import deque
 from collections.abc import Callable
 
-try:
-    import fcntl
-    import termios
-except ImportError:  # Windows
-    _HAS_IOCTL = False
-else:
-    _HAS_IOCTL = True
-
 __all__ = ["Apart", "unread"]
 
 _TICK = 0.001
@@ -104,7 +96,10 @@ def unread(descriptor: int) -> int:
 
     For a socket that is no local one it is what has not arrived there.
     """
-    if not _HAS_IOCTL:
+    try:
+        import fcntl  # needed by the first result that follows a notification: they cost start-up
+        import termios
+    except ImportError:  # Windows
         return 0
     try:
         mode = os.fstat(descriptor).st_mode

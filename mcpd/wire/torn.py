@@ -7,6 +7,7 @@ between large members is not looked for.
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import NamedTuple
 
 from msgspec import DecodeError
@@ -19,13 +20,24 @@ END_BYTES = 512
 
 _ID = rb'("(?:[^"\\]|\\.)*"|-?[0-9]{1,18})'
 _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
-_first_member = re.compile(rb'\s*\{\s*(?:%b\s*,\s*)?"(\w+)"\s*:' % _VERSION).match
-_id_first = re.compile(
-    rb'\s*\{\s*(?:%b\s*,\s*)?"id"\s*:\s*%b\s*,\s*(?:%b\s*,\s*)?"(\w+)"\s*:' % (_VERSION, _ID, _VERSION)
-).match
-# Only scalars stand between these and the end of the message: it is the message's own id, and not one deep inside.
-_id_last = re.compile(rb',\s*"id"\s*:\s*%b\s*(?:,\s*%b\s*)?\}\s*\Z' % (_ID, _VERSION)).search
 _IS_ANSWER = {b"result": True, b"error": True, b"method": False, b"params": False}
+
+
+class _Patterns(NamedTuple):
+    first_member: re.Pattern[bytes]
+    id_first: re.Pattern[bytes]
+    id_last: re.Pattern[bytes]
+    """Only scalars stand between it and the end of the message: it is the message's own id, and not one deep inside."""
+
+
+@cache
+def _patterns() -> _Patterns:
+    # Made when the first message is torn: to compile them costs start-up.
+    return _Patterns(
+        re.compile(rb'\s*\{\s*(?:%b\s*,\s*)?"(\w+)"\s*:' % _VERSION),
+        re.compile(rb'\s*\{\s*(?:%b\s*,\s*)?"id"\s*:\s*%b\s*,\s*(?:%b\s*,\s*)?"(\w+)"\s*:' % (_VERSION, _ID, _VERSION)),
+        re.compile(rb',\s*"id"\s*:\s*%b\s*(?:,\s*%b\s*)?\}\s*\Z' % (_ID, _VERSION)),
+    )
 
 
 class Torn(NamedTuple):
@@ -43,7 +55,7 @@ class Torn(NamedTuple):
     @property
     def id(self) -> int | str | None:
         """The message's id; None if it has none, or it is unknown."""
-        found = _id_first(self.head) or _id_last(self.tail)
+        found = _patterns().id_first.match(self.head) or _patterns().id_last.search(self.tail)
         try:
             return None if found is None else decode(found[1], type=int | str)
         except (DecodeError, UnicodeDecodeError):
@@ -52,10 +64,10 @@ class Torn(NamedTuple):
     @property
     def is_answer(self) -> bool | None:
         """Whether it answers a request, or is one, or a notification; None if that is unknown."""
-        found = _id_first(self.head)
+        found = _patterns().id_first.match(self.head)
         if found is not None:
             return _IS_ANSWER.get(found[2])
-        found = _first_member(self.head)
+        found = _patterns().first_member.match(self.head)
         return None if found is None else _IS_ANSWER.get(found[1])
 
 
