@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from types import SimpleNamespace
 from typing import Annotated, Any, get_type_hints
 
 from msgspec import Struct
@@ -21,6 +22,7 @@ __all__ = [
     "Option",
     "Options",
     "Settings",
+    "command_option",
     "command_options",
 ]
 
@@ -189,8 +191,18 @@ class Options(Settings, kw_only=True):
 @cache
 def command_options() -> dict[str, tuple[Option, Any]]:
     """Each member of `Options` that can be written on the command line: its `Option`, and its type."""
-    return {
-        name: (hint.__metadata__[0], hint.__origin__)
-        for name, hint in get_type_hints(Options, include_extras=True).items()
-        if hasattr(hint, "__metadata__")
-    }
+    return {name: found for name in Options.__struct_fields__ if (found := command_option(name)) is not None}
+
+
+def command_option(name: str) -> tuple[Option, Any] | None:
+    """The `Option` of one member of `Options`, and its type; None if there is no such member on the command line.
+
+    Only its own annotation is evaluated: a host waits meanwhile.
+    """
+    for cls in Options.__mro__:
+        written = vars(cls).get("__annotations__", {})
+        if name in written:
+            one = SimpleNamespace(__annotations__={name: written[name]})
+            hint = get_type_hints(one, globals(), include_extras=True)[name]
+            return (hint.__metadata__[0], hint.__origin__) if hasattr(hint, "__metadata__") else None
+    return None

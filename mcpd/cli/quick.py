@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..serve_options import Option, Options, command_options
+from ..serve_options import Option, Options, command_option
 
 __all__ = ["read"]
 
@@ -26,14 +26,12 @@ def read(words: Sequence[str], environment: Mapping[str, str]) -> Options | None
     if any(name.startswith("MCPD_") and name not in _READ_ELSEWHERE for name in environment):
         return None
     options = Options(stdio=True)
-    known: dict[str, tuple[str, Option]] = {}
     rest = iter(words[1:])
     for word in rest:
         if word == "--stdio":
             continue
         if word.startswith("-"):
-            known = known or _readable()
-            name, option = known.get(word, ("", None))
+            name, option = _readable(word)
             value = next(rest, "") if option is not None and option.choices else True
             if option is None or (option.choices and value not in option.choices):
                 return None
@@ -45,7 +43,9 @@ def read(words: Sequence[str], environment: Mapping[str, str]) -> Options | None
     return options
 
 
-def _readable() -> dict[str, tuple[str, Option]]:
-    """The options that are read here, by their flags, with the members that they set."""
-    table = command_options().items()
-    return {option.flag: (name, option) for name, (option, kind) in table if kind is bool or option.choices}
+def _readable(flag: str) -> tuple[str, Option | None]:
+    """The member that a flag sets, and its option; no option if it is not read here."""
+    name = flag.removeprefix("--").replace("-", "_")
+    option, kind = command_option(name) or (None, None)
+    is_read = option is not None and option.flag == flag and (kind is bool or bool(option.choices))
+    return name, option if is_read else None

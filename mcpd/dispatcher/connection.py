@@ -47,7 +47,6 @@ from ..printable import printable
 from ..session import Call, Session
 from ..types.rounds import ListenResult, SubscriptionFilter
 from .batch_reply import BatchReply
-from .outgoing import OutgoingRequests
 from .subscriptions import Subscriptions
 from .tasks import Resumption
 from .wire_errors import fail_call
@@ -59,6 +58,7 @@ else:
 
 if TYPE_CHECKING:
     from ..context.request_state import RequestStateCodec
+    from .outgoing import OutgoingRequests
 
 __all__ = ["Handler", "NotificationListener", "ServerConnection"]
 
@@ -481,6 +481,8 @@ class ServerConnection:
         Raises RemoteError if it answers with an error, RequestTimeout, ConnectionLost.
         """
         if self._outgoing is None:
+            from .outgoing import OutgoingRequests  # few servers ask anything, and this costs start-up
+
             self._outgoing = OutgoingRequests(self.session, self.channel, self.loop)
         return await self._outgoing.request(method, params, about, timeout)
 

@@ -7,7 +7,6 @@ such classes pay for the second look. Never sees JSON.
 
 from __future__ import annotations
 
-import dataclasses
 import typing
 from collections.abc import Callable
 from functools import cache
@@ -58,7 +57,7 @@ def complete(value: Any) -> None:
     elif isinstance(value, Struct):
         for name in value.__struct_fields__:
             complete(getattr(value, name))
-    elif dataclasses.is_dataclass(value):
+    elif hasattr(value, "__dataclass_fields__"):
         own = getattr(value, "__dict__", {})
         given = list(own.values())
         for name, default in _defaults(kind):
@@ -72,8 +71,10 @@ def complete(value: Any) -> None:
 
 @cache
 def _defaults(kind: type) -> tuple[tuple[str, Any], ...]:
-    if not hasattr(kind, "__dict__") or "__slots__" in vars(kind) or not dataclasses.is_dataclass(kind):
+    if not hasattr(kind, "__dict__") or "__slots__" in vars(kind) or not hasattr(kind, "__dataclass_fields__"):
         return ()
+    import dataclasses  # whoever has such a class has loaded it; for all others it costs start-up
+
     fields = dataclasses.fields(kind)
     return tuple((field.name, field.default) for field in fields if field.default is not dataclasses.MISSING)
 

@@ -97,7 +97,8 @@ def unread(descriptor: int) -> int:
     For a socket that is no local one it is what has not arrived there.
     """
     try:
-        import fcntl  # needed by the first result that follows a notification: they cost start-up
+        # For the first result that follows a notification: they cost start-up.
+        import fcntl
         import termios
     except ImportError:  # Windows
         return 0

@@ -15,7 +15,9 @@ import select
 import sys
 import threading
 from collections import deque
+from collections.abc import Callable
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from ..budget import OVER, Charge
 from ..channel import Receiver
@@ -25,7 +27,9 @@ from ..principal import Origin
 from ..session import MAX_FRAME_BYTES
 from ..wire.ndjson import Splitter
 from ..wire.torn import END_BYTES, Torn
-from .apart import Apart, unread
+
+if TYPE_CHECKING:
+    from .apart import Apart
 
 __all__ = ["MAX_FRAME_BYTES", "StdioChannel", "claim", "fill_gaps"]
 
@@ -129,6 +133,7 @@ class StdioChannel:
         self._seen_at = 0.0
         self._watching: asyncio.TimerHandle | None = None
         self._apart: Apart | None = None
+        self._unread: Callable[[int], int]
         self._drained: asyncio.Future[None] | None = None
         self._is_pushing = False
         self._is_flush_due = False
@@ -308,11 +313,14 @@ class StdioChannel:
         if self._out:
             self._flush()
         if self._apart is None:
+            from .apart import Apart, unread  # few tools report anything, and this costs start-up
+
+            self._unread = unread
             self._apart = Apart(self._loop, self.send, self._is_read)
         self._apart.hold(frame)
 
     def _is_read(self) -> bool:
-        return not self._out and not self._unsent and not unread(self._fd_out)
+        return not self._out and not self._unsent and not self._unread(self._fd_out)
 
     def _flush_later(self) -> None:
         self._is_flush_due = False
