@@ -3,6 +3,7 @@
 import mcpd
 from mcpd import Sever  # error
 from mcpd import CallNext, Context, MiddlewareRequest, Result, Server, TextContent
+from mcpd.serve_options import Settings
 
 mcpd.Cleint  # error
 mcpd.fastmcp()  # error
@@ -30,6 +31,8 @@ dig(5)  # error
 server.run(gracee=1)  # error
 server.run(grace="1")  # error
 server.run(http=8080)  # error
+Settings(gracee=1)  # error
+Settings(grace="1")  # error
 
 
 @server.resource("bed://south", mimetype="text/plain")  # error
