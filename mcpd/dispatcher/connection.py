@@ -344,7 +344,7 @@ class ServerConnection:
 
         if hand_back:
             return answer
-        if call.batch is None and answer is not None and not call.told:
+        if call.batch is None and answer is not None and not call.told:  # most calls: sent without a call more
             self.channel.send(answer, call.id)
         else:
             self._send(call, answer)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 
 from ..budget import SMALL, Charge, client_of
 
@@ -19,7 +20,7 @@ _HIGH_WATER = 1024 * 1024
 _MOST_WAITING = 64 * 1024 * 1024
 
 
-class Outbox:
+class Outbox(ABC):
     """The queue of one client. A subclass writes it, in `_hand_on`; `close` drops it.
 
     A tool that waits in `drain` may hold a thread: if the client takes nothing for `write_timeout` seconds meanwhile,
@@ -87,9 +88,9 @@ class Outbox:
             self._charge = Charge(id(self), client_of(self._peer))
         return self._charge.set(self._waiting_bytes)
 
+    @abstractmethod
     async def _hand_on(self) -> None:
         """Write all that waits, and say so by `_taken`."""
-        raise NotImplementedError
 
     def _taken(self, waiting_bytes: int) -> None:
         """The server has taken something; so much waits still."""

@@ -15,7 +15,6 @@ import select
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -36,8 +35,7 @@ __all__ = ["MAX_FRAME_BYTES", "StdioChannel", "claim", "fill_gaps"]
 _READ_BYTES = 65536
 _JOIN_BYTES = 65536
 _SMALL_BYTES = 1024
-_MOST_SMALL = _JOIN_BYTES // _SMALL_BYTES
-"""So many small lines are queued without counting their bytes."""
+_MOST_LINES = _JOIN_BYTES // _SMALL_BYTES
 _HIGH_WATER = 1024 * 1024
 _MOST_PARTS = 64
 _LAST_SECONDS = 2.0
@@ -133,7 +131,6 @@ class StdioChannel:
         self._seen_at = 0.0
         self._watching: asyncio.TimerHandle | None = None
         self._apart: Apart | None = None
-        self._unread: Callable[[int], int]
         self._drained: asyncio.Future[None] | None = None
         self._is_pushing = False
         self._is_flush_due = False
@@ -268,27 +265,27 @@ class StdioChannel:
     # -- writing -----------------------------------------------------------------------------
 
     def send(self, frame: bytes, related_request_id: Id | None = None) -> None:
-        """Queue one line. All lines of one turn leave in one write, up to 64 KiB."""
+        """Queue one line. The lines of one turn leave in one write, up to 64 KiB or 64 lines."""
         if self._is_broken:
             return
         out = self._out
         out.append(frame)
-        if len(frame) > _SMALL_BYTES or len(out) > _MOST_SMALL:
-            self._send_much(frame)
-        elif not self._is_pushing and not self._is_flush_due:
+        # What is small is not counted byte by byte: that would cost every answer.
+        if (len(frame) > _SMALL_BYTES or len(out) > _MOST_LINES) and self._flush_much(frame):
+            return
+        if not self._is_pushing and not self._is_flush_due:
             self._is_flush_due = True
             self._loop.call_soon(self._flush_later)
 
-    def _send_much(self, frame: bytes) -> None:
-        """Who sends much in one turn has to see at once that it is not taken."""
+    def _flush_much(self, frame: bytes) -> bool:
+        """Whether so much was queued that it left at once: who sends much has to see in time that it is not taken."""
         queued = sum(map(len, self._out))
-        if queued > _JOIN_BYTES:
-            if self.is_congested and len(frame) > _JOIN_BYTES and self._is_refused(frame, queued):
-                return
+        if queued <= _JOIN_BYTES and len(self._out) <= _MOST_LINES:
+            return False
+        is_large = len(frame) > _JOIN_BYTES
+        if not (self.is_congested and is_large and self._is_refused(frame, queued)):
             self._flush()
-        elif not self._is_pushing and not self._is_flush_due:
-            self._is_flush_due = True
-            self._loop.call_soon(self._flush_later)
+        return True
 
     def _is_refused(self, frame: bytes, queued: int) -> bool:
         """Whether a large answer, the last that was queued, finds no memory behind those that nobody reads.
@@ -313,14 +310,15 @@ class StdioChannel:
         if self._out:
             self._flush()
         if self._apart is None:
-            from .apart import Apart, unread  # few tools report anything, and this costs start-up
+            from .apart import Apart  # few tools report anything, and this costs start-up
 
-            self._unread = unread
             self._apart = Apart(self._loop, self.send, self._is_read)
         self._apart.hold(frame)
 
     def _is_read(self) -> bool:
-        return not self._out and not self._unsent and not self._unread(self._fd_out)
+        from .apart import unread
+
+        return not self._out and not self._unsent and not unread(self._fd_out)
 
     def _flush_later(self) -> None:
         self._is_flush_due = False
