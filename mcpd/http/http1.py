@@ -20,6 +20,8 @@ from ..errors import ConfigurationError
 from ..transports.accepting import ConnectionLimit, CountedConnections
 from ..transports.authentication import Refusal
 from .app import HttpApp
+from .request import ANSWER_AT_ONCE
+from .response_writer import ResponseWriter, answer_at_once
 
 try:
     import httptools
@@ -39,7 +41,6 @@ LINGER = 1.0
 """How long what is being ended may take, in seconds."""
 
 _TOO_LARGE = Refusal(431, "The head of the request is too large (setting max_head_bytes).\n")
-_JOINED_BYTES = 64 * 1024
 _MOST_PIPELINED = 16
 """With so many requests behind the one that is answered, nothing more is read."""
 _TRANSFER = b"transfer-encoding"
@@ -127,7 +128,7 @@ class Http1Protocol(HttpToolsProtocol):
     _again = b""
     """What is to be parsed once more, without the wish that stopped the parser."""
     _is_again = False
-    _writer: _ResponseWriter
+    _writer: ResponseWriter
 
     def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any], **more: Any) -> None:
         super().__init__(config, server_state, app_state, **more)
@@ -139,7 +140,7 @@ class Http1Protocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._writer = self.transport = _ResponseWriter(transport, self.linger)  # type: ignore[assignment]
+        self._writer = self.transport = ResponseWriter(transport, self.linger)  # type: ignore[assignment]
         if self.server_state.connection_limit.is_exceeded:  # type: ignore[attr-defined]
             transport.abort()  # nothing can be said to it: an answer that is not read keeps the descriptor
             return
@@ -221,6 +222,7 @@ class Http1Protocol(HttpToolsProtocol):
 
             running = self.cycle
             super().on_headers_complete()
+            self.scope[ANSWER_AT_ONCE] = answer_at_once  # type: ignore[literal-required]
             if not self.pipeline:
                 self._running = None
             elif len(self.pipeline) == 1:
@@ -297,7 +299,7 @@ class Http1Protocol(HttpToolsProtocol):
             return
         # As uvicorn does it, but for its timer: `close_idle` has one for all connections.
         self.server_state.total_requests += 1
-        if not self.transport.is_closing():
+        if not self._writer.transport.is_closing():
             self.flow.resume_reading()
             self._idle_since = self.loop.time()
             if self._head_bytes > 0 and self._timer is None:
@@ -381,59 +383,6 @@ class Http1Protocol(HttpToolsProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-class _ResponseWriter:
-    """A transport as uvicorn's answers see it: their head waits for their body, so that both leave in one write.
-
-    Uvicorn writes them one after the other, and a write is a call of the system, the dearest part of an answer.
-    """
-
-    __slots__ = ("_head", "_is_next_a_head", "_linger", "is_over", "transport")
-
-    def __init__(self, transport: asyncio.Transport, linger: Callable[[], bool]) -> None:
-        self.transport = transport
-        self._linger = linger
-        self._head = b""
-        self._is_next_a_head = True
-        self.is_over = False
-        """The last was written; what is still answered, to a request that came behind it, is for nobody."""
-
-    def write(self, data: bytes) -> None:
-        """Write, unless it is the head of an answer; with a body that is large, a copy of it would cost more."""
-        if self.is_over:
-            return
-        if self._is_next_a_head:
-            if data.startswith(b"HTTP/1.1 100"):
-                self.transport.write(data)
-            else:
-                self._is_next_a_head = False
-                self._head = data
-        elif not self._head:
-            self.transport.write(data)
-        else:
-            head, self._head = self._head, b""
-            if len(data) < _JOINED_BYTES:
-                self.transport.write(head + data)
-            else:
-                self.transport.write(head)
-                self.transport.write(data)
-
-    def complete(self) -> None:
-        """An answer is complete: if it had no body its head goes now, and what comes next is a head."""
-        if self._head:
-            head, self._head = self._head, b""
-            self.transport.write(head)
-        self._is_next_a_head = True
-
-    def close(self) -> None:
-        """Close after what was written."""
-        self.complete()
-        if not self._linger():
-            self.transport.close()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.transport, name)
 
 
 def _without_upgrade(method: bytes, url: bytes, version: str, headers: list[tuple[bytes, bytes]]) -> bytes:

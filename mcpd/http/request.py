@@ -18,6 +18,7 @@ from ..principal import ANONYMOUS, Origin, Principal
 from ..transports.guards import Refusal
 
 __all__ = [
+    "ANSWER_AT_ONCE",
     "EVENT_STREAM",
     "JSON",
     "BadBody",
@@ -36,6 +37,8 @@ Header: TypeAlias = tuple[bytes, bytes]
 
 JSON: Header = (b"content-type", b"application/json")
 EVENT_STREAM: Header = (b"content-type", b"text/event-stream")
+ANSWER_AT_ONCE = "mcpd.answer_at_once"
+"""Where our own listener's scopes have what writes a whole answer: see `response_writer.answer_at_once`."""
 _TEXT: Header = (b"content-type", b"text/plain; charset=utf-8")
 
 _BIT_JSON, _BIT_EVENTS = 1, 2
@@ -196,6 +199,10 @@ class HttpRequest:
     async def answer(self, status: int, body: bytes, kind: Header = JSON, headers: Iterable[Header] = ()) -> None:
         """Answer with a whole body."""
         self.status = status
+        if not (headers or self.response_headers) and self.method != "HEAD":
+            at_once = self.scope.get(ANSWER_AT_ONCE)
+            if at_once is not None and at_once(self._send, status, kind, body):
+                return
         fields = [kind, (b"content-length", b"%d" % len(body)), *headers, *self.response_headers]
         await self._send({"type": "http.response.start", "status": status, "headers": fields})
         await self._send({"type": "http.response.body", "body": body if self.method != "HEAD" else b""})
