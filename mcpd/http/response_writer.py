@@ -27,8 +27,10 @@ def answer_at_once(send: Send, status: int, kind: Header, body: bytes) -> bool:
     """
     cycle: Any = getattr(send, "__self__", None)
     writer = getattr(cycle, "transport", None)
+    line = _STATUS_LINES.get(status)
     if (
         writer.__class__ is not ResponseWriter
+        or line is None
         or cycle.response_started
         or cycle.disconnected
         or not cycle.keep_alive
@@ -39,7 +41,7 @@ def answer_at_once(send: Send, status: int, kind: Header, body: bytes) -> bool:
     cycle.response_started = True
     cycle.waiting_for_100_continue = False
     ((_, date),) = cycle.default_headers
-    head = _HEAD % (_STATUS_LINES[status], date, *kind, len(body))
+    head = _HEAD % (line, date, *kind, len(body))
     writer.write_whole(head, body)
 
     # As uvicorn ends an answer: what waits for the client hears of it, and the next request may come.
