@@ -2,12 +2,13 @@
 
 From here come the options of `mcpd serve` (`cli/options.py` makes them click's, `cli/quick.py` reads some without it),
 their environment variables, and the keywords of `Server.run` (`server/options.py` repeats the names for type checkers).
+Those of extensions are declared in the same way, by the extension (`extensions/builtin.py`).
 A leaf. A host waits while this is loaded, so the annotations are evaluated only by who asks for them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from types import SimpleNamespace
 from typing import Annotated, Any, get_type_hints
@@ -24,14 +25,15 @@ __all__ = [
     "Settings",
     "command_option",
     "command_options",
+    "options_in",
 ]
 
 MAX_THREADS = 96
 THREAD_TIMEOUT = 30.0
 SESSION_TIMEOUT = 1800.0
 
-SECTIONS = ("Transports", "HTTP", "Access", "MCP Apps", "Limits", "Other")
-"""How the help is divided, in its order."""
+SECTIONS = ("Transports", "HTTP", "Access", "Limits", "Other")
+"""How the help is divided, in its order; sections of extensions come before the last."""
 
 
 class Option(Struct, frozen=True):
@@ -43,7 +45,7 @@ class Option(Struct, frozen=True):
 
     flag: str
     section: str
-    """One of SECTIONS."""
+    """One of SECTIONS, or one of the extension's own."""
     help: str
     metavar: str = ""
     choices: tuple[str, ...] = ()
@@ -138,6 +140,8 @@ class Settings(Struct, kw_only=True):
     """Told the address of each listening transport, once it listens. Without it `run` writes that on a terminal."""
     look_over: Callable[[], None] | None = None
     """Called once on stdio, some time after the start: what a host waits for comes first."""
+    extensions: Mapping[str, Mapping[str, Any]] = {}
+    """What is said to extensions of the server, by their id, and there by the name of the option."""
 
 
 class Options(Settings, kw_only=True):
@@ -145,6 +149,8 @@ class Options(Settings, kw_only=True):
 
     target: str | None = None
     """The argument: file.py, file.py:object or package.module:object; None for the built-in starter."""
+    words: tuple[str, ...] = ()
+    """What stands behind the target and is no option of ours: the target's own extensions may know it."""
     stateless: Annotated[
         bool, Option("--stateless", "HTTP", "HTTP: keep no sessions for clients older than 2026-07-28.")
     ] = False
@@ -155,24 +161,6 @@ class Options(Settings, kw_only=True):
         str | None,
         Option("--token-file", "Access", "Ask for the bearer token in this file; needed beyond this machine.", "FILE"),
     ] = None
-    apps: Annotated[
-        str | None,
-        Option(
-            "--apps",
-            "MCP Apps",
-            "Who gets MCP Apps: auto (clients that offer them), always or never.",
-            "WHO",
-            ("auto", "always", "never"),
-        ),
-    ] = None
-    strict_model_list: Annotated[
-        bool,
-        Option(
-            "--strict-model-list",
-            "MCP Apps",
-            "List no tool that only apps may call, though they can; some hosts then never find it.",
-        ),
-    ] = False
     max_frame_bytes: Annotated[
         int, Option("--max-message-bytes", "Limits", "Refuse messages that are larger.", "BYTES")
     ] = 64 * 1024 * 1024
@@ -206,3 +194,13 @@ def command_option(name: str) -> tuple[Option, Any] | None:
             hint = get_type_hints(one, globals(), include_extras=True)[name]
             return (hint.__metadata__[0], hint.__origin__) if hasattr(hint, "__metadata__") else None
     return None
+
+
+def options_in(kind: type) -> dict[str, tuple[Option, Any]]:
+    """Of a TypedDict of an extension's options: each that has an `Option`, with its type."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {
+        name: (hint.__metadata__[0], hint.__origin__)
+        for name, hint in hints.items()
+        if isinstance(getattr(hint, "__metadata__", (None,))[0], Option)
+    }

@@ -45,7 +45,8 @@ def launch(options: Options) -> None:
     from ..server.serving import run
     from .target import load
 
-    server = load(options.target, options.apps, strict_model_list=options.strict_model_list)
+    server = load(options.target)
+    _hear_own_options(server, options)
 
     if options.http is not None:
         options.http_settings = _http_settings(options)
@@ -54,6 +55,19 @@ def launch(options: Options) -> None:
     options.announce, options.look_over = teller.announce, teller.look_over
     _resume_collector()
     run(server, options)
+
+
+def _hear_own_options(server: Server, options: Options) -> None:
+    """What was said to the extensions that the target brought itself. Raises click.UsageError."""
+    from ..extensions.builtin import BUILT_IN, serve_options_of
+
+    built_in = {row.id for row in BUILT_IN}
+    brought = [each for id, each in server.extensions.items() if id not in built_in]
+    own = [option for extension in brought for option in serve_options_of(extension)]
+    if options.words or any(each.option.environment in os.environ for each in own):
+        from .own_options import read
+
+        options.extensions = {**options.extensions, **read(own, options.words)}
 
 
 class _Teller:
@@ -95,8 +109,10 @@ def _choose_transport(options: Options) -> None:
             options.ws = ":8080"
             _tell("mcpd: for HTTP, which more hosts speak than WebSocket: pip install 'mcpd-server[http]'")
     elif _is_nothing(0):
+        unknown = f" (and {options.words[0]} is no option of mcpd serve)" if options.words else ""
         raise ConfigurationError(
             "nobody can talk to it: stdin is empty; say where to listen, for example --http :8080 or --ws :8080"
+            + unknown
         )
     else:
         options.stdio = True
@@ -108,7 +124,7 @@ def _has_http() -> bool:
     return find_spec("uvicorn") is not None and find_spec("httptools") is not None
 
 
-_ALWAYS_WITH_EFFECT = {"stdio", "target", "log_level"}
+_ALWAYS_WITH_EFFECT = {"stdio", "target", "log_level", "extensions", "words"}
 
 
 def _without_effect(options: Options) -> Iterator[tuple[str, str]]:

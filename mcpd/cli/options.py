@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, get_args
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 import click
+from click.core import ParameterSource
 
+from ..extensions.builtin import ServeOption, serve_options
 from ..serve_options import SECTIONS, Option, command_options
 
-__all__ = ["ServeCommand", "parameter", "target"]
+__all__ = ["ServeCommand", "extension_parameters", "parameter", "split_extensions", "target"]
 
 
 def target() -> click.Argument:
@@ -30,11 +33,29 @@ def parameter(name: str, option: Option, kind: Any, default: Any) -> click.Optio
         how["type"] = _Seconds(min=0)
     elif int in kinds:
         how["type"] = click.IntRange(min=1)
-    elif default == ():
+    elif get_origin(kind) is tuple:
         how["multiple"] = True
     if default:
         how |= {"default": default, "show_default": True}
     return click.Option([option.flag, name], help=option.help, envvar=option.environment, show_envvar=True, **how)
+
+
+def extension_parameters(found: Iterable[ServeOption]) -> list[click.Parameter]:
+    """The options of extensions, which have no default here: what is not said changes nothing."""
+    return [parameter(each.name, each.option, each.kind, None) for each in found]
+
+
+def split_extensions(
+    ctx: click.Context, found: Iterable[ServeOption]
+) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """What was read, and apart from it what was said to extensions, by their id."""
+    params = dict(ctx.params)
+    said: dict[str, dict[str, Any]] = {}
+    for each in found:
+        value = params.pop(each.name)
+        if ctx.get_parameter_source(each.name) is not ParameterSource.DEFAULT:
+            said.setdefault(each.id, {})[each.name] = value
+    return params, said
 
 
 class _Seconds(click.FloatRange):
@@ -65,11 +86,26 @@ class _Size(_IntType):
 
 
 class ServeCommand(click.Command):
-    """A command whose options are shown in the sections of the table."""
+    """A command whose options are shown in the sections of the table, and that leaves options behind TARGET to it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        words = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption:
+            # One that a target may bring: that shows when it is loaded, and nothing of it was, yet.
+            ctx.ignore_unknown_options = ctx.allow_extra_args = True
+            super().parse_args(ctx, words)
+            if (ctx.params["target"] or "-").startswith("-") or not ctx.args[0].startswith("-"):
+                raise
+            ctx.params["words"], ctx.args = tuple(ctx.args), []
+            return []
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         sections = {option.flag: option.section for option, _ in command_options().values()}
-        shown: dict[str, list[tuple[str, str]]] = {section: [] for section in SECTIONS}
+        sections |= {each.option.flag: each.option.section for each in serve_options()}
+        others = [section for section in sections.values() if section not in SECTIONS]
+        shown: dict[str, list[tuple[str, str]]] = {section: [] for section in (*SECTIONS[:-1], *others, SECTIONS[-1])}
         for each in self.get_params(ctx):
             record = each.get_help_record(ctx) if isinstance(each, click.Option) else None
             if record is not None:

@@ -7,8 +7,12 @@ from the environment) is click's, and where both can read a line they read the s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ..serve_options import Option, Options, command_option
+
+if TYPE_CHECKING:
+    from ..extensions.builtin import ServeOption
 
 __all__ = ["read"]
 
@@ -26,26 +30,42 @@ def read(words: Sequence[str], environment: Mapping[str, str]) -> Options | None
     if any(name.startswith("MCPD_") and name not in _READ_ELSEWHERE for name in environment):
         return None
     options = Options(stdio=True)
+    extensions: dict[str, dict[str, Any]] = {}
     rest = iter(words[1:])
     for word in rest:
         if word == "--stdio":
             continue
         if word.startswith("-"):
-            name, option = _readable(word)
-            value = next(rest, "") if option is not None and option.choices else True
-            if option is None or (option.choices and value not in option.choices):
+            name, found = _readable(word)
+            if found is None:
                 return None
-            setattr(options, name, value)
+            option = found if isinstance(found, Option) else found.option
+            value = next(rest, "") if option.choices else True
+            if option.choices and value not in option.choices:
+                return None
+            if isinstance(found, Option):
+                setattr(options, name, value)
+            else:
+                extensions.setdefault(found.id, {})[name] = value
         elif options.target is not None or not word:
             return None
         else:
             options.target = word
+    options.extensions = extensions
     return options
 
 
-def _readable(flag: str) -> tuple[str, Option | None]:
-    """The member that a flag sets, and its option; no option if it is not read here."""
+def _readable(flag: str) -> tuple[str, Option | ServeOption | None]:
+    """The member that a flag sets, and its option or that of an extension; None if it is not read here."""
     name = flag.removeprefix("--").replace("-", "_")
-    option, kind = command_option(name) or (None, None)
-    is_read = option is not None and option.flag == flag and (kind is bool or bool(option.choices))
-    return name, option if is_read else None
+    found = command_option(name)
+    if found is not None:
+        option, kind = found
+        is_read = option.flag == flag and (kind is bool or bool(option.choices))
+        return name, option if is_read else None
+    from ..extensions.builtin import serve_options  # few command lines say one
+
+    for each in serve_options():
+        if each.option.flag == flag and (each.kind is bool or each.option.choices):
+            return each.name, each
+    return name, None

@@ -6,11 +6,12 @@ from typing import Any
 
 import click
 
+from ..extensions.builtin import BUILT_IN, serve_options
 from ..serve_options import Options, command_options
 from .launch import launch
-from .options import ServeCommand, parameter, target
+from .options import ServeCommand, extension_parameters, parameter, split_extensions, target
 
-__all__ = ["command"]
+__all__ = ["command", "options_of"]
 
 _HELP = """Serve TARGET to MCP clients until it is stopped.
 
@@ -31,22 +32,29 @@ Also from the environment:
   MCPD_TOKEN              the bearer token itself; --token-file goes before it
   MCPD_STATE_KEY          a secret of 16 bytes or more that seals what clients carry between the rounds of one
                           request; the same for all processes that serve the same clients
-  MCP_APPS_ENABLED=false  no MCP Apps, whatever --apps says
+{extensions}
 An option that can be repeated takes its values from the environment with spaces between them.
 
 \b
 Log messages and everything for people go to stderr. The first Ctrl-C or SIGTERM lets running calls end within
 --grace; the second does not wait. Exit codes: 0 stopped, 1 cannot serve, 2 wrong use.
-"""
-
+""".replace("{extensions}", "\n".join(f"  {name:22}  {help}" for row in BUILT_IN for name, help in row.environment))
 
 _DEFAULTS = Options()
 _PARAMETERS: list[click.Parameter] = [
     target(),
     *(parameter(name, option, kind, getattr(_DEFAULTS, name)) for name, (option, kind) in command_options().items()),
+    *extension_parameters(serve_options()),
 ]
 
 
 @click.command("serve", cls=ServeCommand, params=_PARAMETERS, help=_HELP, epilog=_EPILOG)
-def command(**options: Any) -> None:
-    launch(Options(**options))
+@click.pass_context
+def command(ctx: click.Context, /, **_: Any) -> None:
+    launch(options_of(ctx))
+
+
+def options_of(ctx: click.Context) -> Options:
+    """What was said, on the command line and in the environment."""
+    ours, extensions = split_extensions(ctx, serve_options())
+    return Options(**ours, extensions=extensions)

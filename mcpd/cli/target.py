@@ -24,21 +24,13 @@ T = TypeVar("T")
 _FORMS = "give file.py, file.py:object or package.module:object"
 
 
-def load(target: str | None, apps: str | None = None, *, strict_model_list: bool = False) -> Server:
-    """The server that TARGET names; the built-in starter for None. Raises ConfigurationError.
-
-    `apps` and `strict_model_list` go before what the server itself says, if they are given.
-    """
+def load(target: str | None) -> Server:
+    """The server that TARGET names; the built-in starter for None. Raises ConfigurationError."""
     if target is None:
         from ..sources.starter import make_server
 
-        server = make_server()
-    else:
-        server = _find(target)
-    if apps is not None or strict_model_list:
-        # One of three words by the command line.
-        server.set_apps(apps, strict_model_list=strict_model_list or None)  # type: ignore[arg-type]
-    return server
+        return make_server()
+    return _find(target)
 
 
 def split(target: str) -> tuple[str, str]:

@@ -203,6 +203,24 @@ class Extension:
         """What would not work for clients, for `mcpd check`."""
         return []
 
+    # -- what is said when the server is served ----------------------------------------------
+
+    def serve_options(self) -> type | None:
+        """A TypedDict of options. Those of its members that are `Annotated` with a `serve_options.Option` can be said
+        when the server is served: to `mcpd serve` behind the target, in the environment, and to `Server.run`.
+
+        None for no such options.
+        """
+        return None
+
+    def configure(self, options: Mapping[str, Any]) -> None:
+        """Options that were said when the server was served, by their names; before any client is taken in.
+
+        By default attributes of these names are set. Raises ValueError for a value that cannot be.
+        """
+        for name, value in options.items():
+            setattr(self, name, value)
+
     # -- serving -----------------------------------------------------------------------------
 
     def handler(self, name: str, method: Method) -> Callable[[Exchange, Any], Coroutine[Any, Any, Result]]:

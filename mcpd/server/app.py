@@ -1,7 +1,7 @@
-"""`Server`: registration of tools, resources and apps, and the connection of a channel to them.
+"""`Server`: the connection of a channel to what was registered.
 
-Composition only: functions become tools in `registry`, methods are served in `handlers`, transports
-are opened in `serving`.
+Composition only: tools, resources and prompts are registered in `offerings`, methods are served in `handlers`,
+transports are opened in `serving`, and the extensions that every server has are listed in `extensions/builtin.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Any, NewType, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, NewType, TypeVar, Unpack
 
 from msgspec import Raw
 from msgspec.json import encode
@@ -22,43 +22,38 @@ from ..dispatcher.connection import NotificationListener
 from ..dispatcher.subscriptions import Announcer
 from ..errors import RegistrationError
 from ..extensions.base import Extension
-from ..extensions.ui.api import AppsMethods
-from ..extensions.ui.constants import AppsMode
-from ..extensions.ui.extension import AppsExtension
+from ..extensions.builtin import make_extensions
+from ..extensions.methods import BuiltInMethods, with_help
 from ..handlers.table import bind as bind_handlers
 from ..registry.catalog import Catalog
-from ..registry.completion import Completer
 from ..registry.msgspec_hooks import to_builtins
-from ..registry.resources import FunctionTemplate
 from ..session import MAX_FRAME_BYTES, Opening, Session
 from ..transports.memory import MemoryChannel
 from ..types.base import META, Icon, Params
 from ..wire.mirrors import Mirror
-from .entries import prompt_entry, resource_entry, text_entry, tool_entry
 from .extension_methods import ExtensionMethods
-from .metadata import check_options, decorate, identity_of, state_key_of
+from .metadata import identity_of, state_key_of
+from .offerings import Offerings
 
 if TYPE_CHECKING:
     from ..backplane.base import ChangeBus
     from ..context.request_state import RequestStateCodec
+    from ..extensions.options import BuiltInOptions
     from ..handlers.middleware import Middleware
     from ..http import HttpApp, HttpSettings
     from ..http.core import Identify
     from ..observer import Observer
-    from ..registry.entries import Entries
-    from ..registry.options import Described, DescribedResource
     from ..registry.problems import Problem
     from ..transports.authentication import Authenticator
     from ..transports.guards import Access
     from .lifespan import Lifespan
-    from .options import RunOptions, ToolOptions
+    from .options import RunOptions
     from .roots import RootsWatchers
 else:
     # For whoever evaluates annotations (`inspect.signature`): the real ones would cost every start-up.
-    for _name in ("Access", "Authenticator", "ChangeBus", "Entries", "HttpApp", "HttpSettings", "Identify",
-                  "Observer", "Problem"):  # fmt: skip
+    for _name in ("Access", "Authenticator", "ChangeBus", "HttpApp", "HttpSettings", "Identify", "Observer", "Problem"):
         globals()[_name] = NewType(_name, object)
-    for _name in ("Described", "DescribedResource", "RunOptions", "ToolOptions"):
+    for _name in ("BuiltInOptions", "RunOptions"):
         globals()[_name] = NewType(_name, dict)
 
 __all__ = ["Server"]
@@ -71,18 +66,17 @@ F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound="Middleware")
 
 
-class Server(AppsMethods):
+@with_help
+class Server(Offerings, BuiltInMethods):
     """An MCP server: register tools and resources with its decorators, then serve it.
 
-    `apps` says who gets MCP Apps: clients that offer it (`auto`), all (`always`), none (`never`); with
-    `strict_model_list` tools that are for Views only are in no list, though clients with Apps can call them.
     `page_size` is the length of one page of a list; `max_in_flight` how many requests of one connection
     are worked on at once, more are refused. `state_key` (16 bytes or more; MCPD_STATE_KEY in the environment)
     seals what clients carry between the rounds of one request; processes that serve the same clients share it,
     one alone makes its own. `show_errors` lets the texts of all exceptions reach the client and its model; without it
     those of ToolError and its like do, and of others the client learns only that they happened. `extensions` are
-    those of this server beside MCP Apps. `lifespan`, a function of the server that gives an async context manager, is
-    entered once per process before the first call, and left after the last; its value is `ctx.lifespan`.
+    those of this server beside the built-in ones. `lifespan`, a function of the server that gives an async context
+    manager, is entered once per process before the first call, and left after the last; its value is `ctx.lifespan`.
     `observers` hear of connections and calls. `authenticate(headers)` (or `async`) gives a `Principal` or `Refusal`
     within `authenticate_timeout` seconds. Servers that share a `change_bus` tell their clients of each other's changes.
     """
@@ -97,8 +91,6 @@ class Server(AppsMethods):
         description: str | None = None,
         website_url: str | None = None,
         icons: Iterable[Icon | Mapping[str, Any]] = (),
-        apps: AppsMode = "auto",
-        strict_model_list: bool = False,
         page_size: int = 1000,
         max_in_flight: int = 1024,
         state_key: bytes | str | None = None,
@@ -109,6 +101,7 @@ class Server(AppsMethods):
         authenticate: Authenticator | None = None,
         authenticate_timeout: float = 10.0,
         change_bus: ChangeBus | None = None,
+        **extension_options: Unpack[BuiltInOptions],
     ) -> None:
         if page_size < 1 or max_in_flight < 1 or not authenticate_timeout > 0:
             raise ValueError("page_size and max_in_flight are at least 1, and authenticate_timeout is more than 0")
@@ -137,157 +130,13 @@ class Server(AppsMethods):
             self.lifespan = guarded(lifespan, self, self.handlers)
         self.catalog.on_change = self._connections.changed
         self._identity_meta = Raw(encode({f"{META}serverInfo": self.identity}))
-        for extension in (AppsExtension(apps, strict_list=strict_model_list), *extensions):
+        for extension in (*make_extensions(extension_options), *extensions):
             self.add_extension(extension)
 
     @property
     def name(self) -> str:
         """The server's name, as clients see it."""
         return self.identity.name
-
-    # -- tools -------------------------------------------------------------------------------
-
-    @overload
-    def tool(self, function: F, /, **options: Unpack[ToolOptions]) -> F: ...
-
-    @overload
-    def tool(self, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
-
-    def tool(self, function: Any = None, **options: Any) -> Any:
-        """Register a function as a tool, as `@server.tool` or `@server.tool(name=…, …)`.
-
-        The signature gives the input schema, the return annotation the output schema, the docstring the
-        description; `name`, `title`, `description`, `icons` and `meta` say it otherwise. `annotations` are hints
-        like {"readOnlyHint": True}. Plain functions run in a thread.
-        `extensions` is what other extensions take, by their id.
-        With `input_schema`, a JSON Schema, the function takes one dict of arguments that fit it; `output_schema` is
-        one for what it returns. Both need jsonschema-rs: pip install "mcpd-server[schema]".
-
-        For clients with MCP Apps: `ui` is the View that shows the result, by its `ui://` URI or the name that
-        `app` was given; `ui_when`, a function of a Context or of nothing, says for each request whether the tool
-        has it now, and works as text otherwise; `visibility=["app"]` keeps the tool from the model.
-        Raises RegistrationError for a signature that cannot be served, or a name that is taken.
-        Spec: 2026-07-28 server/tools; MCP Apps 2026-01-26, resource discovery.
-        """
-        return decorate("tool", function, partial(self.add_tool, **options))
-
-    def add_tool(self, function: Callable[..., Any], **options: Unpack[ToolOptions]) -> None:
-        """`tool` without the decorator."""
-        installed = self.extensions.values()
-        check_options("tool", options, [name for extension in installed for name in extension.tool_options])
-        self.catalog.tools.add(tool_entry(self.catalog, installed, function, options))
-
-    def remove_tool(self, name: str) -> bool:
-        """Take a tool away; False if there is none of that name."""
-        return self.catalog.tools.remove(name)
-
-    def tools_changed(self) -> None:
-        """Tell clients that the list of tools is another one now, as when what `ui_when` looks at has changed."""
-        self.catalog.tools.changed()
-
-    # -- resources ---------------------------------------------------------------------------
-
-    def resource(self, uri: str, **options: Unpack[DescribedResource]) -> Callable[[F], F]:
-        """Register a function as a resource, or with `{variables}` in the URI as a template of resources.
-
-        The function returns str, bytes, or data that become JSON; the variables of a template are its
-        arguments. FileNotFoundError, or `errors.ResourceNotFound`, says that there is none. Options are `name`,
-        `title`, `description`, `mime_type`, `size`, `annotations`, `icons` and `meta`.
-        Under `ui://` it is a View whose HTML the function makes, and only for clients with MCP Apps.
-        Raises RegistrationError for a URI or signature that cannot be served.
-        Spec: 2026-07-28 server/resources; RFC 6570 levels 1 to 3.
-        """
-        if not isinstance(uri, str):
-            raise RegistrationError('resource: its URI comes first, as in @server.resource("notes://today")')
-        check_options("resource", options)
-
-        def register(function: F) -> F:
-            entry = resource_entry(self.extensions.values(), uri, function, options)
-            if isinstance(entry, FunctionTemplate):
-                self.catalog.templates.add(entry)
-            else:
-                self.catalog.resources.add(entry)
-            self._resource_changed(uri, is_removed=False)
-            return function
-
-        return register
-
-    def add_text(self, uri: str, text: str | bytes, *, name: str, mime_type: str | None = None) -> None:
-        """Register a resource whose content is known already, text or bytes."""
-        self.catalog.resources.add(text_entry(self.extensions.values(), uri, text, name, mime_type))
-        self._resource_changed(uri, is_removed=False)
-
-    def resource_updated(self, uri: str) -> None:
-        """Tell the clients that watch a resource that it holds something else now. Safe from any thread."""
-        self._connections.updated(uri)
-
-    def remove_resource(self, uri: str) -> bool:
-        """Take a resource or template away, by its URI or URI template; False if there is none."""
-        removed = self.catalog.resources.remove(uri) or self.catalog.templates.remove(uri)
-        if removed:
-            self._resource_changed(uri, is_removed=True)
-        return removed
-
-    def _resource_changed(self, uri: str, *, is_removed: bool) -> None:
-        for extension in self.extensions.values():
-            extension.resource_changed(uri, is_removed=is_removed)
-
-    # -- sources -----------------------------------------------------------------------------
-
-    def replace(self, owner: str, entries: Entries) -> None:
-        """Let `entries` be all that `owner` offers from now on, beside what the decorators and other owners have.
-
-        For what comes from elsewhere than functions: folders, other servers. Clients hear once of each kind of list
-        that is another one now, and those that watch a resource whose entry is another one hear that it was updated.
-        Raises RegistrationError, and changes nothing, for a name or URI that somebody else has. Safe from any thread.
-        """
-        for uri, is_removed in self.catalog.replace(owner, entries).items():
-            self._resource_changed(uri, is_removed=is_removed)
-            if not is_removed:
-                self.resource_updated(uri)
-
-    # -- prompts -----------------------------------------------------------------------------
-
-    @overload
-    def prompt(self, function: F, /, **options: Unpack[Described]) -> F: ...
-
-    @overload
-    def prompt(self, **options: Unpack[Described]) -> Callable[[F], F]: ...
-
-    def prompt(self, function: Any = None, **options: Any) -> Any:
-        """Register a function as a prompt, as `@server.prompt` or `@server.prompt(name=…, …)`.
-
-        Its parameters are the arguments (values come as strings and are converted); it returns text, a content
-        block, a ("user" or "assistant", content) pair, a PromptMessage, or a list of these. Options are `name`,
-        `title`, `description`, `icons` and `meta`.
-        Raises RegistrationError. Spec: 2026-07-28 server/prompts.
-        """
-        return decorate("prompt", function, partial(self.add_prompt, **options))
-
-    def add_prompt(self, function: Callable[..., Any], **options: Unpack[Described]) -> None:
-        """`prompt` without the decorator."""
-        check_options("prompt", options)
-        self.catalog.prompts.add(prompt_entry(function, options))
-
-    def remove_prompt(self, name: str) -> bool:
-        """Take a prompt away; False if there is none of that name."""
-        return self.catalog.prompts.remove(name)
-
-    def completion(self, argument: str, *, prompt: str | None = None, template: str | None = None) -> Callable[[F], F]:
-        """Register what completes one argument of a prompt, or one variable of a resource template.
-
-        The function takes the text so far, and if it wants a dict of the other arguments; it gives candidates,
-        which are matched, ranked and cut to 100. Arguments with a fixed set of values complete by themselves.
-        """
-        if (prompt is None) == (template is None):
-            raise RegistrationError("completion: name either a prompt= or a template=")
-
-        def register(function: F) -> F:
-            self.catalog.completers[prompt or template or "", argument] = Completer(function)
-            self.catalog.offer("completions")
-            return function
-
-        return register
 
     # -- the client's roots ------------------------------------------------------------------
 
@@ -488,10 +337,11 @@ class Server(AppsMethods):
     ) -> None:
         """Serve until stopped, over stdio, WebSocket or HTTP at an address like `:8080`, or several; blocks.
 
-        `settings` are those of `serving.Settings`, as `grace=10`. Where an event loop runs already, await
+        `settings` are those of `serving.Settings`, as `grace=10`, and options of extensions, which go before what the
+        constructor was told; `extensions` has these by the extension's id. Where an event loop runs already, await
         `serving.serve` instead.
         Raises ConfigurationError for an address that cannot be used.
         """
         from .serving import run, settings_for
 
-        run(self, settings_for(stdio=stdio, ws=ws, http=http, **settings))
+        run(self, settings_for(stdio=stdio, ws=ws, http=http, installed=self.extensions.values(), **settings))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from ..extensions.ui.options import AppToolOptions
+from ..extensions.options import BuiltInServeOptions, BuiltInToolOptions
 from ..http import HttpSettings
 from ..listener import Listener
 from ..registry.options import DescribedTool
@@ -14,12 +14,13 @@ from ..transports.websocket_server import WebSocketLimits
 __all__ = ["RunOptions", "ToolOptions"]
 
 
-class ToolOptions(DescribedTool, AppToolOptions, total=False):
+class ToolOptions(DescribedTool, BuiltInToolOptions, total=False):
     """What a tool may say, to us and to the extensions that every server has."""
 
 
-class RunOptions(TypedDict, total=False):
-    """What `Server.run` takes beside the transports: the other members of `serve_options.Settings`."""
+class RunOptions(BuiltInServeOptions, total=False):
+    """What `Server.run` takes beside the transports: the other members of `serve_options.Settings`, and options of the
+    extensions that every server has."""
 
     listeners: Sequence[Listener]
     http_settings: HttpSettings | None
@@ -36,3 +37,4 @@ class RunOptions(TypedDict, total=False):
     thread_timeout: float
     announce: Callable[[str], None] | None
     look_over: Callable[[], None] | None
+    extensions: Mapping[str, Mapping[str, Any]]

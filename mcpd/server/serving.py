@@ -11,7 +11,7 @@ import asyncio
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -22,12 +22,14 @@ from ..budget import BUDGET
 from ..channel import Channel, Receiver
 from ..dispatcher import ServerConnection
 from ..errors import ConfigurationError, McpdError
+from ..extensions.builtin import by_extension, configure
 from ..registry.threads import limit_threads
 from ..serve_options import Settings
 from ..session import Opening
 from .shutdown import ExitDeadline, StdinWatchdog, end_if_hung, take_once
 
 if TYPE_CHECKING:
+    from ..extensions.base import Extension
     from ..listener import Ending, Listener
     from ..transports.accepting import ConnectionLimit
     from ..transports.guards import Access
@@ -46,8 +48,21 @@ _SETTLED_SECONDS = 2.0
 _ONCE_SECONDS = 0.25
 
 
-def settings_for(*, stdio: bool, ws: str | None, http: str | None, **others: Any) -> Settings:
-    """The options of `Server.run`. Raises TypeError for an option that there is not, ConfigurationError."""
+def settings_for(
+    *, stdio: bool, ws: str | None, http: str | None, installed: Iterable[Extension] = (), **others: Any
+) -> Settings:
+    """The options of `Server.run`, those of `installed` extensions among them.
+
+    Raises TypeError for an option that there is not, ConfigurationError.
+    """
+    given = {name: others[name] for name in others if name not in Settings.__struct_fields__}
+    if given:
+        said = by_extension(installed, given)
+        others = {name: value for name, value in others.items() if not any(name in values for values in said.values())}
+        # What was said in the one way and in the other is said to the same extension.
+        both: Mapping[str, Mapping[str, Any]] = others.get("extensions", {})
+        others["extensions"] = {**both, **{id: {**both.get(id, {}), **values} for id, values in said.items()}}
+
     unknown = [name for name in others if name not in Settings.__struct_fields__]
     if unknown:
         ways = 'say how to serve with stdio=True, ws=":8080" or http=":8080"'
@@ -132,7 +147,7 @@ async def serve(server: Server, settings: Settings, exit_deadline: ExitDeadline 
     stdin_watchdog: StdinWatchdog | None = None
     lifespan = server.lifespan
 
-    _apply_limits(server, settings)
+    _apply(server, settings)
     try:
         listeners = _listeners(server, settings)
         if listeners and lifespan is not None and not await _open(lifespan, stop):
@@ -167,8 +182,9 @@ async def serve(server: Server, settings: Settings, exit_deadline: ExitDeadline 
         stop.restore()
 
 
-def _apply_limits(server: Server, settings: Settings) -> None:
+def _apply(server: Server, settings: Settings) -> None:
     limit_threads(settings.max_threads, settings.thread_timeout)
+    configure(server.extensions, settings.extensions)
     if settings.max_memory is not None:
         BUDGET.most = settings.max_memory
     if settings.max_frame_bytes is not None:

@@ -9,6 +9,8 @@ import pytest
 
 from mcpd.cli.check import command as check
 from mcpd.cli.serve import command as serve
+from mcpd.cli.serve import options_of as read_options
+from mcpd.extensions.builtin import serve_options
 from mcpd.http import HttpSettings
 from mcpd.registry import threads
 from mcpd.serve_options import SECTIONS, Options, Settings, command_options
@@ -33,24 +35,31 @@ def test_every_option_has_a_variable_and_a_help_text(name: str) -> None:
 
 
 def test_the_command_takes_what_the_table_says() -> None:
-    """Each option by its own flag, and the argument; what else `Settings` has is for programs."""
+    """Each option by its own flag, and the argument; what else `Settings` has is for programs, or for extensions."""
     table = {name: option.flag for name, (option, _) in command_options().items()}
+    of_extensions = {each.name: each.option.flag for each in serve_options()}
+    assert of_extensions
+    assert not set(of_extensions) & set(Options.__struct_fields__)
+    table |= of_extensions
     assert {option.name: option.opts[0] for option in options_of(serve)} == table
     assert {parameter.name for parameter in serve.params} == {*table, "target"}
-    assert set(table) < set(Options.__struct_fields__)
+    assert set(table) - set(of_extensions) < set(Options.__struct_fields__)
     only_in_programs = set(Settings.__struct_fields__) - set(table)
     assert only_in_programs == {
-        "announce", "descriptors", "http_settings", "listeners", "look_over", "thread_timeout", "token", "ws_limits"
+        "announce", "descriptors", "extensions", "http_settings", "listeners", "look_over", "thread_timeout", "token",
+        "ws_limits",
     }  # fmt: skip
 
 
 def test_the_help_shows_every_option_in_its_section() -> None:
     with serve.make_context("serve", ["server.py"]) as context:
         text = context.get_help()
-    for option, _ in command_options().values():
+    declared = [option for option, _ in command_options().values()] + [each.option for each in serve_options()]
+    sections = {*SECTIONS, *(option.section for option in declared)}
+    for option in declared:
         before = text[: text.index(f"  {option.flag}")]
-        shown = max((section for section in SECTIONS if f"\n{section}:\n" in before), key=SECTIONS.index)
-        assert shown == option.section
+        assert max(sections, key=lambda section: before.rfind(f"\n{section}:\n")) == option.section
+        assert option.environment in text
     assert "\nOptions:" not in text
 
 
@@ -58,7 +67,9 @@ def test_what_run_takes_is_the_same_for_people_and_for_type_checkers() -> None:
     """`Server.run` names three of the settings itself; the TypedDict has all others, with their types."""
     told = get_type_hints(RunOptions)
     hints = get_type_hints(Settings)
-    assert set(told) == set(hints) - {"stdio", "ws", "http"}
+    of_extensions = {each.name: each.kind for each in serve_options()}
+    assert set(told) == set(hints) - {"stdio", "ws", "http"} | set(of_extensions)
+    hints |= of_extensions
     for name, hint in told.items():
         assert hints[name] in (hint, Any), name
     assert [name for name in told if hints[name] is Any] == ["listeners", "http_settings", "ws_limits"]
@@ -76,7 +87,7 @@ def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MCPD_GRACE", "0.5")
     monkeypatch.setenv("MCPD_INSECURE", "1")
     with serve.make_context("serve", ["server.py"]) as context:
-        read = Options(**context.params)
+        read = read_options(context)
     assert read == Options(
         target="server.py", ws=":1234", allowed_hosts=("a.example", "b.example"), grace=0.5, insecure=True
     )

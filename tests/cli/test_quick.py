@@ -7,19 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpd.cli import quick
-from mcpd.cli.serve import command
+from mcpd.cli.serve import command, options_of
+from mcpd.extensions.builtin import serve_options
 from mcpd.serve_options import Options, command_options
 
 WORDS = [
     "serve", "--stdio", "--log-level", "--log-level=debug", "--ws", ":8080", "server.py", "a.py:server", "package:make",
     "-h", "--help", "--", "-", "", "--stdi", "never", "check", "WARNING", "5",
     *(word for option, _ in command_options().values() for word in (option.flag, *option.choices)),
+    *(word for each in serve_options() for word in (each.option.flag, *each.option.choices)),
 ]  # fmt: skip
 
 
 def by_click(words: list[str]) -> Options:
     with command.make_context("serve", words) as context:
-        return Options(**context.params)
+        return options_of(context)
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=6))

@@ -12,8 +12,6 @@ import pytest
 from mcpd import Server
 from mcpd.cli.target import load, split
 from mcpd.errors import ConfigurationError
-from mcpd.extensions.ui.constants import UI
-from mcpd.extensions.ui.extension import AppsExtension
 
 ONE = 'from mcpd import Server\nserver = Server("one")\n'
 TWO = 'from mcpd import Server\na = Server("a")\nb = Server("b")\n'
@@ -106,13 +104,6 @@ def test_a_file_named_like_a_module_that_is_loaded() -> None:
 
 def test_a_guarded_run_is_not_called() -> None:
     assert load(write("guarded.py", ONE + 'if __name__ == "__main__":\n    server.run()\n')).name == "one"
-
-
-def test_apps_of_the_command_line_win() -> None:
-    server = load(write("apps.py", 'from mcpd import Server\nserver = Server("x", apps="never")\n'), "always")
-    apps = server.extensions[UI]
-    assert isinstance(apps, AppsExtension)
-    assert apps.mode == "always"
 
 
 # --------------------------------------------------------------------------------- what is not

@@ -21,6 +21,10 @@ OPTIONS = (
     "mcpd.registry.options:DescribedTool",
     "mcpd.extensions.ui.options:AppOptions",
     "mcpd.extensions.ui.options:AppToolOptions",
+    "mcpd.extensions.ui.server_options:AppsServerOptions",
+    "mcpd.extensions.options:BuiltInOptions",
+    "mcpd.extensions.options:BuiltInServeOptions",
+    "mcpd.extensions.options:BuiltInToolOptions",
     "mcpd.server.options:ToolOptions",
     "mcpd.server.options:RunOptions",
 )

@@ -16,7 +16,21 @@ if TYPE_CHECKING:
 else:
     AppOptions = NewType("AppOptions", dict)  # for whoever evaluates annotations
 
-__all__ = ["AppsMethods"]
+__all__ = ["HELP", "AppsMethods"]
+
+HELP = {
+    "": """\
+For MCP Apps: `apps` says who gets them, clients that offer them (`auto`), all (`always`), none (`never`); with
+`strict_model_list` tools that are for Views only are in no list, though clients with Apps can call them.""",
+    "tool": """\
+For clients with MCP Apps: `ui` is the View that shows the result, by its `ui://` URI or the name that
+`app` was given; `ui_when`, a function of a Context or of nothing, says for each request whether the tool
+has it now, and works as text otherwise; `visibility=["app"]` keeps the tool from the model.
+Spec: MCP Apps 2026-01-26, resource discovery.""",
+    "resource": """\
+Under `ui://` it is a View whose HTML the function makes, and only for clients with MCP Apps.""",
+}
+"""What the help of a server says beside its own, by the method; "" for the class."""
 
 
 class AppsMethods:
@@ -56,7 +70,7 @@ class AppsMethods:
 
     def set_apps(self, mode: AppsMode | None = None, *, strict_model_list: bool | None = None) -> None:
         """Change who gets MCP Apps, and whether app-only tools are in no list; before serving. None is no change."""
-        self._apps.configure(mode, strict_list=strict_model_list)
+        self._apps.configure({"apps": mode, "strict_model_list": strict_model_list})
 
     def has_apps(self, ctx: Context) -> bool:
         """Whether the client of this request gets MCP Apps, for tools that do more for a View."""

@@ -31,7 +31,7 @@ class AppsExtension(Extension):
     """MCP Apps as this server offers them.
 
     `auto` follows the client's offer, `always` serves hosts that render apps without offering it, `never` is off;
-    so is everything when the environment says MCP_APPS_ENABLED=false. With `strict_list` tools that are for Views
+    so is everything when the environment says MCP_APPS_ENABLED=false. With `strict_model_list` tools that are for Views
     only are in no list, though clients with Apps can call them. Nothing is announced before the first tool or
     resource that has to do with apps.
     """
@@ -40,15 +40,25 @@ class AppsExtension(Extension):
     tool_options = ("ui", "ui_when", "visibility")
     has_results = True
 
-    def __init__(self, mode: AppsMode = "auto", *, strict_list: bool = False) -> None:
+    def __init__(self, *, apps: AppsMode = "auto", strict_model_list: bool = False) -> None:
         super().__init__(UI, settings={"mimeTypes": [MIME_TYPE]})
-        self.mode: AppsMode = mode
-        self.strict_list = strict_list
+        self.mode: AppsMode = "auto"
+        self.strict_list = False
         self._apps: Apps | None = None
-        self.configure(mode, strict_list=strict_list)
+        self.configure({"apps": apps, "strict_model_list": strict_model_list})
 
-    def configure(self, mode: AppsMode | None = None, *, strict_list: bool | None = None) -> None:
-        """Change who gets Apps, and whether app-only tools are in no list. None is no change. Raises ValueError."""
+    def serve_options(self) -> type:
+        """Those of the constructor."""
+        from .server_options import AppsServerOptions  # few programs say one
+
+        return AppsServerOptions
+
+    def configure(self, options: Mapping[str, Any]) -> None:
+        """Change who gets Apps (`apps`), and whether app-only tools are in no list (`strict_model_list`).
+
+        None is no change. Raises ValueError.
+        """
+        mode, strict_list = options.get("apps"), options.get("strict_model_list")
         if mode is not None:
             if mode not in ("auto", "always", "never"):
                 raise ValueError(f"apps must be auto, always or never, not {mode!r}")

@@ -16,8 +16,11 @@ class AppToolOptions(TypedDict, total=False):
     """What a tool may say of its View."""
 
     ui: str | None
+    """The View that shows the result, by its `ui://` URI or the name that `app` was given."""
     ui_when: Callable[..., Any] | None
+    """A function of a Context or of nothing: whether the tool has its View for this request."""
     visibility: Visibility | None
+    """["app"] keeps the tool from the model."""
 
 
 class AppOptions(Described, total=False):

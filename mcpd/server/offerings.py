@@ -1,0 +1,180 @@
+"""What authors register with a server: tools, resources, prompts, their completion, and what sources bring.
+
+Functions become entries of the catalog in `entries`; here they are put into it, and extensions and clients hear of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, NewType, TypeVar, Unpack, overload
+
+from ..dispatcher.subscriptions import Announcer
+from ..errors import RegistrationError
+from ..extensions.base import Extension
+from ..registry.catalog import Catalog
+from ..registry.completion import Completer
+from ..registry.resources import FunctionTemplate
+from .entries import prompt_entry, resource_entry, text_entry, tool_entry
+from .metadata import check_options, decorate
+
+if TYPE_CHECKING:
+    from ..registry.entries import Entries
+    from ..registry.options import Described, DescribedResource
+    from .options import ToolOptions
+else:
+    # For whoever evaluates annotations (`inspect.signature`): the real ones would cost every start-up.
+    Entries = NewType("Entries", object)
+    for _name in ("Described", "DescribedResource", "ToolOptions"):
+        globals()[_name] = NewType(_name, dict)
+
+__all__ = ["Offerings"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Offerings:
+    """A part of `Server`: no object of its own."""
+
+    catalog: Catalog
+    extensions: dict[str, Extension]
+    _connections: Announcer
+
+    # -- tools -------------------------------------------------------------------------------
+
+    @overload
+    def tool(self, function: F, /, **options: Unpack[ToolOptions]) -> F: ...
+
+    @overload
+    def tool(self, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
+
+    def tool(self, function: Any = None, **options: Any) -> Any:
+        """Register a function as a tool, as `@server.tool` or `@server.tool(name=…, …)`.
+
+        The signature gives the input schema, the return annotation the output schema, the docstring the
+        description; `name`, `title`, `description`, `icons` and `meta` say it otherwise. `annotations` are hints
+        like {"readOnlyHint": True}. Plain functions run in a thread.
+        `extensions` is what other extensions take, by their id.
+        With `input_schema`, a JSON Schema, the function takes one dict of arguments that fit it; `output_schema` is
+        one for what it returns. Both need jsonschema-rs: pip install "mcpd-server[schema]".
+        Raises RegistrationError for a signature that cannot be served, or a name that is taken.
+        Spec: 2026-07-28 server/tools.
+        """
+        return decorate("tool", function, partial(self.add_tool, **options))
+
+    def add_tool(self, function: Callable[..., Any], **options: Unpack[ToolOptions]) -> None:
+        """`tool` without the decorator."""
+        installed = self.extensions.values()
+        check_options("tool", options, [name for extension in installed for name in extension.tool_options])
+        self.catalog.tools.add(tool_entry(self.catalog, installed, function, options))
+
+    def remove_tool(self, name: str) -> bool:
+        """Take a tool away; False if there is none of that name."""
+        return self.catalog.tools.remove(name)
+
+    def tools_changed(self) -> None:
+        """Tell clients that the list of tools is another one now, as when what decides who gets one has changed."""
+        self.catalog.tools.changed()
+
+    # -- resources ---------------------------------------------------------------------------
+
+    def resource(self, uri: str, **options: Unpack[DescribedResource]) -> Callable[[F], F]:
+        """Register a function as a resource, or with `{variables}` in the URI as a template of resources.
+
+        The function returns str, bytes, or data that become JSON; the variables of a template are its
+        arguments. FileNotFoundError, or `errors.ResourceNotFound`, says that there is none. Options are `name`,
+        `title`, `description`, `mime_type`, `size`, `annotations`, `icons` and `meta`.
+        Raises RegistrationError for a URI or signature that cannot be served.
+        Spec: 2026-07-28 server/resources; RFC 6570 levels 1 to 3.
+        """
+        if not isinstance(uri, str):
+            raise RegistrationError('resource: its URI comes first, as in @server.resource("notes://today")')
+        check_options("resource", options)
+
+        def register(function: F) -> F:
+            entry = resource_entry(self.extensions.values(), uri, function, options)
+            if isinstance(entry, FunctionTemplate):
+                self.catalog.templates.add(entry)
+            else:
+                self.catalog.resources.add(entry)
+            self._resource_changed(uri, is_removed=False)
+            return function
+
+        return register
+
+    def add_text(self, uri: str, text: str | bytes, *, name: str, mime_type: str | None = None) -> None:
+        """Register a resource whose content is known already, text or bytes."""
+        self.catalog.resources.add(text_entry(self.extensions.values(), uri, text, name, mime_type))
+        self._resource_changed(uri, is_removed=False)
+
+    def resource_updated(self, uri: str) -> None:
+        """Tell the clients that watch a resource that it holds something else now. Safe from any thread."""
+        self._connections.updated(uri)
+
+    def remove_resource(self, uri: str) -> bool:
+        """Take a resource or template away, by its URI or URI template; False if there is none."""
+        removed = self.catalog.resources.remove(uri) or self.catalog.templates.remove(uri)
+        if removed:
+            self._resource_changed(uri, is_removed=True)
+        return removed
+
+    def _resource_changed(self, uri: str, *, is_removed: bool) -> None:
+        for extension in self.extensions.values():
+            extension.resource_changed(uri, is_removed=is_removed)
+
+    # -- sources -----------------------------------------------------------------------------
+
+    def replace(self, owner: str, entries: Entries) -> None:
+        """Let `entries` be all that `owner` offers from now on, beside what the decorators and other owners have.
+
+        For what comes from elsewhere than functions: folders, other servers. Clients hear once of each kind of list
+        that is another one now, and those that watch a resource whose entry is another one hear that it was updated.
+        Raises RegistrationError, and changes nothing, for a name or URI that somebody else has. Safe from any thread.
+        """
+        for uri, is_removed in self.catalog.replace(owner, entries).items():
+            self._resource_changed(uri, is_removed=is_removed)
+            if not is_removed:
+                self.resource_updated(uri)
+
+    # -- prompts -----------------------------------------------------------------------------
+
+    @overload
+    def prompt(self, function: F, /, **options: Unpack[Described]) -> F: ...
+
+    @overload
+    def prompt(self, **options: Unpack[Described]) -> Callable[[F], F]: ...
+
+    def prompt(self, function: Any = None, **options: Any) -> Any:
+        """Register a function as a prompt, as `@server.prompt` or `@server.prompt(name=…, …)`.
+
+        Its parameters are the arguments (values come as strings and are converted); it returns text, a content
+        block, a ("user" or "assistant", content) pair, a PromptMessage, or a list of these. Options are `name`,
+        `title`, `description`, `icons` and `meta`.
+        Raises RegistrationError. Spec: 2026-07-28 server/prompts.
+        """
+        return decorate("prompt", function, partial(self.add_prompt, **options))
+
+    def add_prompt(self, function: Callable[..., Any], **options: Unpack[Described]) -> None:
+        """`prompt` without the decorator."""
+        check_options("prompt", options)
+        self.catalog.prompts.add(prompt_entry(function, options))
+
+    def remove_prompt(self, name: str) -> bool:
+        """Take a prompt away; False if there is none of that name."""
+        return self.catalog.prompts.remove(name)
+
+    def completion(self, argument: str, *, prompt: str | None = None, template: str | None = None) -> Callable[[F], F]:
+        """Register what completes one argument of a prompt, or one variable of a resource template.
+
+        The function takes the text so far, and if it wants a dict of the other arguments; it gives candidates,
+        which are matched, ranked and cut to 100. Arguments with a fixed set of values complete by themselves.
+        """
+        if (prompt is None) == (template is None):
+            raise RegistrationError("completion: name either a prompt= or a template=")
+
+        def register(function: F) -> F:
+            self.catalog.completers[prompt or template or "", argument] = Completer(function)
+            self.catalog.offer("completions")
+            return function
+
+        return register
