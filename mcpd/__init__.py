@@ -6,7 +6,8 @@ Loaded by attribute access, so that `import mcpd` costs nothing that is not used
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+
+TYPE_CHECKING = False  # as type checkers know it; `typing` is loaded when the collector rests (`cli.main`)
 
 if TYPE_CHECKING:
     from .client import Callbacks as Callbacks

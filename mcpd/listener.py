@@ -56,7 +56,10 @@ class Ending(Protocol):
 
 @runtime_checkable
 class HasConnections(Protocol):
-    """A listener with connections that it made itself, without `accept`: HTTP, whose sessions have many channels."""
+    """A listener with connections that it made itself, without `accept`: HTTP, whose sessions have many channels.
+
+    It is known by having that member.
+    """
 
     @property
     def connections(self) -> Iterable[Ending]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 __all__ = ["ANONYMOUS", "Origin", "Principal", "Transport"]
 
@@ -103,7 +105,7 @@ ANONYMOUS = Principal("")
 """The principal of all requests without an authenticator, or of those that one lets in without a name."""
 
 
-class Origin(NamedTuple):
+class Origin(Struct, frozen=True):
     """Where a request came from. `fields` are the headers as they came; names may be in any case."""
 
     transport: Transport

@@ -26,8 +26,7 @@ Spec: 2025-11-25 basic/lifecycle; 2026-07-28 basic/index, basic/versioning.
 
 from __future__ import annotations
 
-from enum import Enum
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from msgspec import UNSET, Raw, Struct
 from msgspec.json import Decoder
@@ -159,16 +158,8 @@ class Opening(Struct, frozen=True, gc=False):
 _OPENING = Opening()
 
 
-class Phase(Enum):
-    """How far a connection is; the table is above."""
-
-    NEW = "new"
-    INITIALIZING = "initializing"
-    INITIALIZED = "initialized"
-    MODERN = "modern"
-
-
-_NEW, _MODERN = Phase.NEW, Phase.MODERN  # read for each request: a member of an enum is slower to get at
+Phase: TypeAlias = Literal["new", "initializing", "initialized", "modern"]
+"""How far a connection is; the table is above. Words and no enum, whose class is dear to make at each start."""
 
 
 class Session:
@@ -207,16 +198,16 @@ class Session:
         self.said: Charge | None = None
         """What the client said of itself takes so much of the budget, if it is large."""
         if version is None:
-            self.phase = _NEW
+            self.phase: Phase = "new"
         else:
-            self.phase = _MODERN if version.is_modern else Phase.INITIALIZED
+            self.phase = "modern" if version.is_modern else "initialized"
         self.is_stateless = opening.is_stateless
         self.in_flight: dict[Id, Call] = {}
 
     @property
     def is_initialized(self) -> bool:
         """Whether this is a legacy session that may be told of changes."""
-        return self.phase is Phase.INITIALIZED
+        return self.phase == "initialized"
 
     @property
     def owner(self) -> str:
@@ -256,7 +247,7 @@ class Session:
         if many >= self.max_in_flight:
             raise InvalidRequest(f"Too many requests at once: {self.max_in_flight} are being answered; retry later")
         version = self.version
-        if version is None or self.phase is _MODERN:
+        if version is None or self.phase == "modern":
             opened = self._open_modern(request)
         else:
             opened = self._open_legacy(request, version)
@@ -309,7 +300,7 @@ class Session:
                     and (meta.log_level is None or meta.log_level in LOG_LEVELS)
                 ):
                     if self.version is None and method != "server/discover":
-                        self.phase, self.version = _MODERN, newest
+                        self.phase, self.version = "modern", newest
                     return Call(self, request.id, request.method, request.params, newest, params, meta)
         return self._open_unusual(request)
 
@@ -346,7 +337,7 @@ class Session:
             known = ", ".join(LOG_LEVELS)
             raise InvalidParams(f"_meta.{META}logLevel: expected one of {known}", {"requested": level})
         if self.version is None and method != "server/discover":
-            self.phase, self.version = _MODERN, table.get(table.MODERN[-1])
+            self.phase, self.version = "modern", table.get(table.MODERN[-1])
         return Call(self, request.id, request.method, request.params, version, params, params.meta)
 
     def _initialize(self, request: Request) -> Call:
@@ -355,7 +346,7 @@ class Session:
             self.said = Charge(id(self), self.owner)
             if not self.said.set(weigh(bytes(request.params))):
                 raise InternalError(OVER)
-        self.phase, self.version = Phase.INITIALIZING, table.negotiate(params.protocol_version)
+        self.phase, self.version = "initializing", table.negotiate(params.protocol_version)
         # What the version does not know was not declared, whatever the client wrote.
         self.client = ClientIdentity(self.version.shape(params.capabilities), params.client_info)
         return Call(self, request.id, request.method, request.params, self.version, params, params.meta)
@@ -378,8 +369,8 @@ class Session:
             params = read(_EMPTY if raw is ABSENT or bytes(raw) == b"null" else raw)
         except MALFORMED:
             return None
-        if method == "notifications/initialized" and self.phase is Phase.INITIALIZING:  # not before its request
-            self.phase = Phase.INITIALIZED
+        if method == "notifications/initialized" and self.phase == "initializing":  # not before its request
+            self.phase = "initialized"
         return params
 
     def cancel(self, request_id: Id | None) -> Call | None:

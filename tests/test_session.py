@@ -64,18 +64,18 @@ MESSAGES: dict[str, dict[str, Any]] = {
     "unknown": {"jsonrpc": "2.0", "id": 1, "method": "no/such"},
 }
 NEXT_PHASES: dict[Phase, dict[str, Phase]] = {
-    Phase.NEW: {"initialize": Phase.INITIALIZING, "modern": Phase.MODERN},
-    Phase.INITIALIZING: {"initialized": Phase.INITIALIZED},
-    Phase.INITIALIZED: {},
-    Phase.MODERN: {},
+    "new": {"initialize": "initializing", "modern": "modern"},
+    "initializing": {"initialized": "initialized"},
+    "initialized": {},
+    "modern": {},
 }
 """What leads to another phase; all else leaves the connection in the one that it is in."""
 
 WAYS: dict[Phase, tuple[str, ...]] = {
-    Phase.NEW: (),
-    Phase.INITIALIZING: ("initialize",),
-    Phase.INITIALIZED: ("initialize", "initialized"),
-    Phase.MODERN: ("modern",),
+    "new": (),
+    "initializing": ("initialize",),
+    "initialized": ("initialize", "initialized"),
+    "modern": ("modern",),
 }
 
 
@@ -91,24 +91,24 @@ def send(session: Session, name: str) -> None:
         session.receive_notification(message)
 
 
-@pytest.mark.parametrize("phase", Phase)
+@pytest.mark.parametrize("phase", WAYS)
 @pytest.mark.parametrize("name", MESSAGES)
 def test_a_phase_ends_by_what_the_table_says_and_nothing_else(phase: Phase, name: str) -> None:
     """S25-020, S25-024: a connection fixes an era once; no request that is refused changes anything."""
     session = Session()
     for step in WAYS[phase]:
         send(session, step)
-    assert session.phase is phase
+    assert session.phase == phase
     send(session, name)
-    assert session.phase is NEXT_PHASES[phase].get(name, phase)
-    assert (session.version is None) == (session.phase is Phase.NEW)
-    assert session.is_initialized == (session.phase is Phase.INITIALIZED)
+    assert session.phase == NEXT_PHASES[phase].get(name, phase)
+    assert (session.version is None) == (session.phase == "new")
+    assert session.is_initialized == (session.phase == "initialized")
 
 
 @each_version
 def test_a_connection_may_be_opened_in_a_version(version: str) -> None:
     session = Session(opening=Opening(version=table.get(version)))
-    assert session.phase is (Phase.MODERN if version == MODERN else Phase.INITIALIZED)
+    assert session.phase == ("modern" if version == MODERN else "initialized")
 
 
 # ----------------------------------------------------------------------------------- in flight

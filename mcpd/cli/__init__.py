@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 import gc
-import logging
 import os
 import sys
-import threading
 from collections.abc import Sequence
-
-try:
-    from ..errors import ConfigurationError
-except ImportError as error:  # the package's top is another project's, or gone with it
-    sys.exit(f"mcpd: {error}")
-from . import launch, quick
 
 __all__ = ["main"]
 
@@ -26,6 +18,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         code = _run(sys.argv[1:] if argv is None else argv)
     finally:
         gc.enable()
+    import threading
+
     if threading.active_count() > 1:
         # Of a target that starts threads of its own; decision D11.
         from ..server.shutdown import end_if_hung
@@ -36,6 +30,12 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _run(words: Sequence[str]) -> int:
     try:
+        from ..errors import ConfigurationError
+    except ImportError as error:  # the package's top is another project's, or gone with it
+        sys.exit(f"mcpd: {error}")
+    from . import launch, quick
+
+    try:
         options = quick.read(words, os.environ)
         if options is not None:
             launch.launch(options)
@@ -44,6 +44,8 @@ def _run(words: Sequence[str]) -> int:
 
         return run(words)
     except ConfigurationError as error:
+        import logging
+
         if error.__cause__ is not None and logging.getLogger().isEnabledFor(logging.DEBUG):
             sys.excepthook(type(error.__cause__), error.__cause__, error.__cause__.__traceback__)
         print(f"mcpd: {error}", file=sys.stderr)

@@ -17,8 +17,8 @@ from ..context import Context, Exchange
 from ..envelope import ClientIdentity
 from ..errors import MissingExtension, RegistrationError
 from ..registry.catalog import Catalog
+from ..registry.hooks import to_builtins
 from ..registry.meta_keys import is_meta_key
-from ..registry.msgspec_hooks import to_builtins
 from ..registry.problems import Problem
 from ..registry.threads import run_in_thread
 from ..registry.tools import ToolMeta

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.json import Decoder, encode
 
 from ..envelope import ClientIdentity
-from ..session import Phase, Session
+from ..session import Session
 from ..types.lifecycle import ClientCapabilities, Implementation
 from ..versions import table
 from ..versions.table import Version
@@ -37,7 +37,7 @@ class SessionRecord(Struct, frozen=True):
     def restore(self, session: Session) -> None:
         """Make this the state of a new session, which was opened in its version. Raises InternalError for no memory."""
         session.client = ClientIdentity(self.capabilities, self.info)
-        session.phase = Phase.INITIALIZED if self.is_initialized else Phase.INITIALIZING
+        session.phase = "initialized" if self.is_initialized else "initializing"
         session.log_level = self.log_level
         for uri in self.watched:
             session.watch(uri)

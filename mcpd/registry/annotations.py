@@ -15,7 +15,22 @@ from typing import Annotated, Any, Union
 
 from ..errors import RegistrationError
 
-__all__ = ["call_method", "find_kind", "is_coroutine_function", "plain_function", "resolved", "takes_names_only"]
+__all__ = [
+    "PLAIN_TYPES",
+    "call_method",
+    "find_kind",
+    "is_coroutine_function",
+    "may_need_pydantic",
+    "plain_field",
+    "plain_function",
+    "resolved",
+    "takes_names_only",
+]
+
+PLAIN_TYPES = (Any, str, int, float, bool)
+"""Types that need no second look."""
+
+_NONE = inspect.Parameter.empty
 
 
 def plain_function(function: Any) -> Any:
@@ -117,3 +132,23 @@ def find_kind(hint: Any, kind: type) -> type | None:
         return next((one for one in found if one is not None), None)
     given = origin or hint
     return given if kind in getattr(given, "__mro__", ()) else None
+
+
+def plain_field(slot: inspect.Parameter, hint: Any) -> tuple[Any, ...] | None:
+    """A parameter as a field for msgspec.defstruct, if that takes no second look; else None: then `hints` has one."""
+    if hint not in PLAIN_TYPES:
+        return None
+    if slot.default is _NONE:
+        return (slot.name, hint)
+    return (slot.name, hint, slot.default) if type(slot.default) in PLAIN_TYPES else None
+
+
+def may_need_pydantic(hint: Any) -> bool:
+    """Whether pydantic may have to read a hint, without a close look at it."""
+    if hint in PLAIN_TYPES or hint is None or hint is _NONE:
+        return False
+    return "pydantic" in sys.modules or _has_union(hint)
+
+
+def _has_union(hint: Any) -> bool:
+    return typing.get_origin(hint) in (Union, UnionType) or any(map(_has_union, typing.get_args(hint)))

@@ -18,7 +18,7 @@ from ..errors import ArgumentsError, InvalidParams
 from ..jsonrpc import MALFORMED
 from .coercion import coerce, follow
 from .defaults import complete
-from .msgspec_hooks import dec_hook
+from .hooks import dec_hook
 
 __all__ = ["ArgumentParser"]
 

@@ -23,7 +23,7 @@ from ..types.content import (
     TextResourceContents,
 )
 from ..types.tools import CallToolResult
-from .msgspec_hooks import enc_hook, to_builtins
+from .hooks import enc_hook, to_builtins
 
 __all__ = [
     "BLOCKS",

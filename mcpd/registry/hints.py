@@ -10,21 +10,20 @@ import copy
 import sys
 import typing
 from inspect import Parameter as Slot
-from types import UnionType
-from typing import Annotated, Any, Union
+from typing import Annotated, Any
 
 import msgspec
 
 from ..errors import RegistrationError
+from .annotations import PLAIN_TYPES
 from .metadata import BeyondMsgspecError, in_msgspec_terms, is_field_info, optional
 from .msgspec_hooks import UNION, problem
 from .records import record_type
 from .type_adapter import is_pydantic_here, stand_in
 
-__all__ = ["argument", "may_need_pydantic", "readable", "readable_output"]
+__all__ = ["argument", "readable", "readable_output"]
 
-# Types that need no second look, and defaults that are JSON as they are.
-_PLAIN = (Any, str, int, float, bool)
+# Types whose defaults are JSON as they are.
 _JSON = frozenset((bool, int, float, str))
 _INSTALL = "; or install pydantic, which reads it: pip install pydantic"
 
@@ -32,8 +31,6 @@ _INSTALL = "; or install pydantic, which reads it: pip install pydantic"
 def argument(slot: Slot, hint: Any, where: str) -> tuple[Any, ...]:
     """A parameter as a field for msgspec.defstruct. `where` names it in a RegistrationError."""
     default = slot.default
-    if hint in _PLAIN and (default is Slot.empty or type(default) in _JSON):
-        return (slot.name, hint) if default is Slot.empty else (slot.name, hint, default)
     if is_field_info(default):
         hint = Annotated[Any if hint is Slot.empty else hint, default]
         default = Slot.empty
@@ -109,7 +106,7 @@ def readable(hint: Any, where: str, *, has_none_default: bool = False) -> Any:
 
     try:
         read = in_msgspec_terms(hint)
-        reason = None if read in _PLAIN else problem(read)
+        reason = None if read in PLAIN_TYPES else problem(read)
         if reason is None:
             return read
         is_beyond = False
@@ -124,17 +121,6 @@ def readable(hint: Any, where: str, *, has_none_default: bool = False) -> Any:
         return stand_in(hint)
     except TypeError as error:
         raise RegistrationError(f"{where}: {f'{reason}: {error}' if is_beyond else reason}") from error
-
-
-def may_need_pydantic(hint: Any) -> bool:
-    """Whether pydantic may have to read a hint, without a close look at it."""
-    if hint in _PLAIN or hint is None or hint is Slot.empty:
-        return False
-    return "pydantic" in sys.modules or _has_union(hint)
-
-
-def _has_union(hint: Any) -> bool:
-    return typing.get_origin(hint) in (Union, UnionType) or any(map(_has_union, typing.get_args(hint)))
 
 
 def readable_output(hint: Any) -> Any:

@@ -2,7 +2,7 @@
 
 pydantic is never imported here: a class that has `model_validate_json` and `model_json_schema` is one
 of its models, or a stand-in for another hint that it reads (`type_adapter`). Paths travel as strings. msgspec calls the
-three hooks for a type of its own accord; `problem` finds, when a function is registered, the types
+three hooks for a type of its own accord, by way of `hooks`; `problem` finds, when a function is registered, the types
 for which no hook would help.
 """
 
@@ -35,7 +35,6 @@ __all__ = [
     "output_hook",
     "parts_of",
     "problem",
-    "to_builtins",
 ]
 
 _log = logging.getLogger("mcpd.registry")
@@ -173,11 +172,6 @@ def enc_hook(value: Any) -> Any:
     if isinstance(value, (GeneratorType, AsyncGeneratorType)):
         raise TypeError(f"{value.__qualname__}() is a generator: return a list of what it yields")
     raise TypeError(f"{type(value).__qualname__} cannot be written as JSON; {_KNOWN}")
-
-
-def to_builtins(value: Any) -> Any:
-    """`value` as what JSON has: None, bool, int, float, str, list, dict with string keys."""
-    return msgspec.to_builtins(value, str_keys=True, enc_hook=enc_hook)
 
 
 class Definitions:

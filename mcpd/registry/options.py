@@ -1,7 +1,7 @@
 """The options of the decorators `tool`, `resource` and `prompt`: each once, with its type.
 
-From here come the keywords that type checkers know (`Unpack`), and those that are refused at run time (`names_of`).
-An option that is not given is None, or empty.
+From here come the keywords that type checkers know (`Unpack`). Their names alone, for which others are refused at run
+time, are in `server/metadata.py` too; a test holds them together. An option that is not given is None, or empty.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..types.base import Icon
 from ..types.content import Annotations
 from ..types.tools import ToolAnnotations
 
-__all__ = ["Described", "DescribedResource", "DescribedTool", "Icons", "names_of"]
+__all__ = ["Described", "DescribedResource", "DescribedTool", "Icons"]
 
 Icons: TypeAlias = Iterable[Icon | Mapping[str, Any]]
 
@@ -51,8 +51,3 @@ class DescribedResource(Described, total=False):
     size: int | None
     """In bytes; for a resource with a fixed URI."""
     annotations: Annotations | Mapping[str, Any] | None
-
-
-def names_of(kind: type) -> tuple[str, ...]:
-    """The options of one of these, in their order."""
-    return tuple(kind.__annotations__)

@@ -13,8 +13,6 @@ from inspect import Parameter
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union
 
-from .hints import readable_output
-
 __all__ = ["awaited", "data_type", "is_block_list", "is_data"]
 
 _TEXT: tuple[Any, ...] = (Parameter.empty, None, NoneType, Any, object, str, bytes, bytearray, memoryview)
@@ -47,10 +45,16 @@ def data_type(hint: Any, is_content: Callable[[Any], bool] | None = None) -> Any
     if is_content is not None and typing.get_origin(hint) is Annotated and is_content(hint.__origin__):
         # A result made by hand, and beside it the class of its data, as the official SDK has it.
         data = [item for item in hint.__metadata__ if isinstance(item, type)]
-        return readable_output(data[0]) if data else None
+        return _readable(data[0]) if data else None
     members = _members(hint)
     if all(map(_is_text, members)) or (is_content is not None and _has_content(members, is_content)):
         return None
+    return _readable(hint)
+
+
+def _readable(hint: Any) -> Any:
+    from .hints import readable_output  # noqa: PLC0415 - many a server's functions all return text
+
     return readable_output(hint)
 
 

@@ -16,7 +16,8 @@ import msgspec
 from msgspec import NODEFAULT, Struct
 from msgspec.inspect import type_info
 
-from .msgspec_hooks import ANYTHING, Definitions, to_builtins
+from .hooks import to_builtins
+from .msgspec_hooks import ANYTHING, Definitions
 from .plain_schema import plain
 from .schema_marks import Marks
 

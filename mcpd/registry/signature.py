@@ -13,7 +13,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from inspect import Parameter as Slot
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Raw, Struct, structs
@@ -21,16 +21,26 @@ from msgspec.structs import asdict, astuple
 
 from ..errors import RegistrationError
 from ..jsonrpc import MALFORMED
-from .annotations import call_method, find_kind, is_coroutine_function, plain_function, resolved, takes_names_only
-from .arguments import ArgumentParser
-from .defaults import completed, needs_completion
+from .annotations import (
+    PLAIN_TYPES,
+    call_method,
+    find_kind,
+    is_coroutine_function,
+    may_need_pydantic,
+    plain_field,
+    plain_function,
+    resolved,
+    takes_names_only,
+)
 from .docstring import Docstring, parse
-from .hints import argument, may_need_pydantic, readable
-from .msgspec_hooks import dec_hook, enc_hook, to_builtins
+from .hooks import dec_hook
 from .returns import awaited, data_type
-from .type_adapter import StandIn
 
-__all__ = ["Argument", "Callee", "bind", "enc_hook", "to_builtins"]
+if TYPE_CHECKING:
+    from .arguments import ArgumentParser
+    from .type_adapter import StandIn
+
+__all__ = ["Argument", "Callee", "bind"]
 
 _Order = Literal["values", "context first", "context last", "context by name", "all by name"]
 
@@ -85,14 +95,15 @@ class Callee:
         self._extra = plan.extra
         self._is_positional = plan.order in ("values", "context last", "context by name")
         self._decode = msgspec.json.Decoder(plan.arguments, dec_hook=dec_hook).decode
+        self._is_incomplete = plan.is_incomplete
         if plan.is_incomplete:
+            from .defaults import completed  # noqa: PLC0415 - few functions take such classes
+
             self._decode = completed(self._decode)
-        self._parser = ArgumentParser(plan.arguments, plan.extra, plan.context_name, lambda: self.argument_schema)
-        self._parser.is_incomplete = plan.is_incomplete
         self._invoke = _invoker(function, plan)
-        self.call = _caller(function, plan, self._decode, self._parser.from_json, self._invoke)
+        self.call = _caller(function, plan, self._decode, lambda raw: self._parser.from_json(raw), self._invoke)
         # Now, not in a request: pydantic takes its time when it is imported.
-        if may_need_pydantic(plan.returns) and isinstance(self.output_type, StandIn):
+        if may_need_pydantic(plan.returns) and _is_stand_in(self.output_type):
             self.call = _dumping(self.call, self.output_type, self.is_async)
 
     def __repr__(self) -> str:
@@ -172,6 +183,15 @@ class Callee:
     def description(self) -> str:
         """The docstring without what it says of parameters and exceptions; "" if there is none."""
         return self._docstring.description
+
+    @functools.cached_property
+    def _parser(self) -> ArgumentParser:
+        """What reads the arguments that are not JSON as msgspec wants it; many a process never sees such."""
+        from .arguments import ArgumentParser  # noqa: PLC0415
+
+        parser = ArgumentParser(self.arguments, self._extra, self.context_name, lambda: self.argument_schema)
+        parser.is_incomplete = self._is_incomplete
+        return parser
 
     @functools.cached_property
     def _docstring(self) -> Docstring:
@@ -254,10 +274,10 @@ def _plan(name: str, slots: list[Slot], hints: dict[str, Any], context_type: typ
                 continue
 
         if slot.kind is Slot.VAR_KEYWORD:
-            extra = readable(hint, where)
+            extra = _readable(hint, where)
         else:
             by_name = by_name or slot.kind is Slot.KEYWORD_ONLY
-            fields.append(argument(slot, hint, where))
+            fields.append(plain_field(slot, hint) or _argument(slot, hint, where))
 
     arguments = _struct(name, fields, is_open=extra is not None)
     order: _Order = "all by name" if by_name or extra is not None else _order(slots, context)
@@ -269,8 +289,39 @@ def _plan(name: str, slots: list[Slot], hints: dict[str, Any], context_type: typ
         extra=extra,
         returns=awaited(hints["return"]),
         order=order,
-        is_incomplete=any(needs_completion(hint) for hint in (extra, *(field[1] for field in fields))),
+        is_incomplete=any(map(_needs_completion, (extra, *(field[1] for field in fields)))),
     )
+
+
+# The second look at hints that are more than plain types is loaded with the first of them.
+
+
+def _argument(slot: Slot, hint: Any, where: str) -> tuple[Any, ...]:
+    from .hints import argument  # noqa: PLC0415
+
+    return argument(slot, hint, where)
+
+
+def _readable(hint: Any, where: str) -> Any:
+    from .hints import readable  # noqa: PLC0415
+
+    return readable(hint, where)
+
+
+def _needs_completion(hint: Any) -> bool:
+    if hint is None or hint in PLAIN_TYPES:
+        return False
+    from .defaults import needs_completion  # noqa: PLC0415
+
+    return needs_completion(hint)
+
+
+def _is_stand_in(kind: Any) -> bool:
+    if kind is None:
+        return False
+    from .type_adapter import StandIn  # noqa: PLC0415
+
+    return isinstance(kind, StandIn)
 
 
 def _struct(name: str, fields: list[Any], *, is_open: bool) -> type[Struct]:

@@ -23,7 +23,7 @@ from ..types.content import TextContent
 from ..types.tools import AnyValue, CallToolResult, Tool
 from ..wire.mirrors import ANNOTATION, Mirror, mirrors, without_mirrors
 from .content import Unwritable, encode_data, is_content, tool_result
-from .msgspec_hooks import output_hook
+from .hooks import output_hook
 from .pages import ActiveExtensions
 from .returns import is_block_list
 from .signature import Callee

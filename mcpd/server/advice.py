@@ -24,7 +24,8 @@ from ..registry.catalog import Catalog
 from ..registry.content import BLOCKS, is_content
 from ..registry.docstring import parse
 from ..registry.entries import metadata_of
-from ..registry.msgspec_hooks import dec_hook, enc_hook, parts_of, to_builtins
+from ..registry.hooks import dec_hook, enc_hook, to_builtins
+from ..registry.msgspec_hooks import parts_of
 from ..registry.problems import Problem
 from ..registry.prompts import FunctionPrompt
 from ..registry.resources import FunctionResource, FunctionTemplate

@@ -26,7 +26,7 @@ from ..extensions.builtin import make_extensions
 from ..extensions.methods import BuiltInMethods, with_help
 from ..handlers.table import bind as bind_handlers
 from ..registry.catalog import Catalog
-from ..registry.msgspec_hooks import to_builtins
+from ..registry.hooks import to_builtins
 from ..session import MAX_FRAME_BYTES, Opening, Session
 from ..transports.memory import MemoryChannel
 from ..types.base import META, Icon, Params

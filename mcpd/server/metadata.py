@@ -22,24 +22,32 @@ from ..types.lifecycle import Implementation
 if TYPE_CHECKING:
     from ..registry.options import Icons
 
-__all__ = ["check_options", "checked", "decorate", "hints_of", "icons_of", "identity_of", "meta_of", "state_key_of"]
+__all__ = [
+    "OPTIONS",
+    "check_options",
+    "checked",
+    "decorate",
+    "hints_of",
+    "icons_of",
+    "identity_of",
+    "meta_of",
+    "state_key_of",
+]
 
 S = TypeVar("S", bound=Struct)
+
+_DESCRIBED = ("name", "title", "description", "icons", "meta")
+OPTIONS = {
+    "tool": (*_DESCRIBED, "annotations", "input_schema", "output_schema", "extensions"),
+    "resource": (*_DESCRIBED, "mime_type", "size", "annotations"),
+    "prompt": _DESCRIBED,
+}
+"""The names of those in `registry.options`, by decorator: their classes, which type checkers read, cost start-up."""
 
 
 def check_options(what: str, options: Mapping[str, Any], others: Iterable[str] = ()) -> None:
     """Refuse an option that a `what` (tool, resource or prompt) does not have; `others` are those of extensions."""
-    if not options:
-        return
-    from ..registry.options import (
-        Described,
-        DescribedResource,
-        DescribedTool,
-        names_of,
-    )  # the first time that one is given
-
-    kinds = {"tool": DescribedTool, "resource": DescribedResource, "prompt": Described}
-    known = (*names_of(kinds[what]), *others)
+    known = (*OPTIONS[what], *others)
     for option in options:
         if option not in known:
             raise RegistrationError(f"{what}: there is no option {option!r}; there are {', '.join(known)}")

@@ -230,9 +230,8 @@ class _Clients:
     @property
     def connections(self) -> list[Ending]:
         """All that may have calls running."""
-        from ..listener import HasConnections
-
-        others = [listener.connections for listener in self._listeners if isinstance(listener, HasConnections)]
+        # By name, not by the protocol `HasConnections`: few starts load that.
+        others: list[Iterable[Ending]] = [getattr(listener, "connections", ()) for listener in self._listeners]
         return [*self._accepted, *chain.from_iterable(others)]
 
     async def aclose(self) -> None:

@@ -101,4 +101,4 @@ class Splitter:
 
 
 def _tear(line: bytes | Torn) -> Torn:
-    return Torn(line[:END_BYTES], line[-END_BYTES:])  # type: ignore[arg-type]
+    return Torn(line[:END_BYTES], line[-END_BYTES:])  # type: ignore[index]

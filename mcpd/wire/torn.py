@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import NamedTuple
 
-from msgspec import DecodeError
+from msgspec import DecodeError, Struct
 from msgspec.json import decode
 
 __all__ = ["END_BYTES", "Torn", "answered_by"]
@@ -23,7 +22,7 @@ _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
 _IS_ANSWER = {b"result": True, b"error": True, b"method": False, b"params": False}
 
 
-class _Patterns(NamedTuple):
+class _Patterns(Struct, frozen=True):
     first_member: re.Pattern[bytes]
     id_first: re.Pattern[bytes]
     id_last: re.Pattern[bytes]
@@ -40,7 +39,7 @@ def _patterns() -> _Patterns:
     )
 
 
-class Torn(NamedTuple):
+class Torn(Struct, frozen=True):
     """The two ends of a message that was not taken."""
 
     head: bytes

@@ -26,7 +26,7 @@ import mcpd.registry.hints
 from mcpd.errors import ArgumentsError, RegistrationError
 from mcpd.registry.content import is_content
 from mcpd.registry.hints import readable
-from mcpd.registry.msgspec_hooks import to_builtins
+from mcpd.registry.hooks import to_builtins
 from mcpd.registry.signature import Callee, bind
 from mcpd.registry.tools import typed_check
 from mcpd.registry.type_adapter import StandIn

@@ -18,7 +18,8 @@ import pytest
 
 from mcpd.errors import ArgumentsError
 from mcpd.registry.content import resource_contents, tool_result
-from mcpd.registry.msgspec_hooks import Definitions, dec_hook, enc_hook, output_hook, problem, to_builtins
+from mcpd.registry.hooks import to_builtins
+from mcpd.registry.msgspec_hooks import Definitions, dec_hook, enc_hook, output_hook, problem
 from mcpd.registry.signature import bind
 from mcpd.registry.tools import typed_check
 from mcpd.types.content import TextContent

@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from msgspec import Meta
 
 from mcpd.errors import ArgumentsError, InvalidParams, RegistrationError
-from mcpd.registry.signature import Argument, Callee, bind, enc_hook, to_builtins
+from mcpd.registry.hooks import enc_hook, to_builtins
+from mcpd.registry.signature import Argument, Callee, bind
 
 T = TypeVar("T")
 

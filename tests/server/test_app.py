@@ -9,7 +9,8 @@ import pytest
 from mcpd import Server
 from mcpd.errors import RegistrationError
 from mcpd.extensions.ui.extension import AppsExtension
-from mcpd.registry.options import Described, DescribedResource, DescribedTool, names_of
+from mcpd.registry.options import Described, DescribedResource, DescribedTool
+from mcpd.server.metadata import OPTIONS
 from mcpd.server.options import ToolOptions
 
 
@@ -48,10 +49,17 @@ def test_an_option_that_there_is_not_is_refused_with_those_there_are(
 )
 def test_the_help_of_a_decorator_names_every_option(method: str, options: type) -> None:
     said = getattr(Server, method).__doc__
-    assert [name for name in names_of(options) if f"`{name}" not in said] == []
+    assert [name for name in options.__annotations__ if f"`{name}" not in said] == []
 
 
 def test_options_for_type_checkers_are_ours_and_those_of_the_extension_every_server_has() -> None:
-    own = names_of(DescribedTool)
-    assert set(names_of(ToolOptions)) == {*own, *AppsExtension.tool_options}
+    own = DescribedTool.__annotations__
+    assert set(ToolOptions.__annotations__) == {*own, *AppsExtension.tool_options}
     assert not set(own) & set(AppsExtension.tool_options)
+
+
+@pytest.mark.parametrize(
+    ("decorator", "kind"), [("tool", DescribedTool), ("resource", DescribedResource), ("prompt", Described)]
+)
+def test_what_type_checkers_know_of_is_what_is_taken(decorator: str, kind: type) -> None:
+    assert OPTIONS[decorator] == tuple(kind.__annotations__)
