@@ -3,23 +3,32 @@
 From here come the options of `mcpd serve` (`cli/options.py` makes them click's, `cli/quick.py` reads some without it),
 their environment variables, and the keywords of `Server.run` (`server/options.py` repeats the names for type checkers).
 Those of extensions are declared in the same way, by the extension (`extensions/builtin.py`).
-A leaf. A host waits while this is loaded, so the annotations are evaluated only by who asks for them.
+A host waits while this is loaded, so the annotations are evaluated only by who asks for them, and the types of other
+packages are there for type checkers alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import SimpleNamespace
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NewType, get_type_hints
 
 from msgspec import Struct
 
+from .serve_defaults import MAX_FRAME_BYTES, MAX_THREADS, SESSION_TIMEOUT, THREAD_TIMEOUT
+
+if TYPE_CHECKING:
+    from .http import HttpSettings
+    from .listener import Listener
+    from .transports.websocket_owner import WebSocketLimits
+else:
+    # For whoever evaluates annotations (`msgspec.structs.fields`): the real ones would cost every start-up.
+    for _name in ("HttpSettings", "Listener", "WebSocketLimits"):
+        globals()[_name] = NewType(_name, object)
+
 __all__ = [
-    "MAX_THREADS",
     "SECTIONS",
-    "SESSION_TIMEOUT",
-    "THREAD_TIMEOUT",
     "Option",
     "Options",
     "Settings",
@@ -27,10 +36,6 @@ __all__ = [
     "command_options",
     "options_in",
 ]
-
-MAX_THREADS = 96
-THREAD_TIMEOUT = 30.0
-SESSION_TIMEOUT = 1800.0
 
 SECTIONS = ("Transports", "HTTP", "Access", "Limits", "Other")
 """How the help is divided, in its order; sections of extensions come before the last."""
@@ -85,12 +90,12 @@ class Settings(Struct, kw_only=True):
             "ADDR",
         ),
     ] = None
-    listeners: Any = ()
-    """Others to serve on beside these, a sequence of `listener.Listener`."""
-    http_settings: Any = None
-    """The details of HTTP, an `HttpSettings`; None for the defaults."""
-    ws_limits: Any = None
-    """What one WebSocket client may use, a `transports.websocket_server.WebSocketLimits`; None for the defaults."""
+    listeners: Sequence[Listener] = ()
+    """Others to serve on beside these."""
+    http_settings: HttpSettings | None = None
+    """The details of HTTP; None for the defaults."""
+    ws_limits: WebSocketLimits | None = None
+    """What one WebSocket client may use; None for the defaults."""
     descriptors: tuple[int, int] | None = None
     """(in, out), if stdio was claimed already."""
     token: str | None = None
@@ -163,7 +168,7 @@ class Options(Settings, kw_only=True):
     ] = None
     max_frame_bytes: Annotated[
         int, Option("--max-message-bytes", "Limits", "Refuse messages that are larger.", "BYTES")
-    ] = 64 * 1024 * 1024
+    ] = MAX_FRAME_BYTES
     log_level: Annotated[
         str,
         Option(
@@ -185,14 +190,16 @@ def command_options() -> dict[str, tuple[Option, Any]]:
 def command_option(name: str) -> tuple[Option, Any] | None:
     """The `Option` of one member of `Options`, and its type; None if there is no such member on the command line.
 
-    Only its own annotation is evaluated: a host waits meanwhile.
+    Only its own annotation is evaluated, and only if it has an `Option`: a host waits meanwhile.
     """
     for cls in Options.__mro__:
         written = vars(cls).get("__annotations__", {})
         if name in written:
+            if not written[name].startswith("Annotated["):
+                return None
             one = SimpleNamespace(__annotations__={name: written[name]})
             hint = get_type_hints(one, globals(), include_extras=True)[name]
-            return (hint.__metadata__[0], hint.__origin__) if hasattr(hint, "__metadata__") else None
+            return hint.__metadata__[0], hint.__origin__
     return None
 
 

@@ -62,6 +62,7 @@ from .jsonrpc import (
     encode,
     error_answer,
 )
+from .serve_defaults import MAX_FRAME_BYTES
 from .types.base import META, NO_JSON, Params, RequestMeta
 from .types.lifecycle import InitializeParams
 from .types.notifications import LOG_LEVELS
@@ -70,9 +71,6 @@ from .versions.table import Version
 from .versions.vocabulary import NO_EXTENSIONS, Vocabulary
 
 __all__ = ["MAX_FRAME_BYTES", "WATCH_BYTES", "Call", "Opening", "Phase", "Session"]
-
-MAX_FRAME_BYTES = 64 * 1024 * 1024
-"""The default limit of one message."""
 
 WATCH_BYTES = 200
 """What it takes to remember that a resource is watched, beside the bytes of its URI."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Raw
 from msgspec.json import Decoder
@@ -27,12 +27,18 @@ from .partial_json import PartialArguments
 from .visibility import resource_uri
 
 if TYPE_CHECKING:
-    from .shown import ShownView
     from .view import View
 
-__all__ = ["ToolCall"]
+__all__ = ["AttachedView", "ToolCall"]
 
 _read_result = Decoder(CallToolResult).decode
+
+
+class AttachedView(Protocol):
+    """A View that hears of a call, see `shown.ShownView`."""
+
+    def tell(self, say: Callable[[View], object]) -> None:
+        """Let its machine hear of something, and send what comes of it."""
 
 
 class ToolCall:
@@ -52,7 +58,7 @@ class ToolCall:
         self._arguments: Raw | None = None
         self._raw_result: Raw | None = None
         self._running: asyncio.Task[Raw] | None = None
-        self._views: list[ShownView] = []
+        self._views: list[AttachedView] = []
 
     @property
     def name(self) -> str:
@@ -126,7 +132,7 @@ class ToolCall:
         if self._running is not None:
             self._running.cancel()
 
-    def attach(self, view: ShownView) -> None:
+    def attach(self, view: AttachedView) -> None:
         """Tell a View what has happened so far, and from now on."""
         self._views.append(view)
         arguments, partial, result, error = self._arguments, self._shown_partial, self._raw_result, self.error
@@ -139,7 +145,7 @@ class ToolCall:
         elif error:
             view.tell(lambda machine: machine.tool_cancelled(error))
 
-    def detach(self, view: ShownView) -> None:
+    def detach(self, view: AttachedView) -> None:
         """This View is gone."""
         if view in self._views:
             self._views.remove(view)

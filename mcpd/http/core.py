@@ -20,7 +20,7 @@ from ..channel import Channel, Receiver
 from ..errors import ProtocolError
 from ..jsonrpc import Message
 from ..principal import Principal
-from ..serve_options import SESSION_TIMEOUT
+from ..serve_defaults import SESSION_TIMEOUT
 from ..session import Call, Opening, Session
 from ..transports.stdio import MAX_FRAME_BYTES
 from ..versions.table import Version

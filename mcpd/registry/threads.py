@@ -17,7 +17,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from ..context.exchange import Exchange, this_thread
-from ..serve_options import MAX_THREADS, THREAD_TIMEOUT
+from ..serve_defaults import MAX_THREADS, THREAD_TIMEOUT
 from .thread_slots import Borrower, ThreadSlots
 
 __all__ = ["limit_threads", "run_in_thread"]

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from ..listener import Ending, Listener
     from ..transports.accepting import ConnectionLimit
     from ..transports.guards import Access
-    from .app import Server
     from .lifespan import Lifespan
+    from .servable import Servable
 
 __all__ = ["Settings", "run", "serve", "settings_for"]
 
@@ -75,7 +75,7 @@ def settings_for(
     return Settings(stdio=stdio or not has_others, ws=ws, http=http, **others)
 
 
-def run(server: Server, settings: Settings) -> None:
+def run(server: Servable, settings: Settings) -> None:
     """`serve` in an event loop of its own; blocks. Ends the process if tools still run after it.
 
     Raises RuntimeError if an event loop runs in this thread already.
@@ -135,7 +135,7 @@ def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-async def serve(server: Server, settings: Settings, exit_deadline: ExitDeadline | None = None) -> None:
+async def serve(server: Servable, settings: Settings, exit_deadline: ExitDeadline | None = None) -> None:
     """Serve until a signal, or the end of stdin if that is served. Raises ConfigurationError for a bad address.
 
     Signals that the program handles already are left to it: it stops this by cancelling.
@@ -182,7 +182,7 @@ async def serve(server: Server, settings: Settings, exit_deadline: ExitDeadline 
         stop.restore()
 
 
-def _apply(server: Server, settings: Settings) -> None:
+def _apply(server: Servable, settings: Settings) -> None:
     limit_threads(settings.max_threads, settings.thread_timeout)
     configure(server.extensions, settings.extensions)
     if settings.max_memory is not None:
@@ -191,7 +191,7 @@ def _apply(server: Server, settings: Settings) -> None:
         server.allow_frames(settings.max_frame_bytes)
 
 
-def _listeners(server: Server, settings: Settings) -> list[Listener]:
+def _listeners(server: Servable, settings: Settings) -> list[Listener]:
     """All that others connect to, which is not stdin."""
     found: list[Listener] = []
     if settings.ws is not None or settings.http is not None:
@@ -208,7 +208,7 @@ def _listeners(server: Server, settings: Settings) -> list[Listener]:
 class _Clients:
     """All listeners of one server, and the connections of those who came to them."""
 
-    def __init__(self, server: Server, stop: _Stop) -> None:
+    def __init__(self, server: Servable, stop: _Stop) -> None:
         self._server = server
         self._stop = stop
         self._listeners: list[Listener] = []
@@ -290,7 +290,7 @@ async def _close(lifespan: Lifespan, stop: _Stop, grace: float) -> None:
         await asyncio.wait([closing], timeout=1)
 
 
-def _access(server: Server, settings: Settings) -> Access:
+def _access(server: Servable, settings: Settings) -> Access:
     from ..transports.guards import Access
 
     access = Access(
@@ -304,7 +304,7 @@ def _access(server: Server, settings: Settings) -> Access:
 
 
 def _websocket_listener(
-    server: Server, address: str, settings: Settings, connection_limit: ConnectionLimit
+    server: Servable, address: str, settings: Settings, connection_limit: ConnectionLimit
 ) -> Listener:
     from ..transports.websocket_server import WebSocketLimits, WebSocketListener
 
@@ -314,7 +314,7 @@ def _websocket_listener(
     return WebSocketListener(address, _access(server, settings), limits, connection_limit)
 
 
-def _http_listener(server: Server, address: str, settings: Settings, connection_limit: ConnectionLimit) -> Listener:
+def _http_listener(server: Servable, address: str, settings: Settings, connection_limit: ConnectionLimit) -> Listener:
     from ..http import HttpSettings
     from ..http.listener import HttpListener
     from ..transports.address import parse

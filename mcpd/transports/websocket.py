@@ -22,7 +22,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from websockets.exceptions import InvalidState
 from websockets.frames import CloseCode, Frame, Opcode
@@ -36,10 +36,8 @@ from ..principal import ANONYMOUS, Origin, Principal
 from ..printable import printable
 from .apart import Apart
 from .websocket_handshake import Handshake, HandshakeFields, WebSocketProtocol
+from .websocket_owner import ConnectionOwner
 from .wire_log import wire_log
-
-if TYPE_CHECKING:
-    from .websocket_server import Endpoint
 
 __all__ = ["WebSocketChannel"]
 
@@ -62,7 +60,7 @@ class WebSocketChannel(asyncio.Protocol):
 
     is_multiplexed = True
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: ConnectionOwner) -> None:
         self._endpoint = endpoint
         self._limits = endpoint.limits
         self._loop = asyncio.get_running_loop()

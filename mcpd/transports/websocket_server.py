@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from msgspec import Struct
 from websockets.http11 import Request
 
 from ..channel import Channel, Receiver
@@ -18,32 +17,12 @@ from .accepting import Acceptor, ConnectionLimit, CountedConnections
 from .address import Address, authority, bind, parse
 from .authentication import RequestHeaders
 from .guards import Access, Guard, Refusal
-from .stdio import MAX_FRAME_BYTES
 from .websocket import WebSocketChannel
+from .websocket_owner import OpenConnection, WebSocketLimits
 
 __all__ = ["Endpoint", "Limits", "WebSocketLimits", "WebSocketListener"]
 
 _PATHS = ("/mcp", "/")
-
-
-class WebSocketLimits(Struct, frozen=True, kw_only=True):
-    """What one client may use. Times are in seconds; a `ping_interval` of 0 sends no pings.
-
-    Reading stops while more than 1 MiB waits for a client; `max_queued_bytes` is for what calls that run
-    already still answer, and bounds the memory that a client which does not read can hold.
-    `max_connections` is for all of them together, those in their handshake too; `max_authenticating` for those of
-    whom it is not known yet who they are.
-    """
-
-    max_frame_bytes: int = MAX_FRAME_BYTES
-    max_queued_bytes: int = 256 * 1024 * 1024
-    max_connections: int = 1000
-    max_authenticating: int = 256
-    open_timeout: float = 10.0
-    close_timeout: float = 2.0
-    ping_interval: float = 20.0
-    ping_timeout: float = 20.0
-
 
 Limits = WebSocketLimits
 """Its first name, for programs that were written with it."""
@@ -72,7 +51,7 @@ class Endpoint:
         self.limits = limits
         self.paths = paths
         self.connection_limit = ConnectionLimit() if connection_limit is None else connection_limit
-        self.connections: CountedConnections[WebSocketChannel] = CountedConnections(self.connection_limit)
+        self.connections: CountedConnections[OpenConnection] = CountedConnections(self.connection_limit)
         self.authenticating = 0
         """How many handshakes wait to hear who they come from."""
         self.is_closed = False

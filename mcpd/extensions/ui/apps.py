@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from msgspec import convert, structs
 
@@ -24,7 +24,7 @@ from ...types.content import TextResourceContents
 from ...types.resources import ReadResourceResult, Resource
 from ..base import ExtensionHost, ResourceAddition
 from .assets import AppFile, load_folder
-from .constants import MIME_TYPE, SCHEME, UI, is_app_type
+from .constants import MIME_TYPE, SCHEME, UI, AppsMode, is_app_type
 from .html import html_problems
 from .meta import Csp, Permissions, ViewMeta, read_view_meta, view_meta
 from .tools import ToolUi, Visibility, tool_ui
@@ -32,9 +32,8 @@ from .uris import app_uri, checked_uri, unversioned, versioned
 
 if TYPE_CHECKING:
     from ...registry.entries import ToolEntry
-    from .extension import AppsExtension
 
-__all__ = ["AppEntry", "Apps"]
+__all__ = ["AppEntry", "Apps", "AppsChoices"]
 
 log = logging.getLogger("mcpd.apps")
 
@@ -73,10 +72,17 @@ class AppEntry(FixedResource):
         return result
 
 
+class AppsChoices(Protocol):
+    """What was chosen for the Apps of a server, see `extension.AppsExtension`."""
+
+    mode: AppsMode
+    strict_list: bool
+
+
 class Apps:
     """What a server knows about MCP Apps, over its catalog. Views that are given by name are in its namespace."""
 
-    def __init__(self, server: ExtensionHost, extension: AppsExtension) -> None:
+    def __init__(self, server: ExtensionHost, extension: AppsChoices) -> None:
         self.catalog = server.catalog
         self.namespace = server.name
         self.extension = extension

@@ -1,0 +1,34 @@
+"""What `serving` needs of a server, for type checkers; nothing here is used at run time."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ..channel import Channel
+from ..dispatcher import ServerConnection
+from ..extensions.base import Extension
+from ..http import HttpApp, HttpSettings
+from ..session import Opening
+from ..transports.authentication import Authenticator
+from ..transports.guards import Access
+from .lifespan import Lifespan
+
+__all__ = ["Servable"]
+
+
+class Servable(Protocol):
+    """What is served, see `app.Server`."""
+
+    authenticate: Authenticator | None
+    authenticate_timeout: float
+    lifespan: Lifespan | None
+    extensions: dict[str, Extension]
+
+    def connect(self, channel: Channel, opening: Opening) -> ServerConnection:
+        """A connection for the client of this channel."""
+
+    def allow_frames(self, size: int) -> None:
+        """Send messages of up to so many bytes."""
+
+    def http_app(self, access: Access, settings: HttpSettings | None = None, *, bound: str = "") -> HttpApp:
+        """The ASGI application that answers over HTTP; `bound` is the host that is listened on."""
