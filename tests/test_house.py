@@ -164,20 +164,6 @@ def test_tests_sleep_only_where_nothing_can_be_awaited() -> None:
     assert sum(found.values()) <= 43
 
 
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [
-        ("await asyncio.sleep(0.1)", 1),
-        ("time.sleep(pause)", 1),
-        ("await asyncio.sleep(0)", 0),
-        ("await asyncio.sleep(3600)", 0),
-        ("'time.sleep(1)'", 0),
-    ],
-)
-def test_what_counts_as_a_sleep(text: str, number: int) -> None:
-    assert sleeps(ast.parse(text)) == number
-
-
 def test_the_tests_of_each_module_can_be_found() -> None:
     """In its mirror, or where tests/README.md says: by its own row, or by that of a folder; or tests import it."""
     tests = REPOSITORY / "tests"
@@ -223,25 +209,6 @@ def test_no_module_imports_one_that_imports_it() -> None:
     """No circles, by imports inside functions or for types neither: each module can be read after those below it."""
     found = circles(import_graph(REPOSITORY / "mcpd", for_types=True))
     assert not found, found
-
-
-def test_a_circle_is_found_however_it_is_closed(tmp_path: Path) -> None:
-    """By an import inside a function, of a module by its package, and over a third one; not one for types."""
-    package = tmp_path / "ring"
-    (package / "inner").mkdir(parents=True)
-    for name, text in {
-        "__init__.py": "",
-        "a.py": "def f():\n    from . import b\n",
-        "b.py": "from .inner.c import x\n",
-        "inner/__init__.py": "",
-        "inner/c.py": "import ring.a\nx = 1\n",
-        "d.py": "from typing import TYPE_CHECKING\nfrom . import a\nif TYPE_CHECKING:\n    from .e import y\n",
-        "e.py": "from .d import z\n",
-    }.items():
-        (package / name).write_text(text)
-    ring = ["ring.a", "ring.b", "ring.inner.c"]
-    assert circles(import_graph(package)) == [ring]
-    assert circles(import_graph(package, for_types=True)) == [ring, ["ring.d", "ring.e"]]
 
 
 # ---------------------------------------------------------------------------- what is in a wheel
