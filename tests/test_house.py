@@ -165,7 +165,7 @@ def test_tests_sleep_only_where_nothing_can_be_awaited() -> None:
 
 
 def test_the_tests_of_each_module_can_be_found() -> None:
-    """In its mirror, or where tests/README.md says: by its own row, or by that of a folder; or tests import it."""
+    """By name, or where tests/README.md says: by its own row, or by that of a folder; or tests import it."""
     tests = REPOSITORY / "tests"
     rows = re.findall(r"^\| (`.+`) \| (`.+`) \|$", (tests / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
     index = {module: where for modules, where in rows for module in re.findall(r"`([^`]+)`", modules)}
@@ -173,10 +173,15 @@ def test_the_tests_of_each_module_can_be_found() -> None:
     gone += [one for where in index.values() for one in re.findall(r"`([^`]+)`", where) if not (tests / one).is_file()]
     assert not gone, f"tests/README.md names what is not there: {gone}"
     homeless = []
-    told = "\n".join(path.read_text(encoding="utf-8") for path in tracked("tests/*test_*.py"))
+    files = tracked("tests/*test_*.py")
+    names = {path.name for path in files}
+    told = "\n".join(path.read_text(encoding="utf-8") for path in files)
     for path in tracked("mcpd/*.py"):
         module = path.relative_to(REPOSITORY / "mcpd")
-        if path.name.startswith("__") or (tests / module.parent / f"test_{path.name}").exists():
+        words = path.stem.split("_")
+        beginnings = {f"test_{'_'.join(words[:length])}.py" for length in range(1, len(words))}
+        mirror = {test.name for test in (tests / module.parent).glob("test_*.py")}
+        if path.name.startswith("__") or f"test_{path.name}" in names or beginnings & mirror:
             continue
         is_told = str(module) in index or any(f"{folder.as_posix()}/" in index for folder in module.parents)
         if not is_told and f"mcpd.{'.'.join(module.with_suffix('').parts)} import" not in told:
