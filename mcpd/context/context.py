@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NewType, NoReturn, Self, TypeVar, overloa
 from msgspec import UNSET
 from msgspec.json import Decoder
 
-from ..channel import ResumableChannel
 from ..envelope import ClientIdentity
 from ..jsonrpc import MALFORMED, Id
 from ..principal import Principal, Transport
@@ -221,6 +220,8 @@ class Context(RequestInfo):
         For work that takes long: the client comes back for the rest, at a time it is told. Only 2025-11-25 over
         HTTP sessions has that; elsewhere this does nothing. Spec: 2025-11-25 basic/transports, sending messages 6.
         """
+        from ..channel import ResumableChannel  # a class that few processes need
+
         peer = self._exchange.peer
         if isinstance(peer.channel, ResumableChannel):
             peer.loop.call_soon_threadsafe(peer.channel.close_stream, self._exchange.request_id)

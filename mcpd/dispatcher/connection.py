@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import Raw, to_builtins
 
 from ..budget import CALL, OVER, SMALL, Charge, weigh
-from ..channel import Channel
 from ..context.exchange import Exchange
 from ..context.input_required import InputRequired, questions_of
 from ..errors import (
@@ -46,7 +45,6 @@ from ..jsonrpc import (
 from ..printable import printable
 from ..session import Call, Session
 from ..types.rounds import ListenResult, SubscriptionFilter
-from .batch_reply import BatchReply
 from .subscriptions import Subscriptions
 from .tasks import Resumption
 from .wire_errors import fail_call
@@ -57,7 +55,9 @@ else:
     from .tasks import EagerTaskRunner
 
 if TYPE_CHECKING:
+    from ..channel import Channel
     from ..context.request_state import RequestStateCodec
+    from .batch_reply import BatchReply
     from .outgoing import OutgoingRequests
 
 __all__ = ["Handler", "NotificationListener", "ServerConnection"]
@@ -438,6 +438,8 @@ class ServerConnection:
 
         Spec: 2025-03-26 basic/index, batching: an array in, an array out, nothing for notifications alone.
         """
+        from .batch_reply import BatchReply  # of one old version
+
         reply = BatchReply(done, len(parts), self.session)
         for part in parts:
             if isinstance(part, Request) and part.method == "initialize":

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-from ..channel import Channel
 from ..jsonrpc import Id
 from ..session import Call, Session
 from ..types.base import META
@@ -18,6 +17,7 @@ from ..types.rounds import AcknowledgedParams, ListenResult, SubscriptionFilter
 
 if TYPE_CHECKING:
     from ..backplane.base import ChangeBus
+    from ..channel import Channel
 
 __all__ = ["Announcer", "Kind", "SubscribedConnection", "Subscriptions"]
 

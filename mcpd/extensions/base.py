@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from inspect import iscoroutinefunction
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -19,11 +19,13 @@ from ..errors import MissingExtension, RegistrationError
 from ..registry.catalog import Catalog
 from ..registry.hooks import to_builtins
 from ..registry.meta_keys import is_meta_key
-from ..registry.problems import Problem
 from ..registry.threads import run_in_thread
 from ..registry.tools import ToolMeta
 from ..types.base import ObjectResult, Params, Result
 from ..types.tools import CallToolResult
+
+if TYPE_CHECKING:
+    from ..registry.problems import Problem
 
 __all__ = ["Extension", "ExtensionHost", "Method", "ResourceAddition", "ToolAddition"]
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from ..errors import ConfigurationError
 from ..serve_options import Option, options_in
@@ -29,7 +31,7 @@ __all__ = [
 ]
 
 
-class BuiltIn(NamedTuple):
+class BuiltIn(Struct, frozen=True):
     """One extension that comes with mcpd. Classes are named `module:name`, from this package on."""
 
     id: str
@@ -61,7 +63,7 @@ BUILT_IN = (
 )
 
 
-class ServeOption(NamedTuple):
+class ServeOption(Struct, frozen=True):
     """An option of an extension that can be said when a server is served."""
 
     id: str

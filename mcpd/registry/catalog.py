@@ -12,11 +12,11 @@ from ..types.lifecycle import Implementation
 from ..types.prompts import ListPromptsResult
 from ..types.resources import ListResourcesResult, ListResourceTemplatesResult
 from ..types.tools import ListToolsResult
-from .completion import Completer
-from .conditions import Condition, with_conditions
 from .pages import ActiveExtensions, Listing
 
 if TYPE_CHECKING:
+    from .completion import Completer
+    from .conditions import Condition
     from .entries import Entries, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
 
 __all__ = ["Catalog"]
@@ -85,6 +85,10 @@ class Catalog:
 
     async def active_in_lists(self, exchange: Exchange, active: ActiveExtensions) -> ActiveExtensions:
         """`active` with the keys of the conditions that hold now, on which the list of tools depends."""
+        if not self.conditions:
+            return active
+        from .conditions import with_conditions  # noqa: PLC0415 - few servers have any
+
         return await with_conditions(self.conditions, active, exchange)
 
     @property

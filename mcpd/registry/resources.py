@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import structs
 
@@ -12,14 +12,15 @@ from ..context.exchange import Exchange
 from ..context.input_required import is_failure
 from ..errors import InternalError, McpdError, ResourceNotFound, as_told
 from ..printable import printable
-from ..types.completion import Completion
 from ..types.resources import ReadResourceResult, Resource, ResourceTemplate
-from .completion import choices, rank
 from .content import resource_contents
 from .pages import ActiveExtensions
 from .signature import Callee
 from .threads import run_in_thread
 from .uri_template import UriTemplate, as_uri
+
+if TYPE_CHECKING:
+    from ..types.completion import Completion
 
 __all__ = ["Finisher", "FixedResource", "FunctionResource", "FunctionTemplate"]
 
@@ -107,6 +108,8 @@ class FunctionTemplate:
 
     async def complete(self, argument: str, value: str, others: Mapping[str, str], exchange: Exchange) -> Completion:
         """The values that the parameter may have by its annotation."""
+        from .completion import choices, rank  # noqa: PLC0415 - few clients ask
+
         return rank(choices(self.callee.input_schema, argument), value)
 
     def match(self, uri: str) -> dict[str, str] | None:

@@ -21,7 +21,6 @@ from ..printable import printable
 from ..types.base import NO_JSON
 from ..types.content import TextContent
 from ..types.tools import AnyValue, CallToolResult, Tool
-from ..wire.mirrors import ANNOTATION, Mirror, mirrors, without_mirrors
 from .content import Unwritable, encode_data, is_content, tool_result
 from .hooks import output_hook
 from .pages import ActiveExtensions
@@ -30,6 +29,7 @@ from .signature import Callee
 from .threads import run_in_thread
 
 if TYPE_CHECKING:
+    from ..wire.mirrors import Mirror
     from .conditions import Condition
     from .json_schema import SchemaCallee
 
@@ -109,6 +109,8 @@ class FunctionTool:
         return self._mirrors or ()
 
     def _read_input_schema(self) -> None:
+        from ..wire.mirrors import ANNOTATION, mirrors, without_mirrors  # noqa: PLC0415 - as the schema: when asked for
+
         tool = self.tool
         if not tool.input_schema:
             tool.input_schema = self.callee.input_schema

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NewType, TypeVar, Unpack
 from msgspec import Raw
 from msgspec.json import encode
 
-from ..channel import Channel
 from ..dispatcher import ServerConnection
 from ..dispatcher.connection import NotificationListener
 from ..dispatcher.subscriptions import Announcer
@@ -28,15 +27,14 @@ from ..handlers.table import bind as bind_handlers
 from ..registry.catalog import Catalog
 from ..registry.hooks import to_builtins
 from ..session import MAX_FRAME_BYTES, Opening, Session
-from ..transports.memory import MemoryChannel
 from ..types.base import META, Icon, Params
-from ..wire.mirrors import Mirror
 from .extension_methods import ExtensionMethods
 from .metadata import identity_of, state_key_of
 from .offerings import Offerings
 
 if TYPE_CHECKING:
     from ..backplane.base import ChangeBus
+    from ..channel import Channel
     from ..context.request_state import RequestStateCodec
     from ..extensions.options import BuiltInOptions
     from ..handlers.middleware import Middleware
@@ -46,12 +44,15 @@ if TYPE_CHECKING:
     from ..registry.problems import Problem
     from ..transports.authentication import Authenticator
     from ..transports.guards import Access
+    from ..transports.memory import MemoryChannel
+    from ..wire.mirrors import Mirror
     from .lifespan import Lifespan
     from .options import RunOptions
     from .roots import RootsWatchers
 else:
     # For whoever evaluates annotations (`inspect.signature`): the real ones would cost every start-up.
-    for _name in ("Access", "Authenticator", "ChangeBus", "HttpApp", "HttpSettings", "Identify", "Observer", "Problem"):
+    for _name in ("Access", "Authenticator", "ChangeBus", "Channel", "HttpApp", "HttpSettings", "Identify",
+                  "MemoryChannel", "Mirror", "Observer", "Problem"):  # fmt: skip
         globals()[_name] = NewType(_name, object)
     for _name in ("BuiltInOptions", "RunOptions"):
         globals()[_name] = NewType(_name, dict)

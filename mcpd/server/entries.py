@@ -18,7 +18,6 @@ from ..errors import RegistrationError
 from ..extensions.base import Extension, ResourceAddition, ToolAddition
 from ..registry.catalog import Catalog
 from ..registry.content import encode_data, is_content
-from ..registry.prompts import FunctionPrompt
 from ..registry.resources import FixedResource, FunctionResource, FunctionTemplate
 from ..registry.signature import Callee, bind
 from ..registry.tools import Finisher, FunctionTool
@@ -32,6 +31,7 @@ from .metadata import checked, hints_of, icons_of, meta_of
 if TYPE_CHECKING:
     from ..registry.json_schema import SchemaCallee
     from ..registry.options import Described, DescribedResource
+    from ..registry.prompts import FunctionPrompt
     from .options import ToolOptions
 
 __all__ = [
@@ -256,6 +256,8 @@ def _check_variables(uri: str, variables: Sequence[str], callee: Callee) -> None
 
 def prompt_entry(function: Callable[..., Any], options: Described) -> FunctionPrompt:
     """A prompt; its parameters are the arguments."""
+    from ..registry.prompts import FunctionPrompt  # many servers have none
+
     callee = bind(function, context_type=Context)
     name = options.get("name") or callee.name
     where = f"prompt {name!r}"

@@ -13,7 +13,6 @@ from ..dispatcher.subscriptions import Announcer
 from ..errors import RegistrationError
 from ..extensions.base import Extension
 from ..registry.catalog import Catalog
-from ..registry.completion import Completer
 from ..registry.resources import FunctionTemplate
 from .entries import prompt_entry, resource_entry, text_entry, tool_entry
 from .metadata import check_options, decorate
@@ -171,6 +170,8 @@ class Offerings:
         """
         if (prompt is None) == (template is None):
             raise RegistrationError("completion: name either a prompt= or a template=")
+
+        from ..registry.completion import Completer  # few servers complete anything
 
         def register(function: F) -> F:
             self.catalog.completers[prompt or template or "", argument] = Completer(function)

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from ..budget import BUDGET
-from ..channel import Channel, Receiver
 from ..dispatcher import ServerConnection
 from ..errors import ConfigurationError, McpdError
 from ..extensions.builtin import by_extension, configure
@@ -29,6 +28,7 @@ from ..session import Opening
 from .shutdown import ExitDeadline, StdinWatchdog, end_if_hung, take_once
 
 if TYPE_CHECKING:
+    from ..channel import Channel, Receiver
     from ..extensions.base import Extension
     from ..listener import Ending, Listener
     from ..transports.accepting import ConnectionLimit

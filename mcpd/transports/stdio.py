@@ -19,7 +19,6 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ..budget import OVER, Charge
-from ..channel import Receiver
 from ..errors import ConfigurationError, ConnectionLost, FrameTooLarge, InternalError, ProtocolError
 from ..jsonrpc import Id
 from ..principal import Origin
@@ -28,6 +27,7 @@ from ..wire.ndjson import Splitter
 from ..wire.torn import END_BYTES, Torn
 
 if TYPE_CHECKING:
+    from ..channel import Receiver
     from .apart import Apart
 
 __all__ = ["MAX_FRAME_BYTES", "StdioChannel", "claim", "fill_gaps"]

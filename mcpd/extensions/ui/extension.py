@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from ...envelope import ClientIdentity
 from ...errors import RegistrationError
 from ...printable import printable
-from ...registry.problems import Problem
 from ...types.tools import CallToolResult
 from ..base import Extension, ExtensionHost, ResourceAddition, ToolAddition
 from .constants import MIME_TYPE, SCHEME, UI, AppsMode, has_ui, is_app_type
 
 if TYPE_CHECKING:
+    from ...registry.problems import Problem
     from .apps import Apps
 
 __all__ = ["AppsExtension"]
