@@ -71,8 +71,8 @@ class EventStore(Protocol):
     def add(self, stream: int, number: int, data: bytes) -> Iterable[int]:
         """Keep an event, and give the numbers of the streams of which nothing is kept any more.
 
-        Never waits and never raises. Over its bounds the oldest events of all streams are forgotten; the newest
-        is kept whatever its size.
+        Never waits and never raises. Over its bounds the oldest events of all streams are forgotten. The newest
+        is kept whatever its size, unless the process has no memory for it (`--max-memory`): then not even that.
         """
 
     async def after(self, stream: int, number: int) -> list[tuple[int, bytes]]:

@@ -108,14 +108,16 @@ class MemoryEventStore:
         events.append((stream, number, data))
         self._bytes += len(data)
         forgotten = []
-        while len(events) > 1 and (
-            len(events) > self.most_events or self._bytes > self.most_bytes or not self._has_memory()
-        ):
+        while events and (self._is_over() or not self._has_memory()):
             oldest, _, gone = events.popleft()
             self._bytes -= len(gone)
             if all(other != oldest for other, _, _ in events):
                 forgotten.append(oldest)
         return forgotten
+
+    def _is_over(self) -> bool:
+        """Whether there are more than this session may have; its newest it may have in any case."""
+        return len(self._events) > 1 and (len(self._events) > self.most_events or self._bytes > self.most_bytes)
 
     def _has_memory(self) -> bool:
         """Take of the budget what is kept; False if that is not to be had."""
