@@ -125,6 +125,50 @@ def test_an_era_is_chosen_once() -> None:
     assert named == ERAS_ARE_KNOWN
 
 
+WORDS_OF_APPS = re.compile(
+    r"(?i:\w*apps\w*)|\b(ui|ui_\w+|\w+_ui)\b|\bViews?\b|ui://|mcp-app|\biframes?\b|\bstrict_(model_)?list\b"
+)
+APPS_ARE_KNOWN = {
+    "mcpd/__init__.py": "the public names of the extension",
+    "mcpd/extensions/builtin.py": "its row in the table",
+    "mcpd/extensions/methods.py": "what it adds to `Server`",
+    "mcpd/extensions/options.py": "what it lets authors say, for type checkers",
+    "mcpd/pending.py": "its docstring says who waits, the host among them",
+    "mcpd/sources/starter.py": "a server as authors write theirs, with a View",
+    "mcpd/transports/guards.py": "why one kind of origin is not trusted",
+    "mcpd/versions/v2025_06_18.py": "before it, `_meta` of what is listed is sent to clients with Apps alone",
+}
+"""Which files may name MCP Apps, and why, besides the extension itself and the host's side of it."""
+
+
+def test_no_extension_is_known_but_by_the_table() -> None:
+    """D12: what a server is made of, what serves it and what its command line reads name no extension."""
+    named = {
+        path.relative_to(REPOSITORY).as_posix()
+        for path in tracked("mcpd/*.py", ":!mcpd/extensions/ui/", ":!mcpd/host/")
+        if WORDS_OF_APPS.search(path.read_text(encoding="utf-8"))
+    }
+    assert named == set(APPS_ARE_KNOWN)
+    seamed = ("server/", "registry/", "handlers/", "dispatcher/", "session.py", "cli/", "serve_options.py", "context/")
+    assert not [name for name in named if name.startswith(tuple(f"mcpd/{place}" for place in seamed))]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_found"),
+    [
+        ('server.add_entry(ui="chart")', True),
+        ("from .ui.extension import AppsExtension", True),
+        ("self.has_apps(ctx)", True),
+        ("strict_list=True", True),
+        ("for clients with a View", True),
+        ("app = HttpApp(view)", False),
+        ("ValuesView, memoryview, build_ui2", False),
+    ],
+)
+def test_what_counts_as_a_word_of_apps(text: str, is_found: bool) -> None:
+    assert (WORDS_OF_APPS.search(text) is not None) is is_found
+
+
 def test_what_developers_are_sent_to_is_there() -> None:
     """Each file and folder that DEVELOPERS.md names, from the top of the repository or of the package."""
     named = re.findall(

@@ -74,7 +74,7 @@ def _namesakes() -> list[str]:
 
 
 class _Complaints(logging.Handler):
-    """What is logged while the target loads, such as an app that cannot be read."""
+    """What is logged while the target loads, such as a file that cannot be read."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

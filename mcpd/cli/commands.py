@@ -102,7 +102,7 @@ class _Group(click.Group):
 @click.version_option(__version__, "-V", "--version", message="mcpd %(version)s")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """Give tools, resources, prompts and apps to any MCP host."""
+    """Give tools, resources, prompts and more to any MCP host."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 

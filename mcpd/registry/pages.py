@@ -22,7 +22,7 @@ ActiveExtensions = frozenset[str]
 
 
 DECORATORS: Final = "decorators"
-"""The owner of all that programs register themselves: with decorators, `add_tool`, `app` and their like."""
+"""The owner of all that programs register themselves: with decorators, `add_tool` and their like."""
 
 
 class Entry(Protocol):

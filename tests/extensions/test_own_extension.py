@@ -1,5 +1,6 @@
-"""An extension that an author makes: a method, notifications both ways, a tool option and a setting; in every version,
-over every transport, and only for clients that offer it.
+"""An extension is added as DEVELOPERS.md says, "Adding an extension": a method, notifications both ways, a tool
+option, a setting, and an option of the command line; in every version, over every transport, and only for clients that
+offer it.
 
 Spec: 2026-07-28 basic/versioning, extension negotiation.
 """
@@ -7,23 +8,30 @@ Spec: 2026-07-28 basic/versioning, extension negotiation.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
 
 import pytest
+from conftest import Child
 from support.clock import until
 from support.http_peer import post, serving
 from support.ui_stage import each_wire
-from support.wires import MODERN, OpenWire, each_version, envelope, memory_wire
+from support.wires import MODERN, OpenWire, each_version, envelope, memory_wire, process_wire
 
 from mcpd import Context, Params, Server
 from mcpd.errors import InvalidParams, LocalProtocolError, RegistrationError
 from mcpd.extensions.base import Extension, ToolAddition
 from mcpd.registry.conditions import Condition
 from mcpd.registry.pages import ActiveExtensions
+from mcpd.serve_options import Option
 
 NOTES = "com.example/notes"
 OFFER = {"extensions": {NOTES: {}}}
+
+
+# ---------------------------------------------------------------- step 1: a class, with what it adds to tools (step 2)
 
 
 class SearchParams(Params, kw_only=True):
@@ -48,8 +56,21 @@ class Shelf(ToolAddition):
         return {f"{NOTES}.shelf": self.shelf}
 
 
+class NotesOptions(TypedDict, total=False):
+    """Step 3: what may be said of the whole server, and when it is served."""
+
+    prefix: Annotated[str, Option("--prefix", "Notes", "What every text that is found begins with.", "TEXT")]
+
+
 class Notes(Extension):
     tool_options = ("shelf",)
+
+    def __init__(self, *, prefix: str = "") -> None:
+        super().__init__(NOTES, settings={"shelves": ["a", "b"]})
+        self.prefix = prefix
+
+    def serve_options(self) -> type:
+        return NotesOptions
 
     def tool(self, name: str, options: Mapping[str, Any], meta: dict[str, Any] | None) -> ToolAddition | None:
         if "shelf" not in options:
@@ -61,8 +82,8 @@ class Notes(Extension):
 
 def make_server() -> tuple[Server, list[str]]:
     heard: list[str] = []
-    notes = Notes(NOTES, settings={"shelves": ["a", "b"]})
-    server = Server("toy", extensions=[notes])
+    notes = Notes()
+    server = Server("toy", extensions=[notes])  # step 4
     notes.may_notify(f"{NOTES}/found")
 
     @server.method(f"{NOTES}/search", SearchParams)
@@ -70,7 +91,7 @@ def make_server() -> tuple[Server, list[str]]:
         if params.text == "bad":
             raise InvalidParams("text: not that one")
         await ctx.notify(f"{NOTES}/found", {"text": params.text})
-        return {"found": [params.text] * params.most_found}
+        return {"found": [notes.prefix + params.text] * params.most_found}
 
     @server.method(f"{NOTES}/read", ReadParams)
     def read(ctx: Context, params: ReadParams) -> None:
@@ -90,6 +111,11 @@ def make_server() -> tuple[Server, list[str]]:
         return ",".join(heard)
 
     return server, heard
+
+
+def served() -> Server:
+    """The target of `mcpd serve` below."""
+    return make_server()[0]
 
 
 SEARCH, READ, NOTED, FOUND = (f"{NOTES}/{name}" for name in ("search", "read", "noted", "found"))
@@ -211,6 +237,21 @@ async def test_a_notification_that_was_not_declared_is_an_error_of_the_author() 
 
     async with memory_wire(server, MODERN) as wire:
         assert "no notification of an extension" in await wire.text("say")
+
+
+@pytest.mark.parametrize(
+    ("words", "variables", "found"),
+    [([], {}, "seed"), (["--prefix", "rose "], {}, "rose seed"), ([], {"MCPD_PREFIX": "oak "}, "oak seed")],
+)
+async def test_its_option_when_it_is_served(
+    child: Child, words: list[str], variables: dict[str, str], found: str
+) -> None:
+    """Behind the target on the command line, and from the environment."""
+    path = os.pathsep.join(filter(None, (str(Path(__file__).parent.parent), child.env.get("PYTHONPATH"))))
+    env = {"PYTHONPATH": path, **variables}
+    async with process_wire(child, f"{__file__}:served", *words, env=env) as wire:
+        await wire.open("2025-11-25", OFFER)
+        assert (await wire.result(SEARCH, {"text": "seed", "mostFound": 1}))["found"] == [found]
 
 
 def test_what_cannot_be_declared_is_refused() -> None:

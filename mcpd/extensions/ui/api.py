@@ -58,7 +58,7 @@ class AppsMethods:
             html = _read(html, f"app {app!r}")
         elif isinstance(html, str) and html.endswith((".html", ".htm")) and "<" not in html:
             raise RegistrationError(f"app {app!r}: {html!r} is no HTML; for the file of that name give Path({html!r})")
-        return self._apps.apps.add_html(app, html, **options)
+        return self._apps.apps.add_html(app, html, options)
 
     def add_apps(self, folder: str, namespace: str | None = None, *, replace: bool = False) -> list[str]:
         """Register every `x.html` of a folder as `ui://<namespace>/x`, with `x.json` as its metadata; gives the URIs.

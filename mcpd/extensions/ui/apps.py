@@ -26,12 +26,13 @@ from ..base import ExtensionHost, ResourceAddition
 from .assets import AppFile, load_folder
 from .constants import MIME_TYPE, SCHEME, UI, AppsMode, is_app_type
 from .html import html_problems
-from .meta import Csp, Permissions, ViewMeta, read_view_meta, view_meta
+from .meta import ViewMeta, read_view_meta, view_meta
 from .tools import ToolUi, Visibility, tool_ui
 from .uris import app_uri, checked_uri, unversioned, versioned
 
 if TYPE_CHECKING:
     from ...registry.entries import ToolEntry
+    from .options import AppOptions
 
 __all__ = ["AppEntry", "Apps", "AppsChoices"]
 
@@ -107,45 +108,34 @@ class Apps:
         """All Views with fixed HTML, in order of registration."""
         return [entry for entry in self.catalog.resources if isinstance(entry, AppEntry)]
 
-    def add_html(
-        self,
-        app: str,
-        html: str | bytes,
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        icons: Iterable[Icon | Mapping[str, Any]] = (),
-        meta: Mapping[str, Any] | None = None,
-        csp: Csp | None = None,
-        permissions: Permissions | None = None,
-        domain: str | None = None,
-        prefers_border: bool | None = None,
-        replace: bool = False,
-    ) -> str:
+    def add_html(self, app: str, html: str | bytes, options: AppOptions) -> str:
         """Add a View, and give its URI. Raises RegistrationError for what no host could show."""
+        left: dict[str, Any] = {**options}
         uri = checked_uri("app", app, self.namespace)
         where = f"app {uri}"
-        others = dict(meta or {})
-        if "ui" not in others:
-            ui = view_meta(where, csp=csp, permissions=permissions, domain=domain, prefers_border=prefers_border)
-        elif csp is None and permissions is None and domain is None and prefers_border is None:
-            ui = read_view_meta(where, others.pop("ui"))
-        else:
-            raise RegistrationError(f"{where}: give csp=, permissions= and the like, or _meta.ui, but not both")
+        ui, others = _take_meta(where, left)
         text = _as_text(where, html)
         found = html_problems(where, text)
         for problem in found:
             if problem.is_error:
                 raise RegistrationError(str(problem))
+
+        replace = left.pop("replace", False)
+        icons = left.pop("icons", ())
         resource = Resource(
             uri=uri,
-            name=name or uri.rpartition("/")[2] or uri.removeprefix(SCHEME),
-            title=title,
-            description=description,
+            name=left.pop("name", None) or uri.rpartition("/")[2] or uri.removeprefix(SCHEME),
+            title=left.pop("title", None),
+            description=left.pop("description", None),
             icons=[convert(icon, Icon) if isinstance(icon, Mapping) else icon for icon in icons] or None,
             meta=others,
         )
+        if left:
+            from . import options as known_options  # on the way to an error only
+
+            known = ", ".join(known_options.AppOptions.__annotations__)
+            raise RegistrationError(f"{where}: there is no option {next(iter(left))!r}; there are {known}")
+
         self._add(resource, text, ui, [*ui.problems, *found], replace)
         return uri
 
@@ -261,6 +251,17 @@ class Apps:
         self._found[key] = problems
         for problem in problems:
             log.error("%s", printable(problem, 2000))
+
+
+def _take_meta(where: str, options: dict[str, Any]) -> tuple[ViewMeta, dict[str, Any]]:
+    """What the options say of a View, and the members of its `_meta` that are not of MCP Apps; takes them out."""
+    others = dict(options.pop("meta", None) or {})
+    said = {name: options.pop(name, None) for name in ("csp", "permissions", "domain", "prefers_border")}
+    if "ui" not in others:
+        return view_meta(where, **said), others
+    if any(value is not None for value in said.values()):
+        raise RegistrationError(f"{where}: give csp=, permissions= and the like, or _meta.ui, but not both")
+    return read_view_meta(where, others.pop("ui")), others
 
 
 def _as_text(where: str, html: str | bytes) -> str:

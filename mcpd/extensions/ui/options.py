@@ -1,4 +1,4 @@
-"""What MCP Apps let authors say of tools and Views, for type checkers; nothing here is used at run time."""
+"""What MCP Apps let authors say of tools and Views, for type checkers; of it errors say what there is."""
 
 from __future__ import annotations
 

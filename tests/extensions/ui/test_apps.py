@@ -12,6 +12,7 @@ from mcpd import Context, Server
 from mcpd.errors import RegistrationError, ResourceNotFound
 from mcpd.extensions.ui.constants import MIME_TYPE, UI
 from mcpd.extensions.ui.csp_sources import UiCsp, UiPermissions
+from mcpd.extensions.ui.options import AppOptions
 from mcpd.types.content import BlobResourceContents, TextResourceContents
 from mcpd.types.resources import ReadResourceResult
 
@@ -294,6 +295,19 @@ async def test_unchanged_lists_are_the_same_bytes() -> None:
 
 
 # ------------------------------------------------------------------------ names, URIs, registration
+
+
+@pytest.mark.parametrize("option", AppOptions.__annotations__)
+def test_a_view_takes_each_option_that_type_checkers_know(option: str) -> None:
+    given: Any = {option: () if option == "icons" else None}
+    assert Server("s").app("chart", HTML, **given) == "ui://s/chart"
+
+
+def test_an_option_that_a_view_does_not_have() -> None:
+    server = Server("s")
+    with pytest.raises(RegistrationError, match=r"app ui://s/chart: there is no option 'csb'; there are name, .*csp"):
+        server.app("chart", HTML, csb={})  # type: ignore[call-arg]
+    assert not len(server.catalog.resources)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 from mcpd import ContentBlock as Block
 from mcpd import Context, Server, ToolAnnotations, ToolError, image, text
 
-server = Server("garden", version="1", show_errors=True)
+server = Server("garden", version="1", show_errors=True, apps="always", strict_model_list=True)
 
 
 @server.tool
@@ -40,7 +40,7 @@ named: str = water("south")
 
 
 def main() -> None:
-    server.run(http=":8080", grace=10, allowed_hosts=("garden.example",), max_threads=8)
+    server.run(http=":8080", grace=10, allowed_hosts=("garden.example",), max_threads=8, apps="never")
 
 
 if __name__ == "__main__":

@@ -100,4 +100,9 @@ async def look(ctx: Context) -> None:
 
 
 server.replace("beds", [])  # error
+Server("garden", apps="sometimes")  # error
+Server("garden", strict_modellist=True)  # error
+server.run(apps="sometimes")  # error
+server.run(strict_modellist=True)  # error
+server.app("chart", "<p>", prefersborder=True)  # error
 server.run(listeners=[5])  # error
