@@ -17,14 +17,15 @@ from ..jsonrpc import MALFORMED, Id
 from ..principal import Principal, Transport
 from ..types.lifecycle import ClientCapabilities, Implementation
 from ..types.notifications import LOG_LEVELS, LogLevel, LogMessageParams, ProgressParams
-from ..types.sampling import CreateMessageResult, Root, SamplingMessage
 from .exchange import Exchange
 
 if TYPE_CHECKING:
+    from ..types.sampling import CreateMessageResult, Root, SamplingMessage
     from .questions import Answer, Question
 else:
     # For whoever evaluates annotations (`inspect.signature`): the real ones would cost every start-up.
-    Question = NewType("Question", object)
+    for _name in ("CreateMessageResult", "Question", "Root", "SamplingMessage"):
+        globals()[_name] = NewType(_name, object)
 
     class Answer:
         """What the user did with a question, see `questions.Answer`."""

@@ -166,7 +166,7 @@ class UriTemplate:
 
 def as_uri(text: str) -> str:
     """A URI as people type it, with what may not stand in one percent-encoded (RFC 3986; RFC 3987 section 3.1)."""
-    uri = re.sub(_NOT_URI, _percent, text)
+    uri = re.sub(_NOT_URI, _percent, text) if text.strip(_PLAIN) else text
     if "[" not in uri and "]" not in uri:
         return uri
     # Brackets belong around an IP address and nowhere else.
@@ -334,6 +334,8 @@ def _percent(found: re.Match[str]) -> str:
 
 def _upper_triplets(uri: str) -> str:
     """Percent-encodings in their normal form (RFC 3986 section 6.2.2.1)."""
+    if "%" not in uri:
+        return uri
     return re.sub(_TRIPLET, lambda found: found[0].upper(), uri)
 
 

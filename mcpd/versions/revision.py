@@ -20,6 +20,9 @@ class Revision(Struct, kw_only=True, frozen=True):
     Ours: `server_requests`, `server_notifications`. `removed` names methods of any of these that are gone.
     `fields` are the members a struct gained, `fields_gone` those it lost. `error_codes` gives the code that an
     exception class had *before* this revision, where it is not the class's own.
+
+    The classes of what only servers ask (`types.elicitation`, `types.sampling`) stand there by their names: a process
+    that asks nothing does not load them.
     """
 
     version: str
@@ -37,9 +40,9 @@ class Revision(Struct, kw_only=True, frozen=True):
     server_requests: tuple[str, ...] = ()
     server_notifications: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
-    fields: Mapping[type, tuple[str, ...]] = {}
-    fields_gone: Mapping[type, tuple[str, ...]] = {}
-    back: Mapping[type, Back] = {}
+    fields: Mapping[type | str, tuple[str, ...]] = {}
+    fields_gone: Mapping[type | str, tuple[str, ...]] = {}
+    back: Mapping[type | str, Back] = {}
     error_codes: Mapping[type, int] = {}
     errors: tuple[type, ...] = ()
     """Exception classes whose code exists from this revision on."""

@@ -7,15 +7,16 @@ very same object. Versions are a listed order and are never compared as strings.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from msgspec import NODEFAULT, UNSET, Raw, Struct
 from msgspec.json import Decoder
 from msgspec.structs import FieldInfo, fields, replace
 
+from .. import types
 from ..errors import ProtocolError
 from ..jsonrpc import encode
 from ..types.base import CacheableResult, ObjectResult, Result
@@ -46,7 +47,6 @@ from ..types.resources import (
     Resource,
     ResourceTemplate,
 )
-from ..types.sampling import CreateMessageParams, SamplingMessage
 from ..types.tools import AnyValue, CallToolResult, ListToolsResult, Tool
 from .revision import Back, Revision
 
@@ -69,7 +69,7 @@ _BLOCKS = (TextContent, ImageContent, AudioContent, EmbeddedResource, ResourceLi
 _CONTENTS = (TextResourceContents, BlobResourceContents)
 
 # Which members of a struct hold structs of which classes, where those may differ between versions.
-_NESTED: dict[type, dict[str, tuple[type, ...]]] = {
+_NESTED: dict[type | str, dict[str, tuple[type | str, ...]]] = {
     ClientCapabilities: {"elicitation": (ElicitationCapability,), "sampling": (SamplingCapability,)},
     InitializeResult: {"capabilities": (ServerCapabilities,), "server_info": (Implementation,)},
     ListToolsResult: {"tools": (Tool,)},
@@ -89,13 +89,16 @@ _NESTED: dict[type, dict[str, tuple[type, ...]]] = {
     EmbeddedResource: {"resource": _CONTENTS, "annotations": (Annotations,)},
     ResourceLink: {"annotations": (Annotations,)},
     CompleteParams: {"ref": (PromptReference,)},
-    CreateMessageParams: {"messages": (SamplingMessage,), "tools": (Tool,)},
-    SamplingMessage: {"content": _BLOCKS},
+    "CreateMessageParams": {"messages": ("SamplingMessage",), "tools": (Tool,)},
+    "SamplingMessage": {"content": _BLOCKS},
 }
+
+_BY_NAME = frozenset(f"{types.__name__}.{chapter}" for chapter in ("elicitation", "sampling"))
 
 # Lists the registry hands out again and again: their bytes are kept, per version.
 _KEPT = frozenset((ListToolsResult, ListResourcesResult, ListResourceTemplatesResult, ListPromptsResult))
 
+T = TypeVar("T")
 Reader = Callable[[bytes | Raw], Any]
 _Plan = tuple[tuple[tuple[str, Any], ...], tuple[str, ...], tuple[Back, ...]]
 
@@ -241,8 +244,8 @@ class Version:
         return not gone and not any(issubclass(error, revision.errors) for revision in self._later)
 
     def _unknown_fields(self, cls: type) -> list[str]:
-        names = [name for revision in self._later for name in revision.fields.get(cls, ())]
-        names += [name for revision in self._past for name in revision.fields_gone.get(cls, ())]
+        names = [name for revision in self._later for name in _row(revision.fields, cls) or ()]
+        names += [name for revision in self._past for name in _row(revision.fields_gone, cls) or ()]
         return names
 
     def _plan_of(self, cls: type) -> _Plan | None:
@@ -256,9 +259,9 @@ class Version:
         names = self._unknown_fields(cls)
         by_name: dict[str, FieldInfo] = {info.name: info for info in fields(cls)} if names else {}
         blanks = tuple((name, _default(by_name[name])) for name in dict.fromkeys(names))
-        backs = tuple(revision.back[cls] for revision in self._later if cls in revision.back)
-        inner = _NESTED.get(cls, {})
-        nested = tuple(name for name, classes in inner.items() if any(map(self._plan_of, classes)))
+        backs = tuple(back for revision in self._later if (back := _row(revision.back, cls)) is not None)
+        inner = _row(_NESTED, cls) or {}
+        nested = tuple(name for name, classes in inner.items() if any(map(self._plan_of, map(_class, classes))))
         return (blanks, nested, backs) if blanks or nested or backs else None
 
     def _reader(self, params: type) -> Reader:
@@ -277,6 +280,19 @@ class Version:
             return value
 
         return read
+
+
+def _row(table: Mapping[type | str, T], cls: type) -> T | None:
+    """What a table says of a class, by itself or by its name (see `Revision`)."""
+    row = table.get(cls)
+    return table.get(cls.__name__) if row is None and cls.__module__ in _BY_NAME else row
+
+
+def _class(named: type | str) -> type:
+    if isinstance(named, type):
+        return named
+    found: type = getattr(types, named)
+    return found
 
 
 def _default(info: FieldInfo) -> Any:

@@ -18,7 +18,6 @@ from ..types.content import (
 from ..types.lifecycle import ClientCapabilities, InitializeResult
 from ..types.notifications import CancelledParams, LogMessageParams, NotificationParams
 from ..types.resources import Resource, ResourceTemplate
-from ..types.sampling import CreateMessageParams
 from ..types.tools import CallToolResult
 from .revision import Revision
 
@@ -72,7 +71,7 @@ REVISION = Revision(
     fields={
         ClientCapabilities: ("roots",),
         InitializeResult: ("instructions",),
-        CreateMessageParams: ("model_preferences",),
+        "CreateMessageParams": ("model_preferences",),
         Resource: ("size", "annotations"),
         ResourceTemplate: ("annotations",),
         TextContent: ("annotations",),

@@ -1,18 +1,22 @@
 """2025-11-25: icons, URL elicitation, tools in sampling, tasks (experimental). Spec: spec/mcp-2025-11-25/changelog."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
 from ..errors import LocalProtocolError, UrlElicitationRequired
 from ..types.content import ResourceLink
-from ..types.elicitation import ElicitFormParams
 from ..types.lifecycle import ClientCapabilities, ElicitationCapability, Implementation, SamplingCapability
 from ..types.prompts import Prompt
 from ..types.resources import Resource, ResourceTemplate
-from ..types.sampling import CreateMessageParams, SamplingMessage
 from ..types.tools import CallToolParams, Tool
 from .revision import Revision
+
+if TYPE_CHECKING:
+    from ..types.elicitation import ElicitFormParams
+    from ..types.sampling import SamplingMessage
 
 __all__ = ["REVISION"]
 
@@ -62,13 +66,13 @@ REVISION = Revision(
         Prompt: ("icons",),
         ResourceLink: ("icons",),
         CallToolParams: ("task",),
-        ElicitFormParams: ("mode",),
-        CreateMessageParams: ("tools", "tool_choice"),
-        SamplingMessage: ("meta",),
+        "ElicitFormParams": ("mode",),
+        "CreateMessageParams": ("tools", "tool_choice"),
+        "SamplingMessage": ("meta",),
         ElicitationCapability: ("form", "url"),
         SamplingCapability: ("tools", "context"),
         ClientCapabilities: ("tasks",),
     },
-    back={ElicitFormParams: _older_form, SamplingMessage: _one_block},
+    back={"ElicitFormParams": _older_form, "SamplingMessage": _one_block},
     errors=(UrlElicitationRequired,),
 )

@@ -10,7 +10,6 @@ from msgspec.json import decode
 
 from ..errors import HeaderMismatch, MissingCapability, ResourceNotFound, UnsupportedVersion, UrlElicitationRequired
 from ..types.base import Params
-from ..types.elicitation import ElicitUrlParams
 from ..types.lifecycle import ClientCapabilities
 from ..types.prompts import GetPromptParams, ListPromptsResult
 from ..types.resources import ListResourcesResult, ListResourceTemplatesResult, ReadResourceParams, ReadResourceResult
@@ -116,7 +115,7 @@ REVISION = Revision(
     fields_gone={
         Tool: ("execution",),
         CallToolParams: ("task",),
-        ElicitUrlParams: ("elicitation_id",),
+        "ElicitUrlParams": ("elicitation_id",),
         ClientCapabilities: ("tasks",),
     },
     back={Tool: _object_schema, CallToolResult: _object_content},

@@ -668,3 +668,15 @@ def test_any_result_is_valid_in_every_version(shared: Path, method: str, drawn: 
     for version in VERSIONS:
         answer = wire(table.get(version).shape_result(result, IDENTITY))
         validate(version, "server", {"jsonrpc": "2.0", "id": 1, "result": answer}, method)
+
+
+def test_classes_that_stand_by_name_are_there_and_only_those_of_questions_are() -> None:
+    tables = [
+        rows for version in VERSIONS for revision in [table._revision(version)]
+        for rows in (revision.fields, revision.fields_gone, revision.back)
+    ] + [table._NESTED]  # fmt: skip
+    keys = {key for rows in tables for key in rows}
+    names = {key for key in keys if isinstance(key, str)}
+    assert {table._class(name).__module__ for name in names} == table._BY_NAME
+    assert {table._class(name).__name__ for name in names} == names
+    assert not {key for key in keys if not isinstance(key, str) and key.__module__ in table._BY_NAME}
