@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .host.host import Host as Host
     from .host.options import HostOptions as HostOptions
     from .observer import ObservedCall as ObservedCall
+    from .observer import ObservedFrame as ObservedFrame
     from .observer import Observer as Observer
     from .observer import Outcome as Outcome
     from .principal import ANONYMOUS as ANONYMOUS
@@ -107,6 +108,7 @@ __all__ = [
     "McpdError",
     "MiddlewareRequest",
     "ObservedCall",
+    "ObservedFrame",
     "Observer",
     "Outcome",
     "Params",
@@ -176,6 +178,7 @@ _HOMES = {
     "McpdError": "errors",
     "MiddlewareRequest": "handlers.middleware",
     "ObservedCall": "observer",
+    "ObservedFrame": "observer",
     "Observer": "observer",
     "Outcome": "observer",
     "Params": "types.base",

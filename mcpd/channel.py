@@ -27,13 +27,17 @@ class Channel(Protocol):
     def is_multiplexed(self) -> bool:
         """All requests and answers of the connection share this channel; false where each request has its own."""
 
-    def send(self, frame: bytes, related_request_id: Id | None = None) -> None:
-        """Queue one frame. `related_request_id` is that of the peer's request which it belongs to, if any.
+    def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
+        """Queue one frame, which need not be read to know what it is.
+
+        `related_request_id` is that of the peer's request which the frame answers, or is sent for, if there is any; a
+        client's own request has its own id there, and so has what gives it up. `method` is that of the request or
+        notification that the frame is, or of the request that it answers; None for a batch, or if that was unreadable.
 
         Never blocks and never raises: after the end frames are dropped.
         """
 
-    def send_apart(self, frame: bytes, related_request_id: Id | None = None) -> None:
+    def send_apart(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """Queue the answer to a request about which notifications were sent: they do not arrive in one piece.
 
         Where a channel has pieces, it leaves a moment later than what is sent now; answers keep their order.

@@ -1,4 +1,4 @@
-"""`Observer`: told when connections and calls begin and end, for metrics and traces: `Server(observers=[…])`.
+"""`Observer`: told of connections, calls and frames, for metrics and traces: `Server(observers=[…])`.
 
 Observers are called in the event loop, between a request and its answer: they count and note, and never wait.
 """
@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
-__all__ = ["ObservedCall", "Observer", "Outcome"]
+__all__ = ["ObservedCall", "ObservedFrame", "Observer", "Outcome", "hears_frames"]
 
 
 class ObservedCall(Struct, eq=False):
@@ -39,6 +39,20 @@ class Outcome(Struct, frozen=True):
     """The answer is a tool's that says it failed."""
 
 
+class ObservedFrame(Struct, frozen=True, eq=False):
+    """One message, or one batch of them, as it came or goes."""
+
+    connection: int
+    """The number of its connection, as in `ObservedCall`."""
+    data: bytes
+    """The JSON text in UTF-8, without what the transport puts round it. It may hold secrets."""
+    method: str = ""
+    """That of the request or notification that it is, or of the request that it answers; empty where that is unknown:
+    of batches, and of what could not be read."""
+    related_request_id: str | int | float | None = None
+    """The id of the client's request that it is, answers, or is sent for; None where it belongs to none."""
+
+
 class Observer(Protocol):
     """Derive a class from this one, with those of the methods that you need. What they raise is logged, no more."""
 
@@ -57,3 +71,19 @@ class Observer(Protocol):
     def call_ended(self, call: ObservedCall, outcome: Outcome) -> None:
         """It was answered, or given up: nothing more is sent for it."""
         return
+
+    def frame_received(self, frame: ObservedFrame) -> None:
+        """A frame came for a connection, and is worked on next. Without a method of this name it costs nothing."""
+        return
+
+    def frame_sent(self, frame: ObservedFrame) -> None:
+        """A frame was handed to the transport, once, however often a client gets it on a stream that it resumes."""
+        return
+
+
+def hears_frames(observer: Observer) -> bool:
+    """Whether an observer has a method of its own for frames."""
+    own = type(observer)
+    return any(
+        getattr(own, name, None) not in (None, getattr(Observer, name)) for name in ("frame_received", "frame_sent")
+    )

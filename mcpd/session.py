@@ -102,8 +102,6 @@ class Call(Struct, eq=False):
     last_progress: float | None = None
     told: int = 0
     """How many bytes were sent about it since the event loop turned last, but never 0 again after the first."""
-    task: Any = None
-    batch: Any = None
     charge: Charge | None = None
     """What it takes of the budget; most calls are small, and never have one."""
 
@@ -413,10 +411,10 @@ class Session:
 
     # -- speaking first ----------------------------------------------------------------------
 
-    def notify(self, method: str, params: Any, about: Call | None = None) -> bytes | None:
-        """A notification as a frame; None if `about` is closed or this version has no such notification."""
-        version = about.version if about is not None else self.version
-        if version is None or (about is not None and not about.is_open):
+    def notify(self, method: str, params: Any, related_request: Call | None = None) -> bytes | None:
+        """A notification as a frame; None if `related_request` is closed or this version has no such notification."""
+        version = related_request.version if related_request is not None else self.version
+        if version is None or (related_request is not None and not related_request.is_open):
             return None
         if method not in version.server_notifications and not self.vocabulary.may_say(version, method):
             return None

@@ -139,9 +139,9 @@ class _NearEnd(MemoryChannel):
         super().__init__(loop)
         self._messages = messages
 
-    def send(self, frame: bytes, related_request_id: Id | None = None) -> None:
+    def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         self._messages.append(WireMessage("client", _read(frame)))
-        super().send(frame, related_request_id)
+        super().send(frame, related_request_id, method)
 
     def start(self, receiver: Receiver) -> None:
         super().start(_Recorder(receiver, self._messages))

@@ -63,7 +63,7 @@ async def test_a_tool_that_never_waits_is_answered_in_the_turn_it_arrived_in() -
     """No turn of the event loop is spent on a task that has nothing to wait for."""
     async with memory_wire(Workshop().server, VERSION) as wire:
         connection, sent = wire.connection, []
-        connection.channel.send = lambda frame, related_request_id=None: sent.append(frame)
+        connection.channel.send = lambda frame, related_request_id=None, method=None: sent.append(frame)
         connection.receive(
             b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"x"}}}'
         )

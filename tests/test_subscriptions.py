@@ -422,7 +422,7 @@ class SlowChannel:
         self.is_congested = False
         self.taken = asyncio.Event()
 
-    def send(self, frame: bytes, related_request_id: Any = None) -> None:
+    def send(self, frame: bytes, related_request_id: Any = None, method: str | None = None) -> None:
         self.sent.append(frame)
 
     async def drain(self) -> None:

@@ -144,8 +144,8 @@ class ClientConnection:
     def flush(self) -> None:
         """Send what the session has queued."""
         session, channel = self.session, self.channel
-        for frame in session.data_to_send():
-            channel.send(frame)
+        for frame, request_id, method in session.data_to_send():
+            channel.send(frame, request_id, method)
         if session.answered_bytes != self._answered_bytes:
             said = session.answered_bytes - self._answered_bytes
             self._answered_bytes = session.answered_bytes

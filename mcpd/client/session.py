@@ -16,7 +16,7 @@ Spec: 2025-11-25 basic/lifecycle; 2026-07-28 basic/{index,versioning}, basic/pat
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec import Raw
 from msgspec.json import Decoder
@@ -68,6 +68,10 @@ _read_progress = Decoder(ProgressParams).decode
 _read_cancelled = Decoder(CancelledParams).decode
 
 
+Frame: TypeAlias = tuple[bytes, Id | None, str | None]
+"""A frame, the id of the request that it is or belongs to, and its method: as `Channel.send` takes them."""
+
+
 class ClientSession:
     """One connection, seen from the client."""
 
@@ -86,18 +90,18 @@ class ClientSession:
         """What modern requests say of us; None until a modern version is in force."""
         self.pending: PendingRequests[ClientRequest] = PendingRequests()
         """Our requests that wait for an answer."""
-        self._out: list[bytes] = []
+        self._out: list[Frame] = []
         self._events: list[Event] = []
-        self._asked: set[Id] = set()
-        """The server's requests that we work on."""
+        self._asked: dict[Id, str] = {}
+        """The server's requests that we work on, with their methods."""
 
     def events(self) -> list[Event]:
         """What happened since the last call."""
         events, self._events = self._events, []
         return events
 
-    def data_to_send(self) -> list[bytes]:
-        """The frames for the server since the last call, in order."""
+    def data_to_send(self) -> list[Frame]:
+        """The frames for the server since the last call, in order, as `Channel.send` takes them."""
         frames, self._out = self._out, []
         return frames
 
@@ -127,7 +131,7 @@ class ClientSession:
         """
         agreed = read_initialize(result)
         self._accept(agreed)
-        self._out.append(call("notifications/initialized"))
+        self._out.append((call("notifications/initialized"), None, "notifications/initialized"))
         return agreed.version
 
     def _accept(self, agreed: Agreement) -> None:
@@ -167,7 +171,7 @@ class ClientSession:
         except BaseException:
             self.pending.take(request_id)
             raise
-        self._out.append(frame)
+        self._out.append((frame, request_id, method))
         return request
 
     def cancel(self, request_id: Id, reason: str) -> bool:
@@ -177,9 +181,8 @@ class ClientSession:
             return False
         known = self.version is None or "notifications/cancelled" in self.version.notifications
         if request.method != "initialize" and known:
-            self._out.append(
-                call("notifications/cancelled", CancelledParams(request_id=request_id, reason=reason or None))
-            )
+            params = CancelledParams(request_id=request_id, reason=reason or None)
+            self._out.append((call("notifications/cancelled", params), request_id, "notifications/cancelled"))
         return True
 
     def notify(self, method: str, params: Any = None) -> None:
@@ -188,7 +191,7 @@ class ClientSession:
         may_be_theirs = self.capabilities.extensions and not table.is_known_method(method)
         if method not in version.notifications and not may_be_theirs:
             raise LocalProtocolError(f"{method} does not exist in protocol version {version.name}")
-        self._out.append(call(method, params))
+        self._out.append((call(method, params), None, method))
 
     def _agreed(self) -> Version:
         if self.version is None:
@@ -200,22 +203,22 @@ class ClientSession:
     def answer(self, ask_id: Id, result: Any) -> None:
         """Answer a question of the server; nothing is sent if it was withdrawn."""
         if ask_id in self._asked:
-            self._send_answer(Result(ask_id, result))
-            self._asked.discard(ask_id)
+            self._send_answer(Result(ask_id, result), ask_id, self._asked[ask_id])
+            del self._asked[ask_id]
 
     def refuse(self, ask_id: Id, error: ProtocolError) -> None:
         """Answer a question of the server with an error; nothing is sent if it was withdrawn."""
-        if ask_id in self._asked:
-            self._asked.discard(ask_id)
-            self._send_error(error, ask_id)
+        method = self._asked.pop(ask_id, None)
+        if method is not None:
+            self._send_error(error, ask_id, method)
 
-    def _send_error(self, error: ProtocolError, request_id: Id) -> None:
-        self._send_answer(error_answer(error, request_id))
+    def _send_error(self, error: ProtocolError, request_id: Id, method: str | None = None) -> None:
+        self._send_answer(error_answer(error, request_id), request_id, method)
 
-    def _send_answer(self, answer: Result | Failure) -> None:
+    def _send_answer(self, answer: Result | Failure, request_id: Id, method: str | None) -> None:
         frame = encode(answer)
         self.answered_bytes += len(frame)
-        self._out.append(frame)
+        self._out.append((frame, request_id, method))
 
     # --------------------------------------------------------------------------------------- receiving
 
@@ -283,17 +286,18 @@ class ClientSession:
         version = self.version
         if message.method == "ping":
             # Both sides may, even before the handshake is through.
-            self._send_answer(Result(message.id, {}))
+            self._send_answer(Result(message.id, {}), message.id, message.method)
         elif message.id in self._asked:
-            self._send_error(InvalidRequest("This id belongs to a request that is still being answered"), message.id)
+            text = "This id belongs to a request that is still being answered"
+            self._send_error(InvalidRequest(text), message.id, message.method)
         elif version is None or message.method not in version.server_requests:
             error: ProtocolError = MethodNotFound(f"Method not found: {message.method[:100]}")
             if version is not None and not version.server_requests:
                 # Spec: 2026-07-28 basic/index: a server sends no requests; it asks inside results.
                 error = InvalidRequest(f"A server sends no requests in {version.name}: ask by an input_required result")
-            self._send_error(error, message.id)
+            self._send_error(error, message.id, message.method)
         else:
-            self._asked.add(message.id)
+            self._asked[message.id] = message.method
             self._events.append(Asked(message.id, message.method, params_to_keep(message.params, frame)))
 
     def _take_notification(self, message: Notification, frame: bytes) -> None:
@@ -318,5 +322,5 @@ class ClientSession:
     def _take_cancelled(self, params: CancelledParams) -> None:
         """A question withdrawn. In modern versions it ends a subscription of ours, whose result says so already."""
         if params.request_id is not None and params.request_id in self._asked:
-            self._asked.discard(params.request_id)
+            del self._asked[params.request_id]
             self._events.append(Withdrawn(params.request_id))

@@ -348,8 +348,8 @@ class Context(RequestInfo):
 
         params = ElicitationCompleteParams(elicitation_id=elicitation_id)
         # The user may be done long after the request that sent them there was answered.
-        about = self._exchange.call if self._exchange.call.is_open else None
-        return self._do(self._exchange.peer.notify("notifications/elicitation/complete", params, about))
+        related = self._exchange.call if self._exchange.call.is_open else None
+        return self._do(self._exchange.peer.notify("notifications/elicitation/complete", params, related))
 
     def _do(self, work: Coroutine[Any, Any, T], *, is_question: bool = False) -> Awaitable[T]:
         return self._exchange.do(work, is_question=is_question)

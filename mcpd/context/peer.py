@@ -23,13 +23,13 @@ class Peer(Protocol):
     loop: asyncio.AbstractEventLoop
     channel: Channel
 
-    async def notify(self, method: str, params: Any, about: Call | None = None) -> None:
-        """Send a notification, as part of `about`; dropped if that is answered or the version has none such."""
+    async def notify(self, method: str, params: Any, related_request: Call | None = None) -> None:
+        """Send a notification for `related_request`; dropped if that is answered, or the version has no such."""
 
     def as_json(self, data: Any) -> Any:
         """Any object as JSON values that can be sent, its `repr` if it has no better form. Never raises."""
 
-    async def request(self, method: str, params: Any, about: Call, timeout: float | None) -> Raw:
+    async def request(self, method: str, params: Any, related_request: Call, timeout: float | None) -> Raw:
         """Ask the client, and give its raw result. Raises RemoteError, RequestTimeout, ConnectionLost."""
 
     def listen(self, call: Call, wanted: SubscriptionFilter) -> Coroutine[Any, Any, ListenResult]:

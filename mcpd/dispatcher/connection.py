@@ -15,7 +15,7 @@ from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from msgspec import Raw, to_builtins
+from msgspec import to_builtins
 
 from ..budget import CALL, OVER, SMALL, Charge, weigh
 from ..context.exchange import Exchange
@@ -24,7 +24,6 @@ from ..errors import (
     FrameTooLarge,
     InternalError,
     InvalidRequest,
-    LocalProtocolError,
     McpdError,
     MethodNotFound,
     ProtocolError,
@@ -37,15 +36,13 @@ from ..jsonrpc import (
     Notification,
     Request,
     Response,
-    as_json,
     decode,
     decode_batch,
     replace_lone_surrogates,
 )
 from ..printable import printable
 from ..session import Call, Session
-from ..types.rounds import ListenResult, SubscriptionFilter
-from .subscriptions import Subscriptions
+from .client_peer import ClientPeer
 from .tasks import Resumption
 from .wire_errors import fail_call
 
@@ -58,7 +55,6 @@ if TYPE_CHECKING:
     from ..channel import Channel
     from ..context.request_state import RequestStateCodec
     from .batch_reply import BatchReply
-    from .outgoing import OutgoingRequests
 
 __all__ = ["Handler", "NotificationListener", "ServerConnection"]
 
@@ -66,9 +62,6 @@ log = logging.getLogger("mcpd")
 
 # What is raised for a lone surrogate, or a subclass of str, in a result; `replace_lone_surrogates` leaves neither.
 _UNWRITABLE = (UnicodeEncodeError, TypeError)
-
-_TURN_BYTES = 64 * 1024
-"""After so many bytes about one call the event loop turns: a reader may be so fast that nothing ever has to wait."""
 
 Handler: TypeAlias = Callable[[Exchange, Any], Any]
 
@@ -78,11 +71,10 @@ NotificationListener: TypeAlias = Callable[[Exchange, Any], Coroutine[Any, Any, 
 _NO_LISTENERS: Mapping[str, NotificationListener] = {}
 
 
-class ServerConnection:
+class ServerConnection(ClientPeer):
     """One channel, its session, and the calls that run for it. Make it on the event loop's thread."""
 
-    __slots__ = ("_ended", "_get_state_codec", "_is_ending", "_outgoing", "_runner", "_subscriptions", "_tasks",
-                 "channel", "handlers", "listeners", "loop", "session", "to_builtins")  # fmt: skip
+    __slots__ = ("_batches", "_is_ending", "_runner", "_running", "_tasks", "handlers", "listeners")
 
     def __init__(
         self,
@@ -100,29 +92,19 @@ class ServerConnection:
         self.listeners = listeners
         """What hears the client's notifications that are not the protocol's own business, by method."""
         self.to_builtins = to_builtins
-        """Makes JSON values of what is logged; the server's own knows more types."""
         self._get_state_codec = get_state_codec
         self._tasks: set[asyncio.Task[Any]] = set()
+        """Those of calls and of what listens to notifications, until they are done."""
+        self._running: dict[Call, asyncio.Task[Any]] = {}
+        """The calls that wait, each with the task in which it does; one of HTTP's has that of its POST."""
+        self._batches: dict[Call, BatchReply] = {}
+        """The calls whose answers are part of a batch's, until they are given."""
         self._is_ending = False
         # Over HTTP a connection may be for one request, which needs none of these: made when first asked for.
-        self._subscriptions: Subscriptions | None = None
-        self._outgoing: OutgoingRequests | None = None
-        self._ended: asyncio.Future[McpdError | None] | None = None
+        self._subscriptions = None
+        self._outgoing = None
+        self._ended = None
         self._runner: EagerTaskRunner | None = None
-
-    @property
-    def subscriptions(self) -> Subscriptions:
-        """The change notifications that this client has subscribed to."""
-        if self._subscriptions is None:
-            self._subscriptions = Subscriptions(self.session, self.channel)
-        return self._subscriptions
-
-    @property
-    def ended(self) -> asyncio.Future[McpdError | None]:
-        """Done when the peer will send no more; its result is the error that ended it, or None."""
-        if self._ended is None:
-            self._ended = self.loop.create_future()
-        return self._ended
 
     # -- what the transport calls ------------------------------------------------------------
 
@@ -133,7 +115,13 @@ class ServerConnection:
         except ProtocolError as error:
             self.receive_error(error)
             return
-        if message.__class__ is Request:
+        if message.__class__ is Request and len(frame) <= SMALL:
+            self._start(message)
+        else:
+            self._receive_decoded(message, frame)
+
+    def _receive_decoded(self, message: Message | Batch, frame: bytes) -> None:
+        if isinstance(message, Request):
             if len(frame) > SMALL:
                 self._start_large(message, weigh(frame))
             else:
@@ -207,15 +195,18 @@ class ServerConnection:
         except ProtocolError as error:
             frame = session.refuse(error, request.id)
             if batch is None:
-                self.channel.send(frame, request.id)
+                self.channel.send(frame, request.id, request.method)
             else:
                 batch.add(frame)
             return
 
-        call.batch = batch
+        if batch is not None:
+            self._batches[call] = batch
         answer = self._begin(call)
         if answer.__class__ is CoroutineType:
-            call.task = (self._runner or self._make_runner()).start(answer)
+            task = (self._runner or self._make_runner()).start(answer)
+            if task is not None:  # it waits; most do not
+                self._running[call] = task
         else:
             self._send(call, answer)  # type: ignore[arg-type]
 
@@ -226,7 +217,8 @@ class ServerConnection:
     def _start_large(self, request: Request, size: int) -> None:
         charge = self._charge(size)
         if charge is None:
-            self.channel.send(self.session.refuse(InternalError(OVER), request.id), request.id)
+            refusal = self.session.refuse(InternalError(OVER), request.id)
+            self.channel.send(refusal, request.id, request.method)
         else:
             self._start(request, charge=charge)
 
@@ -250,7 +242,7 @@ class ServerConnection:
         # It waits: from here on the task can be cancelled as the call's own.
         task: asyncio.Task[Any] | None = asyncio.current_task(self.loop)
         assert task is not None
-        call.task = task
+        self._running[call] = task
         self._tasks.add(task)
         if waits is not None:
             waits()
@@ -274,9 +266,10 @@ class ServerConnection:
 
     def _stop(self, call: Call, answer: bytes | None) -> bool:
         """End the work of a call that is closed; whether `answer` went into its batch."""
-        if call.task is not None:
-            call.task.cancel()
-        batch, call.batch = call.batch, None
+        task = self._running.get(call)
+        if task is not None:
+            task.cancel()
+        batch = self._batches.pop(call, None)
         if batch is None:
             return False
         # At once, and only once: the other answers of the batch do not wait until the work has stopped.
@@ -311,6 +304,7 @@ class ServerConnection:
         if session.in_flight.get(call.id) is not call:
             # Cancelled before its first step: the handler is not started.
             work.close()
+            self._running.pop(call, None)
             return None
 
         try:
@@ -324,11 +318,12 @@ class ServerConnection:
             is_ours = self._is_ending or not call.is_open
             reason = "The server is shutting down" if self._is_ending else "The work was cancelled inside the server"
             answer = session.fail(call, InternalError(reason))
-            if hand_back and call.task is not None and call.task.cancelling():
+            task = self._running.get(call) if hand_back else None
+            if task is not None and task.cancelling():
                 # The task is the transport's. What we cancelled is the call in it; if anyone else did, it has to end.
                 if not is_ours:
                     raise
-                call.task.uncancel()
+                task.uncancel()
         except InputRequired as needed:
             answer = self._ask_again(call, exchange, needed)
         except Exception as error:
@@ -340,12 +335,14 @@ class ServerConnection:
                 raise  # the coroutine is thrown away unfinished, after its loop
             answer = fail_call(call, error)
         finally:
+            if self._running:
+                self._running.pop(call, None)
             exchange.end()
 
         if hand_back:
             return answer
-        if call.batch is None and answer is not None and not call.told:  # most calls: sent without a call more
-            self.channel.send(answer, call.id)
+        if not self._batches and answer is not None and not call.told:  # most calls: sent without a call more
+            self.channel.send(answer, call.id, call.method)
         else:
             self._send(call, answer)
         return answer
@@ -366,14 +363,15 @@ class ServerConnection:
         return answer
 
     def _send(self, call: Call, answer: bytes | None) -> None:
-        if call.batch is not None:
-            call.batch.add(answer)
+        batch = self._batches.pop(call, None) if self._batches else None
+        if batch is not None:
+            batch.add(answer)
         elif answer is None:
             pass
         elif call.told:
-            self.channel.send_apart(answer, call.id)
+            self.channel.send_apart(answer, call.id, call.method)
         else:
-            self.channel.send(answer, call.id)
+            self.channel.send(answer, call.id, call.method)
 
     # -- the rest ----------------------------------------------------------------------------
 
@@ -453,48 +451,3 @@ class ServerConnection:
             else:
                 self._receive_other(part)
                 reply.add(None)
-
-    async def notify(self, method: str, params: Any, about: Call | None = None) -> None:
-        """Send a notification; waits while the peer does not read, and lets others go on if one call says much."""
-        frame = self.session.notify(method, params, about)
-        if frame is None:
-            return
-        if about is None:
-            self.channel.send(frame)
-        else:
-            self.channel.send(frame, about.id)
-            about.told += len(frame)
-        if self.channel.is_congested:
-            await self.channel.drain()
-        elif about is None or about.told > _TURN_BYTES:
-            await asyncio.sleep(0)
-        else:
-            return
-        if about is not None:
-            about.told = 1
-
-    def as_json(self, data: Any) -> Any:
-        """Any object as JSON values that can be sent, its `repr` if it has no better form. Never raises."""
-        return as_json(data, self.to_builtins)
-
-    async def request(self, method: str, params: Any, about: Call, timeout: float | None) -> Raw:
-        """Ask the client something as part of `about`, and give its raw result.
-
-        Raises RemoteError if it answers with an error, RequestTimeout, ConnectionLost.
-        """
-        if self._outgoing is None:
-            from .outgoing import OutgoingRequests  # few servers ask anything, and this costs start-up
-
-            self._outgoing = OutgoingRequests(self.session, self.channel, self.loop)
-        return await self._outgoing.request(method, params, about, timeout)
-
-    def listen(self, call: Call, wanted: SubscriptionFilter) -> Coroutine[Any, Any, ListenResult]:
-        """Keep a subscription open until it is cancelled or the server ends it."""
-        return self.subscriptions.listen(call, wanted)
-
-    @property
-    def state_codec(self) -> RequestStateCodec:
-        """What seals the states of multi round-trip requests."""
-        if self._get_state_codec is None:
-            raise LocalProtocolError("this connection has no key to seal states with")
-        return self._get_state_codec()

@@ -1,4 +1,4 @@
-"""A session that tells observers of its calls, and of its begin and end.
+"""A session that tells observers of its calls, and of its begin and end. Of frames they hear in `observed_frames`.
 
 Only servers with observers have it, or those whose log is at level debug: all other connections have a plain
 `Session`, and nothing of this costs them anything.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 from time import perf_counter
 from typing import Any
@@ -18,16 +19,28 @@ from msgspec import Raw
 from ..budget import Charge
 from ..errors import ProtocolError
 from ..jsonrpc import Id, Request
-from ..observer import ObservedCall, Observer, Outcome
+from ..observer import ObservedCall, Observer, Outcome, hears_frames
 from ..printable import printable
 from ..session import Call, Session
 from .call_log import CallLog
+from .connection import ServerConnection
 
-__all__ = ["ObservedSession"]
+__all__ = ["ObservedSession", "observed_by", "tell"]
 
 log = logging.getLogger("mcpd")
 
 _numbers = count(1)
+
+
+def observed_by(observers: Sequence[Observer]) -> tuple[Callable[..., Session], Callable[..., ServerConnection]]:
+    """What makes the sessions and the connections of a server with these observers."""
+    make_connection: Callable[..., ServerConnection] = ServerConnection
+    of_frames = [one for one in observers if hears_frames(one)]
+    if of_frames:
+        from .observed_frames import ObservedConnection  # few observers hear of frames
+
+        make_connection = partial(ObservedConnection, of_frames)
+    return partial(ObservedSession, observers), make_connection
 
 
 class ObservedSession(Session):
@@ -89,9 +102,14 @@ class ObservedSession(Session):
         if seen is not None:  # else it was cancelled, and is done only now
             self._tell("call_ended", seen, Outcome(kind, perf_counter() - began, code, is_error))
 
-    def _tell(self, what: str, *about: Any) -> None:
-        for observer in self._observers:
-            try:
-                getattr(observer, what)(*about)
-            except Exception as error:
-                log.error("observer %s failed in %s", printable(type(observer)), printable(what), exc_info=error)
+    def _tell(self, what: str, *values: Any) -> None:
+        tell(self._observers, what, *values)
+
+
+def tell(observers: Sequence[Observer], what: str, *values: Any) -> None:
+    """Call a method of each observer; what it raises is logged."""
+    for observer in observers:
+        try:
+            getattr(observer, what)(*values)
+        except Exception as error:
+            log.error("observer %s failed in %s", printable(type(observer)), printable(what), exc_info=error)

@@ -29,24 +29,29 @@ class OutgoingRequests:
         self._loop = loop
         self.pending: PendingRequests[PendingRequest] = PendingRequests()
 
-    async def request(self, method: str, params: Any, about: Call, timeout: float | None) -> Raw:
+    async def request(self, method: str, params: Any, related_request: Call, timeout: float | None) -> Raw:
         """Ask, and wait `timeout` seconds at most (None: for ever); if the wait ends early, a cancellation is sent."""
         frame = self._session.ask(method, params, self.pending.next_id)
         answer: asyncio.Future[Raw] = self._loop.create_future()
         request_id = self.pending.add(PendingRequest(method, answer))
-        self._channel.send(frame, about.id)
+        self._channel.send(frame, related_request.id, method)
         try:
             async with asyncio.timeout(timeout):
                 return await answer
         except TimeoutError:
-            self._give_up(request_id, about, "timed out")
+            self._give_up(request_id, related_request, "timed out")
             raise RequestTimeout(f"The client did not answer {method} within {timeout:g} s") from None
         except asyncio.CancelledError:
-            self._give_up(request_id, about, "no longer needed")
+            self._give_up(request_id, related_request, "no longer needed")
             raise
         finally:
             self.pending.take(request_id)
             del answer  # it holds the error that it raised here, whose traceback holds this frame
+
+    def method_of(self, request_id: object) -> str:
+        """That of the request of ours with this id; empty if none such waits."""
+        request = self.pending.get(request_id)
+        return "" if request is None else request.method
 
     def receive(self, message: Response | Failure) -> None:
         """Give an answer to the caller that waits for it; one to an unknown id is dropped."""
@@ -61,9 +66,9 @@ class OutgoingRequests:
         """The peer is gone: nobody will answer."""
         self.pending.fail_all("the client is gone")
 
-    def _give_up(self, request_id: Id, about: Call, reason: str) -> None:
+    def _give_up(self, request_id: Id, related_request: Call, reason: str) -> None:
         params = CancelledParams(request_id=request_id, reason=reason)
-        # Not as part of `about`: that may be closed already, and this has to be said all the same.
+        # Not as part of that: that may be closed already, and this has to be said all the same.
         frame = self._session.notify("notifications/cancelled", params)
         if frame is not None:
-            self._channel.send(frame, about.id)
+            self._channel.send(frame, related_request.id, "notifications/cancelled")

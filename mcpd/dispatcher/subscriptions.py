@@ -89,7 +89,8 @@ class Subscriptions:
         params = CancelledParams(request_id=call.id, reason="the server ended the subscription")
         frame = self._session.notify("notifications/cancelled", params)
         if frame is not None:
-            self._channel.send_apart(frame, call.id)  # behind the result, which may be held back too
+            # Behind the result, which may be held back too.
+            self._channel.send_apart(frame, call.id, "notifications/cancelled")
 
     def notify(self, kind: Kind, uri: str | None) -> None:
         """A list of that kind has changed, or that resource; the client is notified if it subscribed."""
@@ -142,7 +143,7 @@ class Subscriptions:
         if frame is not None:
             if call is not None:
                 call.told = 1
-            self._channel.send(frame, None if call is None else call.id)
+            self._channel.send(frame, None if call is None else call.id, method)
 
 
 class SubscribedConnection(Protocol):

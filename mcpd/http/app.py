@@ -114,7 +114,7 @@ class HttpApp:
             except ClientDisconnected:
                 pass
             finally:
-                request.charge = None  # the server may keep the request for as long as its connection
+                request.charge = request.watch = None  # the server may keep the request as long as its connection
 
             if began:
                 took = (perf_counter() - began) * 1000
@@ -254,12 +254,17 @@ class HttpApp:
         except ProtocolError as error:
             return request.fail(400, error, error.request_id)
 
+        watch_post = self.core.watch_post
         endpoint = self._eras.named.get(request.headers.get(b"mcp-protocol-version"))
         if isinstance(message, Request):
+            if watch_post is not None:
+                request.watch = watch_post(body, message)
             endpoint = endpoint or self._eras.of_request(request, message, body)
             return endpoint.post(request, message)
 
         other = decode_batch(message) if isinstance(message, Batch) else message
+        if watch_post is not None:
+            request.watch = watch_post(body, other)
         endpoint = endpoint or self._eras.of_other(other, body)
         return endpoint.post_other(request, other)
 

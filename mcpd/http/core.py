@@ -7,9 +7,9 @@ a task of its own already, in which its request is answered, and its refusals ar
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from hashlib import sha256
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from msgspec import Struct
 from msgspec.json import Decoder
@@ -26,7 +26,10 @@ from ..transports.stdio import MAX_FRAME_BYTES
 from ..versions.table import Version
 from .headers import Mirrors
 from .keep_alive import KeepAlive
-from .request import HttpRequest, Scope
+from .request import FrameWatch, HttpRequest, Scope
+
+if TYPE_CHECKING:
+    from ..observer import Observer
 
 __all__ = [
     "Answering",
@@ -135,11 +138,15 @@ class Lifespan(Protocol):
 
 
 class Backend(NamedTuple):
-    """The server behind an application. `mirrors` gives the mirrored arguments of a tool."""
+    """The server behind an application. `mirrors` gives the mirrored arguments of a tool.
+
+    Of its `observers`, those that hear of frames hear of the bodies of requests and answers too.
+    """
 
     connect: Connect
     mirrors: Mirrors
     lifespan: Lifespan | None = None
+    observers: Sequence[Observer] = ()
 
 
 Identify = Callable[[Scope], str | Principal | None]
@@ -159,6 +166,14 @@ class Core:
         self.sockets: dict[Channel, Answering] = {}
         """The WebSockets that came through the ASGI server, with their connections."""
         self.is_draining = False
+        self.watch_post: Callable[[bytes, Message | list[Message | ProtocolError]], FrameWatch] | None = None
+        """Makes what tells observers of the frames of one POST; None if none of them hears of frames."""
+        if server.observers:
+            from ..dispatcher.observed_frames import PostFrames  # few servers have one, and this costs start-up
+            from ..observer import hears_frames
+
+            if any(map(hears_frames, server.observers)):
+                self.watch_post = PostFrames
         self._knows_users = knows_users
         self._tasks: set[asyncio.Future[None]] = set()
 

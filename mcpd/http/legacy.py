@@ -98,6 +98,8 @@ class LegacyEndpoint:
             return
 
         session = self.sessions.new(request)
+        if request.watch is not None:
+            request.watch.begin(session.connection)
         is_added = False
         try:
             call = session.connection.session.receive_request(message)
@@ -121,6 +123,8 @@ class LegacyEndpoint:
     async def _post_to(self, session: HttpSession, request: HttpRequest, message: Message | Parts) -> None:
         """A message for a session."""
         connection = session.connection
+        if request.watch is not None:
+            request.watch.begin(connection)
         self.sessions.touch(session)
         if isinstance(message, (Notification, Response, Failure)):
             if connection.receive_message(message):
@@ -158,6 +162,8 @@ class LegacyEndpoint:
 
         reply = Reply(request, ResumableStream, core.keep_alive)
         connection = core.connect(reply, core.opening(request, version, is_stateless=True, subscribes=False))
+        if request.watch is not None:
+            request.watch.begin(connection)
         core.open.add(connection)
         try:
             if isinstance(message, Request):

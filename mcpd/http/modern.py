@@ -59,10 +59,10 @@ class _NullChannel:
     def __init__(self, request: HttpRequest) -> None:
         self._request = request
 
-    def send(self, frame: bytes, related_request_id: Id | None = None) -> None:
+    def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """Drop it."""
 
-    def send_apart(self, frame: bytes, related_request_id: Id | None = None) -> None:
+    def send_apart(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """Drop it."""
 
     def origin(self, related_request_id: Id | None = None) -> Origin:
@@ -91,6 +91,8 @@ class ModernEndpoint:
 
         reply = Reply(request, ResumableStream, core.keep_alive)
         connection = core.connect(reply, core.opening(request, self._newest, subscribes=is_listening))
+        if request.watch is not None:
+            request.watch.begin(connection)
         session = connection.session
         member = session.vocabulary.named.get(message.method)
         try:
@@ -134,6 +136,8 @@ class ModernEndpoint:
 
         core = self._core
         connection = core.connect(_NullChannel(request), core.opening(request, self._newest, subscribes=False))
+        if request.watch is not None:
+            request.watch.begin(connection)
         if not connection.receive_message(message):
             await request.fail_plainly(503, OVER)
             return

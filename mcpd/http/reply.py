@@ -54,7 +54,7 @@ class Reply:
         stream = self.stream
         return stream is not None and stream.response is not None and stream.response.is_congested
 
-    def send(self, frame: bytes, related_request_id: Id | None = None) -> None:
+    def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """Say something before the answer."""
         if self.stream is not None:
             self.stream.push(frame)
@@ -69,9 +69,9 @@ class Reply:
             # A tool that does not wait has reported all in a moment, and needs no stream for it.
             asyncio.get_running_loop().call_soon(self.begin)
 
-    def send_apart(self, frame: bytes, related_request_id: Id | None = None) -> None:
+    def send_apart(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """The same: the answer to a POST comes by `finish`, in an event of its own."""
-        self.send(frame, related_request_id)
+        self.send(frame)
 
     def origin(self, related_request_id: Id | None = None) -> Origin:
         """The request that this answers."""
@@ -145,6 +145,7 @@ class Reply:
         stream = self.stream
         if stream is not None:
             if answer is not None:
+                self._tell_sent(answer)
                 stream.push(answer)
             stream.complete()
             if stream.response is not None:
@@ -155,6 +156,7 @@ class Reply:
             stream = self._new_stream()
             events = [stream.priming(), *map(stream.write, self._early)]
             if answer is not None:
+                self._tell_sent(answer)
                 events.append(stream.write(answer))
             stream.complete()
             await self.request.answer(200, b"".join(events), HEADERS[0], (*HEADERS[1:], *headers))
@@ -162,6 +164,11 @@ class Reply:
             await self.request.answer(status, answer, headers=headers)
         else:
             await self.request.answer_empty(202)
+
+    def _tell_sent(self, answer: bytes) -> None:
+        """Of an answer that is an event; of one that is a JSON body the request tells."""
+        if self.request.watch is not None:
+            self.request.watch.sent(answer)
 
     def stop(self) -> None:
         """The work is done: no longer watch the client."""

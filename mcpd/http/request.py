@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from msgspec import UNSET
 
@@ -23,6 +23,7 @@ __all__ = [
     "JSON",
     "BadBody",
     "ClientDisconnected",
+    "FrameWatch",
     "Header",
     "HttpRequest",
     "Receive",
@@ -66,6 +67,16 @@ class BadBody(Exception):
         super().__init__(text)
 
 
+class FrameWatch(Protocol):
+    """Tells observers of the frames of one POST: its body, and its answer, which goes by no channel."""
+
+    def begin(self, connection: object) -> None:
+        """It is for this connection, which observers hear of by its number."""
+
+    def sent(self, frame: bytes) -> None:
+        """Its answer is given."""
+
+
 def _nobody(request: HttpRequest) -> str:
     return ""
 
@@ -74,7 +85,7 @@ class HttpRequest:
     """One request and its answer. `repeated` are the headers that came more than once (then joined by a comma)."""
 
     __slots__ = ("_send", "charge", "headers", "method", "path", "receive", "repeated", "response_headers", "scope",
-                 "status", "user")  # fmt: skip
+                 "status", "user", "watch")  # fmt: skip
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
@@ -92,6 +103,8 @@ class HttpRequest:
         """Headers that every answer to this request carries."""
         self.charge: Charge | None = None
         """What its body takes of the budget, if it is large."""
+        self.watch: FrameWatch | None = None
+        """Set where an observer hears of frames."""
         self.user: Principal = ANONYMOUS
         """Its sender, as the authenticator found."""
         self.status = 0
@@ -198,6 +211,8 @@ class HttpRequest:
 
     async def answer(self, status: int, body: bytes, kind: Header = JSON, headers: Iterable[Header] = ()) -> None:
         """Answer with a whole body."""
+        if self.watch is not None and kind is JSON:
+            self.watch.sent(body)
         self.status = status
         if not (headers or self.response_headers) and self.method != "HEAD":
             at_once = self.scope.get(ANSWER_AT_ONCE)

@@ -74,7 +74,7 @@ class HttpSession:
         """Whether the stream that was last written to is behind. Streams do not wait for each other."""
         return self._latest is not None and self._latest.is_congested
 
-    def send(self, frame: bytes, related_request_id: Id | None = None) -> None:
+    def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """Say something on the stream of the request it belongs to, else on the newest GET stream, or hold it."""
         reply = None if related_request_id is None else self.replies.get(related_request_id)
         if reply is not None:
@@ -89,7 +89,7 @@ class HttpSession:
                 return
         self._hold(frame)
 
-    def send_apart(self, frame: bytes, related_request_id: Id | None = None) -> None:
+    def send_apart(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """The same: on an event stream each message is an event of its own."""
         self.send(frame, related_request_id)
 

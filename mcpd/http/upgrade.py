@@ -88,12 +88,12 @@ class AsgiWebSocket(Outbox):
             connection.abort()
             connection.closed(lost)
 
-    def send(self, frame: bytes, related_request_id: Id | None = None) -> None:
+    def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """Queue one text frame."""
         if self.is_open:
             self._put(frame)
 
-    def send_apart(self, frame: bytes, related_request_id: Id | None = None) -> None:
+    def send_apart(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """Queue one text frame a moment later: ASGI has no way to ask whether what went before it was read."""
         if self._apart is None:
             self._apart = Apart(asyncio.get_running_loop(), self.send, self._is_handed_on)

@@ -10,7 +10,6 @@ import logging
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from functools import partial
 from typing import TYPE_CHECKING, Any, NewType, TypeVar, Unpack
 
 from msgspec import Raw
@@ -78,8 +77,9 @@ class Server(Offerings, BuiltInMethods):
     those of ToolError and its like do, and of others the client learns only that they happened. `extensions` are
     those of this server beside the built-in ones. `lifespan`, a function of the server that gives an async context
     manager, is entered once per process before the first call, and left after the last; its value is `ctx.lifespan`.
-    `observers` hear of connections and calls. `authenticate(headers)` (or `async`) gives a `Principal` or `Refusal`
-    within `authenticate_timeout` seconds. Servers that share a `change_bus` tell their clients of each other's changes.
+    `observers` hear of connections, calls and frames. `authenticate(headers)` (or `async`) gives a `Principal` or
+    `Refusal` within `authenticate_timeout` seconds. Servers that share a `change_bus` tell their clients of each
+    other's changes.
     """
 
     def __init__(
@@ -238,10 +238,11 @@ class Server(Offerings, BuiltInMethods):
         `opening` says what is known of it before its first message; by default nothing, and it lasts.
         """
         make_session: Any = Session
+        make: Any = ServerConnection
         if self._observers or log.isEnabledFor(logging.DEBUG):
-            from ..dispatcher.observed import ObservedSession
+            from ..dispatcher.observed import observed_by
 
-            make_session = partial(ObservedSession, self._observers)
+            make_session, make = observed_by(self._observers)
         session = make_session(
             self._identity_meta,
             max_in_flight=self.max_in_flight,
@@ -249,7 +250,7 @@ class Server(Offerings, BuiltInMethods):
             vocabulary=self._methods.vocabulary,
             opening=opening,
         )
-        connection = ServerConnection(
+        connection: ServerConnection = make(
             session, self.handlers, channel, self._get_state_codec, self._listeners, to_builtins
         )
         if opening.subscribes:
@@ -308,7 +309,7 @@ class Server(Offerings, BuiltInMethods):
         settings = settings or HttpSettings()
         self.allow_frames(settings.max_body_bytes)
         access = access.or_by(self.authenticate)
-        backend = Backend(self.connect, self._mirrors, self.lifespan)
+        backend = Backend(self.connect, self._mirrors, self.lifespan, self._observers)
         return HttpApp(backend, access, settings, bound=bound, identify=identify)
 
     def _mirrors(self, tool: str) -> Sequence[Mirror]:

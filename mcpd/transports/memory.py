@@ -41,16 +41,16 @@ class MemoryChannel:
         self._receiver = receiver
         self._schedule()
 
-    def send(self, frame: bytes, related_request_id: Id | None = None) -> None:
+    def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """Hand a frame to the other end."""
         if not self._is_closed and not self.other._is_closed:
             self.other._waiting.append(frame)
             self.other._waiting_bytes += len(frame)
             self.other._schedule()
 
-    def send_apart(self, frame: bytes, related_request_id: Id | None = None) -> None:
+    def send_apart(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """The same: each frame is handed over by itself."""
-        self.send(frame)
+        self.send(frame, related_request_id, method)
 
     def origin(self, related_request_id: Id | None = None) -> Origin:
         """The program that the other end is in."""

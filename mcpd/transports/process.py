@@ -95,11 +95,11 @@ class ProcessChannel:
         """Read on."""
         self._channel.resume()
 
-    def send(self, frame: bytes, related_request_id: Id | None = None) -> None:
+    def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """Queue one line for the child."""
         self._channel.send(frame)
 
-    def send_apart(self, frame: bytes, related_request_id: Id | None = None) -> None:
+    def send_apart(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """Queue one line that the child reads by itself."""
         self._channel.send_apart(frame)
 

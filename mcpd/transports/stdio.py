@@ -264,7 +264,7 @@ class StdioChannel:
 
     # -- writing -----------------------------------------------------------------------------
 
-    def send(self, frame: bytes, related_request_id: Id | None = None) -> None:
+    def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """Queue one line. The lines of one turn leave in one write, up to 64 KiB or 64 lines."""
         if self._is_broken:
             return
@@ -303,7 +303,7 @@ class StdioChannel:
         self._receiver.receive_error(error)
         return True
 
-    def send_apart(self, frame: bytes, related_request_id: Id | None = None) -> None:
+    def send_apart(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """Queue one line that the peer reads by itself: it leaves when what was sent before it was read."""
         if self._is_broken:
             return

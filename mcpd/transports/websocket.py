@@ -320,7 +320,7 @@ class WebSocketChannel(asyncio.Protocol):
 
     # -- writing -----------------------------------------------------------------------------
 
-    def send(self, frame: bytes, related_request_id: Id | None = None) -> None:
+    def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """Queue one text frame. All frames of one turn leave in one write."""
         if not self._is_open:
             return
@@ -335,7 +335,7 @@ class WebSocketChannel(asyncio.Protocol):
             self._is_flush_due = True
             self._loop.call_soon(self._flush_later)
 
-    def send_apart(self, frame: bytes, related_request_id: Id | None = None) -> None:
+    def send_apart(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """Queue one text frame that the client reads by itself: it leaves when a ping behind the others is answered."""
         if not self._is_open or self._protocol.state is not OPEN:
             return

@@ -38,7 +38,7 @@ class Judged:
         channel = self.server.connect_memory()
         send, start = channel.send, channel.start
 
-        def judged_send(frame: bytes, about: Any = None) -> None:
+        def judged_send(frame: bytes, related_request_id: Any = None, method: str | None = None) -> None:
             self.sent.append(json.loads(frame))
             self._judge(self.conversation.client, frame)
             send(frame)

@@ -77,7 +77,7 @@ class PrefixedChannel(asyncio.Protocol):
     def is_congested(self) -> bool:
         return not self._writable.is_set()
 
-    def send(self, frame: bytes, about: Any = None) -> None:
+    def send(self, frame: bytes, related_request_id: Any = None, method: str | None = None) -> None:
         if not self._transport.is_closing():
             self._transport.write(len(frame).to_bytes(4) + frame)
 
@@ -86,7 +86,7 @@ class PrefixedChannel(asyncio.Protocol):
     async def drain(self) -> None:
         await self._writable.wait()
 
-    def origin(self, about: Any = None) -> Origin:
+    def origin(self, related_request_id: Any = None) -> Origin:
         return Origin("prefixed")
 
     def pause(self) -> None:

@@ -166,10 +166,10 @@ class Watched:
     def __init__(self) -> None:
         self.sent: list[tuple[str, bytes]] = []
 
-    def send(self, frame: bytes, related_request_id: Any = None) -> None:
+    def send(self, frame: bytes, related_request_id: Any = None, method: str | None = None) -> None:
         self.sent.append(("send", frame))
 
-    def send_apart(self, frame: bytes, related_request_id: Any = None) -> None:
+    def send_apart(self, frame: bytes, related_request_id: Any = None, method: str | None = None) -> None:
         self.sent.append(("apart", frame))
 
     async def drain(self) -> None: ...
