@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from itertools import count
 from time import perf_counter
 from typing import Any
@@ -19,28 +18,16 @@ from msgspec import Raw
 from ..budget import Charge
 from ..errors import ProtocolError
 from ..jsonrpc import Id, Request
-from ..observer import ObservedCall, Observer, Outcome, hears_frames
+from ..observer import ObservedCall, Observer, Outcome
 from ..printable import printable
 from ..session import Call, Session
 from .call_log import CallLog
-from .connection import ServerConnection
 
-__all__ = ["ObservedSession", "observed_by", "tell"]
+__all__ = ["ObservedSession", "tell"]
 
 log = logging.getLogger("mcpd")
 
 _numbers = count(1)
-
-
-def observed_by(observers: Sequence[Observer]) -> tuple[Callable[..., Session], Callable[..., ServerConnection]]:
-    """What makes the sessions and the connections of a server with these observers."""
-    make_connection: Callable[..., ServerConnection] = ServerConnection
-    of_frames = [one for one in observers if hears_frames(one)]
-    if of_frames:
-        from .observed_frames import ObservedConnection  # few observers hear of frames
-
-        make_connection = partial(ObservedConnection, of_frames)
-    return partial(ObservedSession, observers), make_connection
 
 
 class ObservedSession(Session):

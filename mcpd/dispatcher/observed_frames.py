@@ -5,17 +5,19 @@ Only servers with an observer of frames have it: all other connections are plain
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ..channel import Channel, ResumableChannel
 from ..errors import ProtocolError
 from ..jsonrpc import Batch, Failure, Id, Message, Notification, Request, Response, decode
-from ..observer import ObservedFrame, Observer
+from ..observer import ObservedFrame, Observer, hears_frames
+from ..session import Session
 from .connection import Handler, ServerConnection
 from .observed import ObservedSession, tell
 
-__all__ = ["ObservedConnection", "PostFrames"]
+__all__ = ["ObservedConnection", "PostFrames", "observed_by"]
 
 
 class _Frames:
@@ -137,3 +139,12 @@ class PostFrames:
                 self._frames.sent(frame, message.id, message.method)
             else:
                 self._frames.sent(frame, None, None)
+
+
+def observed_by(observers: Sequence[Observer]) -> tuple[Callable[..., Session], Callable[..., ServerConnection]]:
+    """What makes the sessions and the connections of a server with these observers."""
+    make_connection: Callable[..., ServerConnection] = ServerConnection
+    of_frames = [one for one in observers if hears_frames(one)]
+    if of_frames:
+        make_connection = partial(ObservedConnection, of_frames)
+    return partial(ObservedSession, observers), make_connection

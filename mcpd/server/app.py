@@ -240,7 +240,7 @@ class Server(Offerings, BuiltInMethods):
         make_session: Any = Session
         make: Any = ServerConnection
         if self._observers or log.isEnabledFor(logging.DEBUG):
-            from ..dispatcher.observed import observed_by
+            from ..dispatcher.observed_frames import observed_by
 
             make_session, make = observed_by(self._observers)
         session = make_session(
