@@ -2,7 +2,7 @@
 
 From here come the options of `mcpd serve` (`cli/options.py` makes them click's, `cli/quick.py` reads some without it),
 their environment variables, and the keywords of `Server.run` (`server/options.py` repeats the names for type checkers).
-Those of extensions are declared in the same way, by the extension (`extensions/builtin.py`).
+Those of extensions are declared in the same way, by the extension (`extensions/serving.py` reads them).
 A host waits while this is loaded, so the annotations are evaluated only by who asks for them, and the types of other
 packages are there for type checkers alone.
 """

@@ -130,8 +130,7 @@ WORDS_OF_APPS = re.compile(
 )
 APPS_ARE_KNOWN = {
     "mcpd/__init__.py": "the public names of the extension",
-    "mcpd/extensions/builtin.py": "its row in the table",
-    "mcpd/extensions/methods.py": "what it adds to `Server`",
+    "mcpd/extensions/builtin.py": "its row in the table, and what it adds to `Server`",
     "mcpd/extensions/options.py": "what it lets authors say, for type checkers",
     "mcpd/pending.py": "its docstring says who waits, the host among them",
     "mcpd/sources/starter.py": "a server as authors write theirs, with a View",

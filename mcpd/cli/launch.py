@@ -59,10 +59,14 @@ def launch(options: Options) -> None:
 
 def _hear_own_options(server: Server, options: Options) -> None:
     """What was said to the extensions that the target brought itself. Raises click.UsageError."""
-    from ..extensions.builtin import BUILT_IN, serve_options_of
+    from ..extensions.builtin import BUILT_IN
 
     built_in = {row.id for row in BUILT_IN}
     brought = [each for id, each in server.extensions.items() if id not in built_in]
+    if not brought and not options.words:
+        return
+    from ..extensions.serving import serve_options_of
+
     own = [option for extension in brought for option in serve_options_of(extension)]
     if options.words or any(each.option.environment in os.environ for each in own):
         from .own_options import read

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 import click
 from click.core import ParameterSource
 
-from ..extensions.builtin import ServeOption, serve_options
+from ..extensions.serving import ServeOption, serve_options
 from ..serve_options import SECTIONS, Option, command_options
 
 __all__ = ["ServeCommand", "extension_parameters", "parameter", "split_extensions", "target"]

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from ..errors import ConfigurationError
-from ..extensions.builtin import ServeOption, serve_options
+from ..extensions.serving import ServeOption, serve_options
 from ..serve_options import command_options
 from .options import extension_parameters, split_extensions
 

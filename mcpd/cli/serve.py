@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from ..extensions.builtin import BUILT_IN, serve_options
+from ..extensions.builtin import BUILT_IN
+from ..extensions.serving import serve_options
 from ..serve_options import Options, command_options
 from .launch import launch
 from .options import ServeCommand, extension_parameters, parameter, split_extensions, target

@@ -1,34 +1,26 @@
-"""The extensions that every server has, a row each, and what is said to extensions when a server is made or served.
+"""The extensions that every server has, a row each; and what they add to `Server` for authors: methods and help.
 
-The table names modules and loads none, so that the command line can read it before there is a server. What type
-checkers have to know of the same extensions is in `options.py` and `methods.py`.
+What whoever serves may say to them is in `serving.py`, what type checkers have to know of them in `options.py`.
+Loaded with every server.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import cache
+from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from inspect import Parameter, Signature, cleandoc, signature
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
-from ..errors import ConfigurationError
-from ..serve_options import Option, options_in
+from .ui import api as ui
 
 if TYPE_CHECKING:
     from .base import Extension
 
-__all__ = [
-    "BUILT_IN",
-    "BuiltIn",
-    "ServeOption",
-    "by_extension",
-    "configure",
-    "make_extensions",
-    "serve_options",
-    "serve_options_of",
-]
+__all__ = ["BUILT_IN", "BuiltIn", "BuiltInMethods", "make_extensions", "with_help"]
+
+C = TypeVar("C", bound=type)
 
 
 class BuiltIn(Struct, frozen=True):
@@ -62,16 +54,8 @@ BUILT_IN = (
     ),
 )
 
-
-class ServeOption(Struct, frozen=True):
-    """An option of an extension that can be said when a server is served."""
-
-    id: str
-    """The extension's."""
-    name: str
-    option: Option
-    kind: Any
-    """The type of its value."""
+_HELP = (ui.HELP,)
+"""What each of them says in the help of a server."""
 
 
 def make_extensions(options: Mapping[str, Any]) -> list[Extension]:
@@ -88,47 +72,36 @@ def make_extensions(options: Mapping[str, Any]) -> list[Extension]:
     return made
 
 
-@cache
-def serve_options() -> tuple[ServeOption, ...]:
-    """What can be said to the extensions that every server has."""
-    return tuple(found for row in BUILT_IN for found in _declared(row.id, row.load_options()))
+class _ConstructorSignature:
+    """What `inspect.signature` and `help` show of the constructor: options of extensions one by one."""
+
+    def __get__(self, instance: object, owner: Any) -> Signature:
+        own = signature(owner.__init__)
+        parameters: list[Parameter] = []
+        for parameter in list(own.parameters.values())[1:]:
+            if parameter.kind is Parameter.VAR_KEYWORD and "BuiltInOptions" in str(parameter.annotation):
+                for row in BUILT_IN:
+                    of_extension = signature(row.load_class()).parameters.values()
+                    parameters += [each for each in of_extension if each.kind is Parameter.KEYWORD_ONLY]
+            else:
+                parameters.append(parameter)
+        return own.replace(parameters=parameters, return_annotation=Signature.empty)
 
 
-def serve_options_of(extension: Extension) -> list[ServeOption]:
-    """What can be said to one extension, whosever it is."""
-    declared = extension.serve_options()
-    return [] if declared is None else _declared(extension.id, declared)
+class BuiltInMethods(ui.AppsMethods):
+    """A part of `Server`, no object of its own: its bases are what each of them adds."""
+
+    __signature__ = _ConstructorSignature()
 
 
-def configure(installed: Mapping[str, Extension], given: Mapping[str, Mapping[str, Any]]) -> None:
-    """Tell extensions what was said when their server is served, by their id. Raises ConfigurationError."""
-    for id, values in given.items():
-        if id not in installed:
-            raise ConfigurationError(f"the server has no extension {id!r}; it has {', '.join(installed)}")
-        known = [each.name for each in serve_options_of(installed[id])]
-        for name in values:
-            if name not in known:
-                there = ", ".join(known) or "none"
-                raise ConfigurationError(f"extension {id} has no option {name!r} for serving; there are {there}")
-        try:
-            installed[id].configure(values)
-        except ValueError as error:
-            raise ConfigurationError(str(error)) from error
-
-
-def by_extension(installed: Iterable[Extension], given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Options by the extension that has them; those that none has are left out. The first that has one gets it."""
-    found: dict[str, dict[str, Any]] = {}
-    if given:
-        owners = {each.name: each.id for extension in reversed([*installed]) for each in serve_options_of(extension)}
-        for name, value in given.items():
-            if name in owners:
-                found.setdefault(owners[name], {})[name] = value
-    return found
-
-
-def _declared(id: str, kind: type) -> list[ServeOption]:
-    return [ServeOption(id, name, option, hint) for name, (option, hint) in options_in(kind).items()]
+def with_help(cls: C) -> C:
+    """Add to the help of a server, and of its methods, what extensions say of their options there."""
+    for texts in _HELP:
+        for name, text in texts.items():
+            described = getattr(cls, name) if name else cls
+            if described.__doc__ is not None:
+                described.__doc__ = f"{cleandoc(described.__doc__)}\n\n{text}"
+    return cls
 
 
 def _load(place: str) -> Any:

@@ -20,8 +20,7 @@ from ..dispatcher.connection import NotificationListener
 from ..dispatcher.subscriptions import Announcer
 from ..errors import RegistrationError
 from ..extensions.base import Extension
-from ..extensions.builtin import make_extensions
-from ..extensions.methods import BuiltInMethods, with_help
+from ..extensions.builtin import BuiltInMethods, make_extensions, with_help
 from ..handlers.table import bind as bind_handlers
 from ..registry.catalog import Catalog
 from ..registry.hooks import to_builtins

@@ -21,7 +21,6 @@ from msgspec import structs
 from ..budget import BUDGET
 from ..dispatcher import ServerConnection
 from ..errors import ConfigurationError, McpdError
-from ..extensions.builtin import by_extension, configure
 from ..registry.threads import limit_threads
 from ..serve_options import Settings
 from ..session import Opening
@@ -57,6 +56,8 @@ def settings_for(
     """
     given = {name: others[name] for name in others if name not in Settings.__struct_fields__}
     if given:
+        from ..extensions.serving import by_extension
+
         said = by_extension(installed, given)
         others = {name: value for name, value in others.items() if not any(name in values for values in said.values())}
         # What was said in the one way and in the other is said to the same extension.
@@ -184,7 +185,10 @@ async def serve(server: Servable, settings: Settings, exit_deadline: ExitDeadlin
 
 def _apply(server: Servable, settings: Settings) -> None:
     limit_threads(settings.max_threads, settings.thread_timeout)
-    configure(server.extensions, settings.extensions)
+    if settings.extensions:
+        from ..extensions.serving import configure
+
+        configure(server.extensions, settings.extensions)
     if settings.max_memory is not None:
         BUDGET.most = settings.max_memory
     if settings.max_frame_bytes is not None:

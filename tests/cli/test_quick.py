@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mcpd.cli import quick
 from mcpd.cli.serve import command, options_of
-from mcpd.extensions.builtin import serve_options
+from mcpd.extensions.serving import serve_options
 from mcpd.serve_options import Options, command_options
 
 WORDS = [

@@ -6,18 +6,15 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from pathlib import Path
 from typing import Any, TypedDict, get_type_hints
 
 import pytest
-from support.import_graph import import_graph
 
 from mcpd import Server
 from mcpd.errors import ConfigurationError
-from mcpd.extensions import builtin
+from mcpd.extensions import serving
 from mcpd.extensions.base import Extension
-from mcpd.extensions.builtin import BUILT_IN, BuiltIn
-from mcpd.extensions.methods import BuiltInMethods
+from mcpd.extensions.builtin import BUILT_IN, BuiltIn, BuiltInMethods
 from mcpd.extensions.options import BuiltInOptions, BuiltInServeOptions, BuiltInToolOptions
 from mcpd.server.serving import settings_for
 
@@ -32,15 +29,15 @@ def test_a_row_says_what_its_class_does(row: BuiltIn) -> None:
     taken = inspect.signature(row.load_class()).parameters
     assert all(each.kind is each.KEYWORD_ONLY and each.default is not each.empty for each in taken.values())
     assert set(taken) == set(row.load_options().__annotations__)
-    declared = builtin.serve_options_of(extension)
-    assert declared == [each for each in builtin.serve_options() if each.id == row.id]
+    declared = serving.serve_options_of(extension)
+    assert declared == [each for each in serving.serve_options() if each.id == row.id]
     assert {each.name for each in declared} <= set(taken)
 
 
 def test_type_checkers_know_what_all_of_them_take() -> None:
     constructor = {name for row in BUILT_IN for name in row.load_options().__annotations__}
     assert set(get_type_hints(BuiltInOptions)) == constructor
-    assert set(get_type_hints(BuiltInServeOptions)) == {each.name for each in builtin.serve_options()}
+    assert set(get_type_hints(BuiltInServeOptions)) == {each.name for each in serving.serve_options()}
     extensions = Server("s").extensions.values()
     assert set(get_type_hints(BuiltInToolOptions)) == {name for each in extensions for name in each.tool_options}
 
@@ -90,7 +87,6 @@ def test_a_further_row_is_all_that_a_server_needs(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "mcpd.extensions.second", sys.modules[__name__])
     row = BuiltIn("com.example/second", extension="second:Second", options="second:SecondOptions")
     monkeypatch.setattr("mcpd.extensions.builtin.BUILT_IN", (*BUILT_IN, row))
-    monkeypatch.setattr("mcpd.extensions.methods.BUILT_IN", (*BUILT_IN, row))
     server = Server("s", speed=3, apps="never")  # type: ignore[call-arg]
     second = server.extensions["com.example/second"]
     assert isinstance(second, Second)
@@ -103,7 +99,7 @@ def test_what_is_said_when_serving_goes_before_the_constructor() -> None:
     installed = server.extensions.values()
     settings = settings_for(stdio=True, ws=None, http=None, installed=installed, apps="always")
     assert settings.extensions == {BUILT_IN[0].id: {"apps": "always"}}
-    builtin.configure(server.extensions, settings.extensions)
+    serving.configure(server.extensions, settings.extensions)
     assert vars(server.extensions[BUILT_IN[0].id])["mode"] == "always"
 
     both = {BUILT_IN[0].id: {"strict_model_list": True}}
@@ -122,15 +118,9 @@ def test_what_is_said_when_serving_goes_before_the_constructor() -> None:
 )
 def test_what_cannot_be_said_when_serving(given: dict[str, dict[str, Any]], said: str) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(said)):
-        builtin.configure(Server("s").extensions, given)
+        serving.configure(Server("s").extensions, given)
 
 
 def test_run_refuses_what_neither_it_nor_an_extension_knows() -> None:
     with pytest.raises(TypeError, match=r"run\(\) has no option appz"):
         Server("s").run(appz="never")  # type: ignore[call-arg]
-
-
-def test_the_table_loads_no_extension() -> None:
-    """The command line reads it before there is a server."""
-    graph = import_graph(Path(builtin.__file__).parent.parent)
-    assert {name for name in graph["mcpd.extensions.builtin"] if name.startswith("mcpd.extensions.")} == set()
