@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from .registry.content import image as image
     from .registry.content import link as link
     from .registry.content import text as text
+    from .registry.routes import RouteRequest as RouteRequest
+    from .registry.routes import RouteResponse as RouteResponse
     from .server import Server as Server
     from .transports.authentication import Authenticator as Authenticator
     from .transports.authentication import Refusal as Refusal
@@ -126,6 +128,8 @@ __all__ = [
     "ResourceTemplate",
     "Result",
     "Root",
+    "RouteRequest",
+    "RouteResponse",
     "SamplingMessage",
     "Server",
     "SyncContext",
@@ -197,6 +201,8 @@ _HOMES = {
     "Result": "types.base",
     "Root": "types.sampling",
     "SamplingMessage": "types.sampling",
+    "RouteRequest": "registry.routes",
+    "RouteResponse": "registry.routes",
     "Server": "server",
     "SyncContext": "context.sync",
     "TextContent": "types.content",

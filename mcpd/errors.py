@@ -22,6 +22,7 @@
       RequestCancelled           the peer, or we, gave the request up
       ToolError                  a failed tool: a result with isError, no JSON-RPC error
         ArgumentsError           arguments that do not fit the tool's schema
+        ThreadsBusy              no thread became free for a plain function
       RegistrationError          while decorating: duplicate name, bad signature
       ConfigurationError         a target, address or option that cannot be used
 
@@ -58,6 +59,7 @@ __all__ = [
     "RequestTimeout",
     "ResourceNotFound",
     "ResultTooLarge",
+    "ThreadsBusy",
     "ToolError",
     "TransportError",
     "UnsupportedVersion",
@@ -254,6 +256,10 @@ class RequestCancelled(McpdError):
 
 class ToolError(McpdError):
     """A failed tool call with a text for the model: a result with isError, not a JSON-RPC error."""
+
+
+class ThreadsBusy(ToolError):
+    """Other plain functions hold all threads, and none became free in time."""
 
 
 class ArgumentsError(ToolError):

@@ -1,11 +1,12 @@
 """Streamable HTTP, 2025-03-26 to 2026-07-28 on one endpoint, as an ASGI application.
 
-`app` routes and guards, `eras` tells the two eras apart, which `modern` and `legacy` answer; `sessions` and
-`resumable_streams` are what legacy clients come back to; `reply` and `event_stream` are answers; `listener`
-runs it with uvicorn.
+`app` guards the endpoint, `routes` serves what is beside it; `eras` tells the two eras apart, which `modern` and
+`legacy` answer; `sessions` and `resumable_streams` are what legacy clients come back to; `reply` and `event_stream` are
+answers; `listener` runs it with uvicorn.
 """
 
+from ..registry.routes import Route
 from .app import HttpApp
 from .core import HttpSettings
 
-__all__ = ["HttpApp", "HttpSettings"]
+__all__ = ["HttpApp", "HttpSettings", "Route"]

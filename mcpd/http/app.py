@@ -1,4 +1,4 @@
-"""Streamable HTTP as an ASGI application: which requests are admitted, and what is served beside the endpoint.
+"""Streamable HTTP as an ASGI application: which requests are admitted to the endpoint; what is beside it is `routes`'.
 
 The checks come in this order: `Host` and `Origin`, credentials, method, `Accept` and `Content-Type`, size of the
 body, JSON. What follows is answered by the era that `eras` finds.
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
+from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias
 
@@ -24,6 +25,7 @@ from .core import Answering, Backend, Core, HttpSettings, Identify
 from .cors import Cors
 from .eras import Eras, Step
 from .request import BadBody, ClientDisconnected, HttpRequest, Receive, Scope, Send
+from .routes import Router
 from .shutdown_watch import ShutdownWatch
 from .upgrade import serve_websocket
 
@@ -35,11 +37,6 @@ _MOST_CHECKED = 1024
 _LONGEST_CHECKED = 1024
 _DEFAULT_ACCESS = Access()
 _DEFAULT_SETTINGS = HttpSettings()
-_HEALTH = ("/healthz", "/readyz")
-# Where clients look for how to authorize, below the root and below the endpoint (RFC 8615, RFC 9728, RFC 8414).
-_DISCOVERY = "/.well-known/"
-_TO_ANY_PAGE = ((b"access-control-allow-origin", b"*"),)
-_ASKED_BY_ANY_PAGE = ((b"access-control-allow-methods", b"GET"), (b"access-control-allow-headers", b"*"))
 
 _Known: TypeAlias = Principal | Refusal
 _Found: TypeAlias = _Known | Coroutine[Any, Any, _Known]
@@ -89,6 +86,8 @@ class HttpApp:
         self.paths = (path, path + "/") if path else ("/", "")
         """Where the endpoint is, first as it is told to people."""
         self._eras = Eras(self.core)
+        find_sender = None if self._authentication is None else partial(self._who, self._authentication)
+        self._router = Router(self.core, server, self.guard, self._cors, find_sender, self.paths)
         self.sessions = self._eras.legacy.sessions
         self._shutdown_watch: ShutdownWatch | None = None
         self._checked: dict[tuple[bytes | None, ...], _HeaderCheck] = {}
@@ -157,9 +156,9 @@ class HttpApp:
         """Decide by its head how a request is answered."""
         check = self._check_headers(request)
         refusal = check.refusal
+        if request.path not in self.paths:
+            return self._router.serve(request, refusal)
         if refusal is not None:
-            if _DISCOVERY in request.path:
-                return self._elsewhere(request)
             log.warning("Refused a request: %d %s", refusal.status, printable(refusal.text.rstrip()))
             return request.refuse(refusal)
 
@@ -168,8 +167,6 @@ class HttpApp:
             if request.method == "OPTIONS" and self._cors.is_preflight(request):
                 return request.answer_empty(204, self._cors.preflight(request))
 
-        if request.path not in self.paths:
-            return self._elsewhere(request)
         if self._authentication is not None:
             return self._admit(request, check, self._who(self._authentication, request))
         return self._serve(request, check)
@@ -267,32 +264,6 @@ class HttpApp:
             request.watch = watch_post(body, other)
         endpoint = endpoint or self._eras.of_other(other, body)
         return endpoint.post_other(request, other)
-
-    async def _elsewhere(self, request: HttpRequest) -> None:
-        if request.path in _HEALTH and request.method in ("GET", "HEAD"):
-            if request.path == "/readyz" and self.core.is_draining:
-                await request.answer_text(503, "shutting down\n")
-            else:
-                await request.answer_text(200, "ok\n")
-            return
-
-        if _DISCOVERY in request.path:
-            # Also to web pages that may not call: a refusal looks to them like a network that is down.
-            refusal = self.guard.check_source(request.header(b"host"), None)
-            if refusal is not None:
-                log.warning("Refused a request: %d", refusal.status)
-                await request.refuse(refusal)
-                return
-            request.response_headers = _TO_ANY_PAGE
-            if request.method == "OPTIONS":
-                await request.answer_empty(204, _ASKED_BY_ANY_PAGE)
-                return
-
-        text = (
-            f"Nothing is served at this path: the MCP endpoint is {self.paths[0]}, POST a JSON-RPC message to it "
-            "(Streamable HTTP).\nThe HTTP+SSE transport of 2024-11-05 is not served.\n"
-        )
-        await request.refuse(Refusal(404, text))
 
     # -- ending ------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from ..channel import Channel, Receiver
 from ..errors import ProtocolError
 from ..jsonrpc import Message
 from ..principal import Principal
+from ..registry.routes import Route
 from ..serve_defaults import SESSION_TIMEOUT
 from ..session import Call, Opening, Session
 from ..transports.stdio import MAX_FRAME_BYTES
@@ -77,6 +78,8 @@ class HttpSettings(Struct, frozen=True, kw_only=True):
     """Makes what keeps the events of a session, by its id; None for the memory of this process."""
     session_store: SessionStore | None = None
     """What processes that serve the same clients share, so that each serves the sessions of all; None for one alone."""
+    routes: Sequence[Route] = ()
+    """What is served beside the endpoint, before the routes of the server."""
 
 
 class Answering(Receiver, Protocol):
@@ -130,6 +133,10 @@ class Lifespan(Protocol):
     def hold(self, holder: object) -> None:
         """Keep it open until `holder` lets go of it."""
 
+    @property
+    def value(self) -> Any:
+        """What it gave, while it is open."""
+
     async def open(self) -> None:
         """Start it. Raises ConfigurationError if that fails."""
 
@@ -138,7 +145,7 @@ class Lifespan(Protocol):
 
 
 class Backend(NamedTuple):
-    """The server behind an application. `mirrors` gives the mirrored arguments of a tool.
+    """The server behind an application. `mirrors` gives the mirrored arguments of a tool; `routes` may become more.
 
     Of its `observers`, those that hear of frames hear of the bodies of requests and answers too.
     """
@@ -147,6 +154,7 @@ class Backend(NamedTuple):
     mirrors: Mirrors
     lifespan: Lifespan | None = None
     observers: Sequence[Observer] = ()
+    routes: Sequence[Route] = ()
 
 
 Identify = Callable[[Scope], str | Principal | None]

@@ -49,15 +49,18 @@ class Cors:
         """Whether a browser asks what a page's script may send."""
         return b"access-control-request-method" in request.headers and b"origin" in request.headers
 
-    def preflight(self, request: HttpRequest) -> tuple[Header, ...]:
-        """The answer to that, beside `headers`. `Mcp-Param-*` are named by the tools: of them what was asked for."""
+    def preflight(self, request: HttpRequest, methods: bytes = _METHODS) -> tuple[Header, ...]:
+        """The answer to that, beside `headers`, by default for the endpoint.
+
+        `Mcp-Param-*` are named by the tools: of them what was asked for.
+        """
         if request.headers[b"origin"].lower() not in self._origins:
             return ()
         asked = request.headers.get(b"access-control-request-headers", b"").decode("latin-1").split(",")
         params = [name.strip() for name in asked if name.strip().lower().startswith("mcp-param-")]
         allowed = ", ".join([*_ALLOWED, *(name for name in params if name.isascii() and name.isprintable())])
         return (
-            (b"access-control-allow-methods", _METHODS),
+            (b"access-control-allow-methods", methods),
             (b"access-control-allow-headers", allowed.encode()),
             (b"access-control-max-age", _MAX_AGE),
         )

@@ -225,7 +225,7 @@ class HttpRequest:
     async def answer_empty(self, status: int, headers: Iterable[Header] = ()) -> None:
         """Answer with a status alone."""
         self.status = status
-        lengths = () if status == 204 else ((b"content-length", b"0"),)
+        lengths = () if status in (204, 304) else ((b"content-length", b"0"),)
         await self._send(
             {"type": "http.response.start", "status": status, "headers": [*lengths, *headers, *self.response_headers]}
         )

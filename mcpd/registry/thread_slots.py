@@ -20,16 +20,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ..budget import address_of
-from ..errors import ToolError
+from ..errors import ThreadsBusy
 from ..printable import printable
 
-if TYPE_CHECKING:
-    from ..context.exchange import Exchange
-
-__all__ = ["Borrower", "ThreadSlots"]
+__all__ = ["Borrower", "RunsFor", "ThreadSlots"]
 
 log = logging.getLogger("mcpd")
 
@@ -43,6 +40,18 @@ _REPORT_EVERY = 60.0
 _MOST_NAMED = 5
 
 
+class RunsFor(Protocol):
+    """The request that a function runs for: an exchange, or what says the same of another request."""
+
+    @property
+    def owner(self) -> tuple[object, str]:
+        """Its connection, and the client behind that."""
+
+    @property
+    def subject(self) -> str:
+        """What is asked for, for the log."""
+
+
 class Borrower:
     """What a slot is lent to: a function that runs for a request, or for None if it is the server's own,
     which has no share to keep to.
@@ -52,7 +61,7 @@ class Borrower:
 
     __slots__ = ("_exchange",)
 
-    def __init__(self, exchange: Exchange | None = None) -> None:
+    def __init__(self, exchange: RunsFor | None = None) -> None:
         self._exchange = exchange
 
     @property
@@ -116,7 +125,7 @@ class ThreadSlots:
         return True
 
     async def acquire(self, borrower: Borrower) -> None:
-        """Wait for a slot. Raises ToolError, with a text that says to try again, if none comes in time."""
+        """Wait for a slot. Raises ThreadsBusy, with a text that says to try again, if none comes in time."""
         if self.try_acquire(borrower):
             return
         loop = asyncio.get_running_loop()
@@ -137,7 +146,7 @@ class ThreadSlots:
             if task is not None and task.cancelling():
                 raise
             self._report()
-            raise ToolError(
+            raise ThreadsBusy(
                 f"The server is busy: no thread came free within {self._wait_seconds:g} seconds. Try again later"
             ) from None
         finally:

@@ -16,21 +16,21 @@ from types import CoroutineType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from ..context.exchange import Exchange, this_thread
+from ..context.exchange import this_thread
 from ..serve_defaults import MAX_THREADS, THREAD_TIMEOUT
-from .thread_slots import Borrower, ThreadSlots
+from .thread_slots import Borrower, RunsFor, ThreadSlots
 
 __all__ = ["limit_threads", "run_in_thread"]
 
 _no_limit: Any = None
 
 
-async def run_in_thread(function: Callable[..., Any], *args: Any, exchange: Exchange | None = None) -> Any:
+async def run_in_thread(function: Callable[..., Any], *args: Any, exchange: RunsFor | None = None) -> Any:
     """`function(*args)` in a thread of anyio's pool; `exchange` is the request it runs for, whose client has a share.
 
     A coroutine that comes back is awaited here: a decorator may hide that its function is async.
     If the waiting task is cancelled, the thread is left to finish by itself: Python cannot stop it.
-    Raises ToolError if other functions hold the threads for too long.
+    Raises ThreadsBusy if other functions hold the threads for too long.
     """
     global _no_limit
     import anyio.to_thread  # loaded when the first plain function is called: it costs start-up
@@ -68,7 +68,7 @@ class _Slot(Borrower):
 
     __slots__ = ("_is_asking", "_is_without_slot", "_lock", "_loop", "_slots", "_users")
 
-    def __init__(self, slots: ThreadSlots, exchange: Exchange | None, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, slots: ThreadSlots, exchange: RunsFor | None, loop: asyncio.AbstractEventLoop) -> None:
         self._exchange = exchange
         self._slots = slots
         self._loop = loop

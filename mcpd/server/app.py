@@ -27,6 +27,7 @@ from ..registry.hooks import to_builtins
 from ..session import MAX_FRAME_BYTES, Opening, Session
 from ..types.base import META, Icon, Params
 from .extension_methods import ExtensionMethods
+from .http_routes import RouteMethods
 from .metadata import identity_of, state_key_of
 from .offerings import Offerings
 
@@ -66,7 +67,7 @@ M = TypeVar("M", bound="Middleware")
 
 
 @with_help
-class Server(Offerings, BuiltInMethods):
+class Server(Offerings, BuiltInMethods, RouteMethods):
     """An MCP server: register tools and resources with its decorators, then serve it.
 
     `page_size` is the length of one page of a list; `max_in_flight` how many requests of one connection
@@ -123,6 +124,7 @@ class Server(Offerings, BuiltInMethods):
         self._state_codec: RequestStateCodec | None = None
         self._observers = tuple(observers)
         self._roots_watchers: RootsWatchers | None = None
+        self._routes = []
         self.lifespan: Lifespan | None = None
         if lifespan is not None:
             from .lifespan import guarded
@@ -308,7 +310,7 @@ class Server(Offerings, BuiltInMethods):
         settings = settings or HttpSettings()
         self.allow_frames(settings.max_body_bytes)
         access = access.or_by(self.authenticate)
-        backend = Backend(self.connect, self._mirrors, self.lifespan, self._observers)
+        backend = Backend(self.connect, self._mirrors, self.lifespan, self._observers, self._routes)
         return HttpApp(backend, access, settings, bound=bound, identify=identify)
 
     def _mirrors(self, tool: str) -> Sequence[Mirror]:

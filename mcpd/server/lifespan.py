@@ -59,6 +59,11 @@ class Lifespan:
         """Keep it open, once it is, until `holder` lets go of it."""
         self._holders.add(holder)
 
+    @property
+    def value(self) -> Any:
+        """What the context manager gave; None while it is not open."""
+        return None if self._life is None else self._life.value
+
     async def open(self) -> None:
         """Start it, if that was not done yet, and wait until it is. Raises ConfigurationError if it fails.
 
@@ -126,7 +131,7 @@ class Lifespan:
             await self.open()
         except ConfigurationError:
             raise InternalError("The server could not start; details are in its log") from None
-        exchange.lifespan = None if self._life is None else self._life.value
+        exchange.lifespan = self.value
         result = handler(exchange, params)
         return await result if isinstance(result, Coroutine) else result
 

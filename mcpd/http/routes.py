@@ -1,0 +1,301 @@
+"""What is served beside the endpoint: a table of paths, with health, discovery and an author's own routes as its rows.
+
+The checks come in this order: `Host` and `Origin`, path and method, credentials, size of the body. A request to the
+endpoint never comes here. Errors are JSON with an `error`, as all refusals of HTTP are (RFC 9110 15.5.6:
+405 comes with `Allow`).
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, TypeAlias
+
+from msgspec.json import encode
+
+from ..context.input_required import is_failure
+from ..errors import (
+    ConfigurationError,
+    InvalidParams,
+    InvalidRequest,
+    ResourceNotFound,
+    ThreadsBusy,
+    as_told,
+)
+from ..principal import Principal
+from ..printable import printable
+from ..registry.hooks import to_builtins
+from ..registry.routes import Route, RouteRequest, RouteResponse
+from ..registry.threads import run_in_thread
+from ..transports.authentication import Refusal, RequestHeaders
+from ..transports.guards import Guard
+from .core import Backend, Core
+from .cors import Cors
+from .request import BadBody, Header, HttpRequest
+
+__all__ = ["FindSender", "Router"]
+
+log = logging.getLogger("mcpd.http")
+
+# Where clients look for how to authorize, below the root and below the endpoint (RFC 8615, RFC 9728, RFC 8414).
+_DISCOVERY = "/.well-known/"
+_TO_ANY_PAGE = ((b"access-control-allow-origin", b"*"),)
+_EMPTY = (204, 304)
+_FRAMING = frozenset(("connection", "content-length", "keep-alive", "trailer", "transfer-encoding", "upgrade"))
+_is_name = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+").fullmatch
+_is_value = re.compile(r"[\t\x20-\x7e\x80-\xff]*").fullmatch
+_RETRY = (("Retry-After", "5"),)
+_FAILED = Refusal(500, "The server failed to answer; details are in its log.\n")
+_NOT_STARTED = Refusal(503, "The server could not start; details are in its log.\n", _RETRY)
+
+_Known: TypeAlias = Principal | Refusal
+FindSender: TypeAlias = Callable[[HttpRequest], _Known | Coroutine[Any, Any, _Known]]
+"""Finds who sends a request, or why it is refused; to be awaited if the authenticator is asynchronous."""
+
+
+class _Caller:
+    """Whose share of the threads a plain function takes, as an exchange says it of a call."""
+
+    def __init__(self, request: HttpRequest, client: str) -> None:
+        self.owner: tuple[object, str] = (request, client)
+        self.subject = request.path
+
+
+class Router:
+    """The routes of one application: those of its settings, of its server, which may still become more, and our own.
+
+    `find_sender` is None where nobody is asked; `endpoint` is where the endpoint is, first as people are told of it.
+    Raises ConfigurationError for a route at the endpoint's path.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        server: Backend,
+        guard: Guard,
+        cors: Cors,
+        find_sender: FindSender | None,
+        endpoint: tuple[str, str],
+    ) -> None:
+        self._core = core
+        self._guard = guard
+        self._cors = cors
+        self._find_sender = find_sender
+        self._lifespan = server.lifespan
+        self._added = server.routes
+        for route in (*core.settings.routes, *self._added):
+            if route.path in endpoint:
+                raise ConfigurationError(f"route {route.path!r}: this is the path of the MCP endpoint; take another")
+        self._own = (Route("/healthz", self._is_alive, public=True), Route("/readyz", self._is_ready, public=True))
+        self._nowhere = Refusal(
+            404,
+            f"Nothing is served at this path: the MCP endpoint is {endpoint[0]}, POST a JSON-RPC message to it "
+            "(Streamable HTTP).\nThe HTTP+SSE transport of 2024-11-05 is not served.\n",
+        )
+        self._exact: dict[str, list[Route]] = {}
+        self._templates: list[Route] = []
+        self._count = 0
+
+    # -- what is where -----------------------------------------------------------------------
+
+    def find(self, path: str) -> dict[str, Route]:
+        """The routes at a path, by method; {} if nothing is there.
+
+        Where several have the method, an exact path goes before one with parameters, then the first one before the
+        others; those of the settings before the server's, and ours last.
+        """
+        if self._count != len(self._added) or not self._exact:
+            self._build()
+        found: dict[str, Route] = {}
+        for route in self._exact.get(path, ()):
+            for method in route.methods:
+                found.setdefault(method, route)
+        for route in self._templates:
+            if route.match(path) is not None:
+                for method in route.methods:
+                    found.setdefault(method, route)
+        return found
+
+    def _build(self) -> None:
+        self._exact.clear()
+        self._templates.clear()
+        self._count = len(self._added)
+        for route in (*self._core.settings.routes, *self._added, *self._own):
+            if route.pattern is None:
+                self._exact.setdefault(route.path, []).append(route)
+            else:
+                self._templates.append(route)
+
+    async def _is_alive(self) -> RouteResponse:
+        return RouteResponse("ok\n")
+
+    async def _is_ready(self) -> RouteResponse:
+        return RouteResponse("shutting down\n", 503) if self._core.is_draining else RouteResponse("ok\n")
+
+    # -- a request ---------------------------------------------------------------------------
+
+    async def serve(self, request: HttpRequest, refusal: Refusal | None) -> None:
+        """Answer a request to any path but the endpoint's; `refusal` is what its Host and Origin lead to."""
+        found = self.find(request.path)
+        route = found.get(request.method)
+        open_methods = _open_methods(request, found, route)
+        if open_methods:
+            # Also to web pages that may not call: a refusal looks to them like a network that is down.
+            refusal = self._guard.check_source(request.header(b"host"), None)
+        if refusal is not None:
+            await _refuse(request, refusal)
+            return
+
+        if open_methods:
+            request.response_headers = _TO_ANY_PAGE
+            if request.method == "OPTIONS" and route is None:
+                allowed = (b"access-control-allow-methods", ", ".join(open_methods).encode())
+                await request.answer_empty(204, (allowed, (b"access-control-allow-headers", b"*")))
+                return
+        elif self._cors.is_enabled:
+            request.response_headers = self._cors.headers(request)
+            if request.method == "OPTIONS" and self._cors.is_preflight(request):
+                await request.answer_empty(204, self._cors.preflight(request, ", ".join(found).encode()))
+                return
+
+        if route is None:
+            await request.refuse(_not_allowed(request.method, found) if found else self._nowhere)
+        elif await self._is_admitted(request, route):
+            await self._serve_route(request, route)
+
+    async def _is_admitted(self, request: HttpRequest, route: Route) -> bool:
+        """Find who sends a request; one that is not let in is refused here."""
+        if route.public or self._find_sender is None:
+            return True
+        found = self._find_sender(request)
+        known = await found if isinstance(found, Coroutine) else found
+        if isinstance(known, Refusal):
+            await _refuse(request, known)
+            return False
+        request.user = known
+        return True
+
+    async def _serve_route(self, request: HttpRequest, route: Route) -> None:
+        settings = self._core.settings
+        try:
+            body = await request.read(settings.max_body_bytes, settings.body_timeout, self._core.owner)
+        except BadBody as bad:
+            # What was not read of the body would be taken for the next request.
+            headers = _RETRY if bad.status == 503 else ()
+            await request.refuse(Refusal(bad.status, bad.text + "\n", headers), ((b"connection", b"close"),))
+            return
+
+        value = await self._run(request, route, body)
+        if isinstance(value, Refusal):
+            await request.refuse(value)
+            return
+        try:
+            status, kind, content, fields = _written(value)
+        except Exception as error:
+            log.error("What the route %s gave cannot be sent: %s", printable(route.path), printable(error))
+            await request.refuse(_FAILED)
+            return
+        if status in _EMPTY:
+            await request.answer_empty(status, fields)
+        else:
+            await request.answer(status, content, kind, fields)
+
+    async def _run(self, request: HttpRequest, route: Route, body: bytes) -> object:
+        """What the route's function gives; a Refusal if it fails."""
+        lifespan: Any = None
+        if self._lifespan is not None and route not in self._own:
+            try:
+                await self._lifespan.open()
+            except ConfigurationError:  # logged where it failed
+                return _NOT_STARTED
+            lifespan = self._lifespan.value
+
+        try:
+            arguments = (_asked(request, route, body, lifespan),) if route.takes_request else ()
+            if route.is_async:
+                return await route.function(*arguments)  # type: ignore[misc]
+            caller = _Caller(request, self._core.owner(request))
+            return await run_in_thread(route.function, *arguments, exchange=caller)
+        except (InvalidRequest, InvalidParams) as error:
+            return Refusal(404 if isinstance(error, ResourceNotFound) else 400, error.message + "\n")
+        except ThreadsBusy as error:
+            return Refusal(503, f"{error}\n", _RETRY)
+        except BaseException as error:  # whatever it is, it ends its request, not the server
+            if not is_failure(error):
+                raise
+            log.error("The route %s failed", printable(route.path), exc_info=as_told(error))
+            return _FAILED
+
+
+def _open_methods(request: HttpRequest, found: Mapping[str, Route], route: Route | None) -> list[str]:
+    """The methods at a path that every web page may use; [] if this request is of none of them."""
+    if not found:
+        return ["GET"] if _DISCOVERY in request.path else []  # a document that is not there is 404 to all
+    if route is not None and not route.any_origin:
+        return []
+    return [method for method, other in found.items() if other.any_origin]
+
+
+def _not_allowed(method: str, found: Mapping[str, Route]) -> Refusal:
+    # Spec: RFC 9110 15.5.6.
+    allowed = ", ".join(found)
+    return Refusal(405, f"{method[:20]} means nothing here; there is {allowed}.\n", (("Allow", allowed),))
+
+
+async def _refuse(request: HttpRequest, refusal: Refusal) -> None:
+    log.warning("Refused a request: %d %s", refusal.status, printable(refusal.text.rstrip()))
+    await request.refuse(refusal)
+
+
+def _asked(request: HttpRequest, route: Route, body: bytes, lifespan: Any) -> RouteRequest:
+    scope = request.scope
+    return RouteRequest(
+        method=request.method,
+        path=request.path,
+        params=route.match(request.path) or {},
+        headers=RequestHeaders(request.headers, request.repeated),
+        query_string=scope.get("query_string", b"").decode("latin-1"),
+        body=body,
+        user=request.user,
+        client=request.peer,
+        root_path=scope.get("root_path") or "",
+        lifespan=lifespan,
+    )
+
+
+def _written(value: object) -> tuple[int, Header, bytes, list[Header]]:
+    """Status, content type, body and headers of what a function gave. Raises ValueError or TypeError if it cannot be.
+
+    Its headers must not say where the answer ends: a proxy, or the client, would find another one behind it.
+    """
+    response = RouteResponse(status=204) if value is None else value
+    if not isinstance(response, RouteResponse):
+        response = RouteResponse(response)
+    if not 200 <= int(response.status) <= 599:
+        raise ValueError(f"the status {response.status!r} is none from 200 to 599")
+
+    kind, body = _content(response.body)
+    headers = response.headers
+    fields: list[Header] = []
+    for name, text in headers.items() if isinstance(headers, Mapping) else headers:
+        lower = name.lower()
+        if not _is_name(name) or not _is_value(text) or lower in _FRAMING:
+            raise ValueError(f"the header {name!r} is not allowed, or its value is not one line")
+        if lower == "content-type":
+            kind = text
+        else:
+            fields.append((lower.encode(), text.encode("latin-1")))
+    if response.content_type is not None:
+        if not _is_value(response.content_type):
+            raise ValueError(f"the content type {response.content_type!r} is not one line")
+        kind = response.content_type
+    return response.status, (b"content-type", kind.encode("latin-1")), body, fields
+
+
+def _content(body: object) -> tuple[str, bytes]:
+    if isinstance(body, (bytes, bytearray, memoryview)):
+        return "application/octet-stream", bytes(body)
+    if isinstance(body, str):
+        return "text/plain; charset=utf-8", body.encode()
+    return "application/json", encode(to_builtins(body))

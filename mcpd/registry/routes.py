@@ -1,0 +1,171 @@
+"""HTTP routes that an author serves beside the endpoint: what is registered, what a function gets, what it answers.
+
+HTTP's own work is in `http/routes.py`: a server that is served over stdio loads no more than this, if it has a route.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, TypeVar, overload
+from urllib.parse import parse_qsl
+
+from msgspec import DecodeError, Struct
+from msgspec.json import decode
+
+from ..errors import InvalidRequest, RegistrationError
+from ..jsonrpc import explain
+from ..principal import ANONYMOUS, Principal
+from .annotations import is_coroutine_function
+
+__all__ = ["Route", "RouteRequest", "RouteResponse"]
+
+T = TypeVar("T")
+
+_METHOD = re.compile(r"[A-Z][A-Z-]{0,30}").fullmatch
+_PARAMETER = re.compile(r"\{([^{}]*)\}")
+_SEGMENT = r"[^/]+"
+
+
+class RouteRequest(Struct, eq=False, kw_only=True):
+    """A request to a route, read whole.
+
+    `path` is below the application, wherever that is mounted (`root_path`); `params` are what the path's `{name}` stand
+    for. `headers` have names in any case, credentials among them; one that came twice is joined by a comma. `body` is
+    at most as large as a message to the endpoint. `user` is its sender, ANONYMOUS on a public route; `client` the
+    address it came from, "" if that is not known; `lifespan` what the server's lifespan gave.
+    """
+
+    method: str
+    path: str
+    params: Mapping[str, str]
+    headers: Mapping[str, str]
+    query_string: str = ""
+    body: bytes = b""
+    user: Principal = ANONYMOUS
+    client: str = ""
+    root_path: str = ""
+    lifespan: Any = None
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The variables of the query; of one that came twice the last. Raises InvalidRequest for more than 1,000."""
+        try:
+            return dict(parse_qsl(self.query_string, keep_blank_values=True, max_num_fields=1000))
+        except ValueError as error:
+            raise InvalidRequest(f"The query cannot be read: {error}") from None
+
+    @overload
+    def json(self) -> Any: ...
+
+    @overload
+    def json(self, type: type[T]) -> T: ...
+
+    def json(self, type: Any = Any) -> Any:
+        """The body as JSON, of that type. Raises InvalidRequest, which the client gets as status 400."""
+        try:
+            return decode(self.body, type=type)
+        except (DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise InvalidRequest(f"The body does not fit: {explain(error)}") from None
+
+
+class RouteResponse(Struct, frozen=True):
+    """What a route answers: bytes and texts as they are, anything else as JSON; by default with status 200.
+
+    `headers` are a mapping, or pairs where one comes more than once. Without `content_type` it is
+    `application/octet-stream`, `text/plain; charset=utf-8` or `application/json`, as the body is.
+    """
+
+    body: object = b""
+    status: int = 200
+    headers: Mapping[str, str] | Iterable[tuple[str, str]] = ()
+    content_type: str | None = None
+
+
+class Route:
+    """A path and the function that answers it, a plain one or a coroutine function; it gets a RouteRequest, or nothing.
+
+    In `path` a `{name}` stands for one segment. GET is answered to HEAD too. A `public` route asks nobody who they are,
+    `any_origin` lets every web page read it, by CORS. Raises RegistrationError for what could not be served.
+    """
+
+    __slots__ = ("any_origin", "function", "is_async", "methods", "path", "pattern", "public",
+                 "takes_request")  # fmt: skip
+
+    def __init__(
+        self,
+        path: str,
+        function: Callable[..., object],
+        *,
+        methods: Collection[str] = ("GET",),
+        public: bool = False,
+        any_origin: bool = False,
+    ) -> None:
+        where = f"route {path!r}"
+        if not str(path).startswith("/") or any(c in path for c in "?#\\ "):
+            raise RegistrationError(f"{where}: write its path from the root, such as /webhooks/{{name}}, and no query")
+        if isinstance(methods, str) or not methods:
+            raise RegistrationError(f'{where}: methods are a list, such as methods=["GET", "POST"]')
+        wrong = [method for method in methods if not _METHOD(str(method))]
+        if wrong:
+            raise RegistrationError(f"{where}: {wrong[0]!r} is no HTTP method; write it in capitals, such as GET")
+        if any_origin and not public:
+            raise RegistrationError(f"{where}: any_origin=True is for what everybody may read: add public=True")
+
+        self.path = path
+        self.function = function
+        self.methods = tuple(dict.fromkeys([*methods, "HEAD"] if "GET" in methods else methods))
+        self.public = public
+        self.any_origin = any_origin
+        self.pattern = _pattern_of(path, where)
+        self.is_async = is_coroutine_function(function)
+        self.takes_request = _takes_request(function, where)
+
+    def match(self, path: str) -> dict[str, str] | None:
+        """The values of its parameters in a path; None if that is another one."""
+        if self.pattern is None:
+            return {} if path == self.path else None
+        found = self.pattern.fullmatch(path)
+        # A value that leads elsewhere in a folder is none.
+        return None if found is None or {".", ".."} & {*found.groups()} else found.groupdict()
+
+
+def _pattern_of(path: str, where: str) -> re.Pattern[str] | None:
+    """What a path with parameters is matched by; None for one without, which is looked up."""
+    pieces = _PARAMETER.split(path)
+    fixed, names = pieces[::2], pieces[1::2]
+    if any("{" in part or "}" in part for part in fixed):
+        raise RegistrationError(f"{where}: a parameter is written {{name}}")
+    if any(not name.isidentifier() for name in names) or len({*names}) != len(names):
+        raise RegistrationError(f"{where}: its parameters need names, each another one, such as {{name}}")
+    if not names:
+        return None
+    between = [f"(?P<{name}>{_SEGMENT})" for name in names]
+    parts = [re.escape(fixed[0])]
+    for group, part in zip(between, fixed[1:], strict=True):
+        parts += (group, re.escape(part))
+    return re.compile("".join(parts))
+
+
+def _takes_request(function: Callable[..., object], where: str) -> bool:
+    """Whether a function wants the request. Raises RegistrationError if it cannot be called with it alone."""
+    if not callable(function):
+        raise RegistrationError(f"{where}: {function!r} is no function")
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        return True
+    try:
+        signature.bind()
+    except TypeError:
+        pass
+    else:
+        # What a default stands for may be bound by it, as in a loop; a wrapper takes whatever comes.
+        return any(parameter.kind is parameter.VAR_POSITIONAL for parameter in signature.parameters.values())
+    try:
+        signature.bind(None)
+    except TypeError:
+        name = getattr(function, "__qualname__", repr(function))
+        raise RegistrationError(f"{where}: {name} is called with the request alone, or with nothing") from None
+    return True
