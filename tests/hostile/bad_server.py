@@ -80,6 +80,11 @@ def unknown(request: dict[str, Any], count: int) -> None:
     text(request, "done")
 
 
+def unknown_unread(request: dict[str, Any], count: int) -> None:
+    flood(count, lambda number: {"id": f"u{number}", "method": "x" * 200}, reads=False)
+    text(request, "done")
+
+
 def logs(request: dict[str, Any], count: int) -> None:
     data = "x" * 1000
     flood(count, lambda number: {"method": "notifications/message", "params": {"level": "info", "data": data}})

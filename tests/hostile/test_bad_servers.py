@@ -131,8 +131,11 @@ async def test_what_needs_no_callback_is_not_held(behaviour: str, caplog: pytest
     assert "\x1b" not in caplog.text
 
 
-async def test_a_server_that_asks_and_does_not_read_loses_its_connection(caplog: pytest.LogCaptureFixture) -> None:
-    async with Client(bad("pings_unread", 50_000), version=VERSION) as client:
+@pytest.mark.parametrize("behaviour", ["pings_unread", "unknown_unread"])
+async def test_a_server_that_asks_and_does_not_read_loses_its_connection(
+    behaviour: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Client(bad(behaviour, 50_000), version=VERSION) as client:
         with memory(50 * MB), pytest.raises(ConnectionLost, match=r"ClientLimits\.unread_bytes"):
             await said(client)
         with pytest.raises(ConnectionLost, match=r"ClientLimits\.unread_bytes"):
