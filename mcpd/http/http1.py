@@ -16,6 +16,7 @@ from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any
 
+from ..budget import SMALL, Charge, client_of
 from ..errors import ConfigurationError
 from ..transports.accepting import ConnectionLimit, CountedConnections
 from ..transports.authentication import Refusal
@@ -118,6 +119,8 @@ class Http1Protocol(HttpToolsProtocol):
     """How much came since the last piece of a body: chunk headers and trailers."""
     _timer: asyncio.TimerHandle | None = None
     _write_timer: asyncio.TimerHandle | None = None
+    _unread: Charge | None = None
+    """What the answer takes that waits to be read."""
     _running: RequestResponseCycle | None = None
     """The request that is answered, if others wait behind it."""
     _ignores_input = False
@@ -185,14 +188,17 @@ class Http1Protocol(HttpToolsProtocol):
         super().pause_writing()
         if self._settings.write_timeout > 0:
             self._watch_writing()
+        self.loop.call_soon(self._count_unread)  # what the client takes at once does not wait
 
     def resume_writing(self) -> None:
+        self._unread = None
         self._cancel_write_timer()
         super().resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_timer()
         self._cancel_write_timer()
+        self._unread = None
         self._writer.is_over = True
         running = self._running
         if running is not None and not running.response_complete:
@@ -373,6 +379,16 @@ class Http1Protocol(HttpToolsProtocol):
             self._writer.transport.abort()
             return
         self._write_timer = self.loop.call_later(self._settings.write_timeout, self._watch_writing, waits)
+
+    def _count_unread(self) -> None:
+        """Take of the budget what waits for the client, or cut it off: what does not fit nobody may have waiting."""
+        waits = self._writer.transport.get_write_buffer_size()
+        if waits <= SMALL:
+            return
+        self._unread = Charge(id(self), client_of(self.client[0] if self.client else ""))
+        if not self._unread.set(waits):
+            self._unread = None
+            self._writer.transport.abort()
 
     def _cancel_write_timer(self) -> None:
         if self._write_timer is not None:

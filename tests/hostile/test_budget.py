@@ -266,40 +266,6 @@ async def test_answers_on_stdio_that_nobody_reads(most: int) -> None:
         await until(lambda: BUDGET.used <= 0)
 
 
-async def test_results_on_a_websocket_that_nobody_reads(most: int) -> None:
-    """Calls that run end all at once: what waits for one that does not read ends its connection, and it hears why."""
-    stage = Stage()
-
-    @stage.server.tool
-    async def large() -> str:
-        stage.entered.put_nowait("in")
-        await stage.door("go").wait()
-        return "x" * MIB
-
-    async with websocket_wire(stage.server, MODERN) as other:
-        reader, writer = await asyncio.open_connection(*_address(other))
-        transport: Any = writer.transport
-        try:
-            hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
-            messages = [call("initialize", hello, 0)]
-            messages += [call("tools/call", {"name": "large"}, number) for number in range(1, 31)]
-            writer.write(_HANDSHAKE + b"".join(frame(1, json.dumps(message).encode()) for message in messages))
-            for _ in range(30):
-                await stage.entered.get()
-            transport.pause_reading()
-            stage.door("go").set()
-            await until(lambda: MIB < BUDGET.used)
-            assert BUDGET.used <= most // 2 + MIB
-            assert await other.text("echo", text="small") == "small"
-            transport.resume_reading()
-            said = await reader.read()
-            assert b"no memory is left for what waits to be read" in said[-200:]
-            assert said.count(b'"result":') < 31
-            await until(lambda: BUDGET.used <= 0)
-        finally:
-            transport.abort()
-
-
 async def test_subscriptions() -> None:
     stage = Stage()
     server = stage.server
