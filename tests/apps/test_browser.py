@@ -26,6 +26,27 @@ async def test_speaks_to_frames_of_other_origins(chromium: Chromium, pages: Page
         assert await inner.until("window.got") == {"a": [1]}
 
 
+async def test_is_not_misled_by_a_process_that_is_behind(chromium: Chromium, pages: Pages) -> None:
+    """The page looks into its frame so late that the frame's document is in another process by then."""
+    slow = """<body><script>
+      const frame = document.createElement("iframe");
+      frame.src = "INNER";
+      document.body.append(frame);
+      for (const end = performance.now() + 1500; performance.now() < end;);
+      window.inner = frame.contentWindow;
+    </script>""".replace("INNER", pages.url("/inner", "other"))
+    pages.put("/outer", slow)
+    pages.put("/inner", "<p id=here>within</p>")
+    async with chromium.page() as page:
+        await page.goto(pages.url("/outer"))
+        inner = await page.frame("/inner", seconds=10)
+        assert await inner.text("#here") == "within"
+        assert sorted(frame.url for frame in page.frames.values()) == [
+            pages.url("/inner", "other"),
+            pages.url("/outer"),
+        ]
+
+
 async def test_reports_console_errors_and_policy_violations(chromium: Chromium, pages: Pages) -> None:
     pages.put("/outer", f"<iframe sandbox='allow-scripts' src='{pages.url('/bad', 'other')}'></iframe>")
     body = """<img src='/no.png'><script>

@@ -18,6 +18,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,6 +56,7 @@ FLAGS = (
     "--site-per-process",  # each origin in a process of its own, on every machine
 )
 START_SECONDS = 60.0
+KEPT_EVENTS = 80
 COMMAND_SECONDS = 60.0
 
 
@@ -144,17 +146,30 @@ class Chromium:
                 await asyncio.gather(reader, *wire.tasks, return_exceptions=True)
 
 
+def _short(session: str | None) -> str:
+    return (session or "browser")[:7]
+
+
 class _Wire:
     """Commands and events of one DevTools connection; sessions of pages and frames share it."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self._socket = socket
         self._last = 0
+        self._ended: BaseException | None = None
+        self._heard: deque[str] = deque(maxlen=KEPT_EVENTS)
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self.on_event: Callable[[str | None, str, dict[str, Any]], None] = lambda *_: None
         self.tasks: set[asyncio.Task[None]] = set()
 
+    def history(self) -> str:
+        """The last things that were asked and heard, for the message of who waited in vain."""
+        return "\n  ".join(["", *self._heard])
+
     async def send(self, method: str, session: str | None = None, **params: Any) -> dict[str, Any]:
+        """Ask the browser something. Commands are written in the order of their calls, whoever awaits them."""
+        if self._ended is not None:
+            raise BrowserError(f"{method}: the browser is not heard any more: {self._ended!r}")
         self._last += 1
         number = self._last
         message: dict[str, Any] = {"id": number, "method": method, "params": params}
@@ -162,31 +177,39 @@ class _Wire:
             message["sessionId"] = session
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._waiting[number] = answer
+        self._heard.append(f"> {_short(session)} {method} {str(params)[:100]}")
         try:
             await self._socket.send(json.dumps(message))
             async with asyncio.timeout(COMMAND_SECONDS):
                 return await answer
         except TimeoutError as error:
-            raise BrowserError(f"{method}: no answer in {COMMAND_SECONDS:g} s") from error
+            raise BrowserError(f"{method}: no answer in {COMMAND_SECONDS:g} s{self.history()}") from error
         finally:
             self._waiting.pop(number, None)
 
     async def read(self) -> None:
+        """Take what the browser says until it says no more; what breaks this is told to all who wait."""
         try:
             async for frame in self._socket:
-                message = json.loads(frame)
-                if "id" not in message:
-                    self.on_event(message.get("sessionId"), message["method"], message["params"])
-                elif (answer := self._waiting.get(message["id"])) and not answer.done():
-                    if "error" in message:
-                        answer.set_exception(BrowserError(message["error"]["message"]))
-                    else:
-                        answer.set_result(message["result"])
-        except ConnectionClosed:
-            pass
+                self._take(json.loads(frame))
+            self._ended = EOFError("it closed the connection")
+        except Exception as error:
+            self._ended = error
         for answer in self._waiting.values():
             if not answer.done():
-                answer.set_exception(BrowserError("the browser closed the connection"))
+                answer.set_exception(BrowserError(f"the browser is not heard any more: {self._ended!r}"))
+
+    def _take(self, message: dict[str, Any]) -> None:
+        session = message.get("sessionId")
+        if "id" not in message:
+            self._heard.append(f"* {_short(session)} {message['method']} {str(message['params'])[:300]}")
+            self.on_event(session, message["method"], message["params"])
+        elif (answer := self._waiting.get(message["id"])) and not answer.done():
+            if "error" in message:
+                self._heard.append(f"! {_short(session)} {message['error']['message']}")
+                answer.set_exception(BrowserError(message["error"]["message"]))
+            else:
+                answer.set_result(message["result"])
 
     def later(self, task: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine beside the reader; a session that is gone by then is no failure."""
@@ -294,7 +317,9 @@ class Page:
     scheme: str
     script: str
     session: str = ""
-    frames: dict[str, Frame] = field(default_factory=dict)
+    frames: dict[tuple[str, str], Frame] = field(default_factory=dict)
+    """By session and number. While a frame moves to another process, both have it, and each tells of its own document:
+    what the old process says may arrive after what the new one says, and is not about the same thing."""
     console: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     violations: list[Violation] = field(default_factory=list)
@@ -310,15 +335,19 @@ class Page:
         await self.wire.send("Emulation.setFocusEmulationEnabled", self.session, enabled=True)
 
     async def _prepare(self, session: str) -> None:
-        for domain in ("Page", "Runtime", "Log", "Audits"):
-            await self.wire.send(f"{domain}.enable", session)
-        await self.wire.send(
-            "Target.setAutoAttach", session, autoAttach=True, waitForDebuggerOnStart=True, flatten=True
+        """Hear of all that happens in one process of the page, and then of what it has already."""
+        send = self.wire.send
+        commands = [send(f"{domain}.enable", session) for domain in ("Page", "Runtime", "Log", "Audits")]
+        # What is attached from now on waits until it was prepared too: nothing that its document does is missed.
+        commands.append(
+            send("Target.setAutoAttach", session, autoAttach=True, waitForDebuggerOnStart=True, flatten=True)
         )
         if self.script:
-            await self.wire.send("Page.addScriptToEvaluateOnNewDocument", session, source=self.script)
-        await self._media(session)
-        self._learn(session, (await self.wire.send("Page.getFrameTree", session))["frameTree"])
+            commands.append(send("Page.addScriptToEvaluateOnNewDocument", session, source=self.script))
+        commands.append(self._media(session))
+        commands.append(send("Page.getFrameTree", session))
+        *_, told = await asyncio.gather(*commands)
+        self._learn(session, told["frameTree"])
 
     async def _adopt(self, session: str) -> None:
         try:
@@ -326,19 +355,21 @@ class Page:
         finally:
             await self.wire.send("Runtime.runIfWaitingForDebugger", session)
 
-    async def _media(self, session: str) -> None:
+    async def _media(self, session: str) -> dict[str, Any]:
         features = [{"name": "prefers-color-scheme", "value": self.scheme}]
-        await self.wire.send("Emulation.setEmulatedMedia", session, features=features)
+        return await self.wire.send("Emulation.setEmulatedMedia", session, features=features)
 
     def _learn(self, session: str, tree: dict[str, Any]) -> None:
-        self._frame(session, tree["frame"]["id"]).url = tree["frame"]["url"]
+        frame = self._frame(session, tree["frame"]["id"])
+        # A navigation that was reported since the tree was drawn knows better.
+        frame.url = frame.url or tree["frame"]["url"]
         for child in tree.get("childFrames", ()):
             self._learn(session, child)
 
     def _frame(self, session: str, number: str) -> Frame:
-        frame = self.frames.get(number)
-        if frame is None or frame.session != session:
-            frame = self.frames[number] = Frame(self.wire, number, session)
+        frame = self.frames.get((session, number))
+        if frame is None:
+            frame = self.frames[session, number] = Frame(self.wire, number, session)
         return frame
 
     def _on_event(self, session: str | None, method: str, params: dict[str, Any]) -> None:
@@ -350,11 +381,12 @@ class Page:
             self.frames = {key: frame for key, frame in self.frames.items() if frame.session != params["sessionId"]}
         elif method == "Page.frameNavigated":
             self._frame(session, params["frame"]["id"]).url = params["frame"]["url"]
-        elif method == "Page.frameDetached" and params.get("reason") != "swap":
-            self.frames.pop(params["frameId"], None)
+        elif method == "Page.frameDetached":
+            # Removed, or swapped: what is there instead is told by the session of its new process.
+            self.frames.pop((session, params["frameId"]), None)
         elif method == "Runtime.executionContextCreated":
-            about = params["context"]["auxData"]
-            if about.get("isDefault"):
+            about = params["context"].get("auxData", {})
+            if about.get("isDefault") and "frameId" in about:  # a worker has none
                 self._frame(session, about["frameId"]).context = params["context"]["id"]
         elif method == "Runtime.executionContextDestroyed":
             for frame in self.frames.values():
@@ -388,7 +420,7 @@ class Page:
     @property
     def main(self) -> Frame:
         """The page's own frame."""
-        return self.frames[self.target]
+        return self.frames[self.session, self.target]
 
     async def frame(self, part: str, *, seconds: float = 30.0) -> Frame:
         """Await a frame whose URL contains `part` and whose document can be spoken to."""
@@ -400,7 +432,8 @@ class Page:
                         if part in frame.url and frame.context is not None:
                             return frame
                     await self._changed.wait()
-        raise BrowserError(f"no frame with {part!r} among {[frame.url for frame in self.frames.values()]}")
+        known = [(frame.url, frame.context) for frame in self.frames.values()]
+        raise BrowserError(f"no frame with {part!r} among {known}{self.wire.history()}")
 
     async def goto(self, url: str) -> Frame:
         """Load a page and await its load event."""
