@@ -15,7 +15,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
-from .stderr import Outlet, text_stream
+from .stderr import DescriptorWriter, text_stream
 
 __all__ = ["MOST_ALIKE", "MOST_TRACEBACK_CHARACTERS", "WINDOW", "configure"]
 
@@ -50,12 +50,12 @@ def configure(level: str, target: str | None = None) -> None:
     # What a program has put in the place of stderr is its own; so is a stream without a descriptor.
     if stream is sys.__stderr__ and isinstance(stream, io.TextIOWrapper):
         stream.flush()
-        outlet = Outlet(stream.fileno())
-        sys.stderr = text_stream(outlet, stream)
+        writer = DescriptorWriter(stream.fileno())
+        sys.stderr = text_stream(writer, stream)
         if sys.stdout is sys.__stdout__ and isinstance(sys.stdout, io.TextIOWrapper) and _is_same(sys.stdout, stream):
             sys.stdout.flush()
-            sys.stdout = text_stream(outlet, sys.stdout)
-        handler = _Handler(outlet.put, outlet.finish)
+            sys.stdout = text_stream(writer, sys.stdout)
+        handler = _Handler(writer.put, writer.finish)
     else:
         handler = _Handler(lambda data: print(data.decode(), end="", file=stream), stream.flush)
     if level != "debug":

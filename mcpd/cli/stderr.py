@@ -20,7 +20,7 @@ from collections.abc import Callable
 from select import POLLOUT, poll
 from typing import Any
 
-__all__ = ["LAST_SECONDS", "MOST_WAITING_BYTES", "Outlet", "text_stream"]
+__all__ = ["LAST_SECONDS", "MOST_WAITING_BYTES", "DescriptorWriter", "text_stream"]
 
 MOST_WAITING_BYTES = 1024 * 1024
 """How much waits for a reader of stderr; more is dropped."""
@@ -29,7 +29,7 @@ LAST_SECONDS = 0.5
 """How long the end of the process waits for the last lines to be taken."""
 
 
-class Outlet:
+class DescriptorWriter:
     """One descriptor, written from any thread. Only `put(..., waits=True)` and `finish` wait for its reader."""
 
     def __init__(self, fd: int, most: int = MOST_WAITING_BYTES) -> None:
@@ -182,15 +182,15 @@ def _is_writable(fd: int) -> bool:
 class _Raw(io.RawIOBase):
     """What Python prints into. On the main thread, where the event loop runs, a full pipe drops what is printed."""
 
-    def __init__(self, outlet: Outlet, fd: int) -> None:
-        self._outlet = outlet
+    def __init__(self, writer: DescriptorWriter, fd: int) -> None:
+        self._writer = writer
         self._fd = fd
         self.mode = "wb"
         self.name = "<stderr>"
 
     def write(self, data: Any, /) -> int:
         whole = bytes(data)
-        self._outlet.put(whole, waits=threading.current_thread() is not threading.main_thread())
+        self._writer.put(whole, waits=threading.current_thread() is not threading.main_thread())
         return len(whole)
 
     def writable(self) -> bool:
@@ -203,11 +203,11 @@ class _Raw(io.RawIOBase):
         return os.isatty(self._fd)
 
 
-def text_stream(outlet: Outlet, like: io.TextIOWrapper) -> io.TextIOWrapper:
-    """A text stream into an outlet, in the place of `like`, whose descriptor and encoding it has.
+def text_stream(writer: DescriptorWriter, like: io.TextIOWrapper) -> io.TextIOWrapper:
+    """A text stream into a writer, in the place of `like`, whose descriptor and encoding it has.
 
     It has no lock that a thread could hold while it waits: printing on the event loop never waits for a thread.
     """
-    raw = _Raw(outlet, like.fileno())
+    raw = _Raw(writer, like.fileno())
     # TextIOWrapper keeps what is no whole line, and then writes it in one piece.
     return io.TextIOWrapper(raw, encoding=like.encoding, errors=like.errors, line_buffering=True)

@@ -18,10 +18,10 @@ from msgspec.json import Decoder, Encoder
 
 from ..errors import InvalidParams
 
-__all__ = ["RequestStateCodec", "State"]
+__all__ = ["RequestState", "RequestStateCodec"]
 
 
-class State(Struct, array_like=True):
+class RequestState(Struct, array_like=True):
     """What travels: when it ends (Unix seconds), the answers so far by key, and what the tool keeps."""
 
     expires: float
@@ -43,10 +43,10 @@ class RequestStateCodec:
 
     def seal(self, binding: bytes, answers: dict[str, Raw], kept: dict[str, Any]) -> str:
         """The state as the client gets it."""
-        body = _encode(State(time.time() + self.lifetime, answers, kept))
+        body = _encode(RequestState(time.time() + self.lifetime, answers, kept))
         return b2a_base64(self._mac(binding, body) + body, newline=False).decode()
 
-    def open(self, binding: bytes, sealed: str) -> State:
+    def open(self, binding: bytes, sealed: str) -> RequestState:
         """What was sealed. Raises InvalidParams if it was changed, is too old, or belongs to another request."""
         try:
             raw = a2b_base64(sealed, strict_mode=True)
@@ -67,4 +67,4 @@ class RequestStateCodec:
 
 
 _encode = Encoder().encode
-_decode = Decoder(State).decode
+_decode = Decoder(RequestState).decode

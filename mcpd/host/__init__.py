@@ -23,7 +23,7 @@
       asks          its requests that wait for the program
       launch        the call that opened the View: input, partials, result
       app_tools     tools that a View offers
-      outlet        messages, events and log lines on their way out
+      output        messages, events and log lines on their way out
 
 A program that runs a View needs little more than this, on any channel of text messages:
 

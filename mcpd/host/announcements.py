@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from .messages import HOST_CONTEXT_CHANGED
 from .opening_call import LaunchCall
-from .outlet import Outlet
+from .output import ViewOutput
 from .requests import ViewState
 
 __all__ = ["Announcements", "ListKind"]
@@ -21,13 +21,13 @@ ListKind: TypeAlias = Literal["tools", "resources", "prompts"]
 class Announcements:
     """What one View has not been told yet."""
 
-    __slots__ = ("_changed_lists", "_outlet", "_view_state", "launch")
+    __slots__ = ("_changed_lists", "_output", "_view_state", "launch")
 
-    def __init__(self, view_state: ViewState, outlet: Outlet) -> None:
+    def __init__(self, view_state: ViewState, output: ViewOutput) -> None:
         self.launch = LaunchCall()
         """The call that the View was opened for."""
         self._view_state = view_state
-        self._outlet = outlet
+        self._output = output
         self._changed_lists: dict[ListKind, None] = {}
 
     def list_changed(self, kind: ListKind) -> bool:
@@ -45,9 +45,9 @@ class Announcements:
     def flush(self) -> None:
         """Send what waits."""
         if (delta := self._view_state.feed.due()) is not None:
-            self._outlet.notify(HOST_CONTEXT_CHANGED, delta)
+            self._output.notify(HOST_CONTEXT_CHANGED, delta)
         for method, params in self.launch.due():
-            self._outlet.notify(method, params)
+            self._output.notify(method, params)
         changed, self._changed_lists = self._changed_lists, {}
         for kind in changed:
-            self._outlet.notify(f"notifications/{kind}/list_changed")
+            self._output.notify(f"notifications/{kind}/list_changed")

@@ -36,7 +36,7 @@ from .document import ViewDocument
 from .document_cache import DocumentCache
 from .hooks import Hooks, offered
 from .options import HostOptions, default_context
-from .policy import Settings
+from .policy import ViewSettings
 from .relay import Relay, open_relay
 from .request_handler import ViewRequestHandler
 from .shown import ShownView
@@ -244,7 +244,7 @@ class Host:
         document = await self._documents.get(call.view_uri)
         self._check_room()
         options = self.options
-        settings = Settings(
+        settings = ViewSettings(
             host_info=options.info,
             capabilities=offered(self._hooks, self.client.server_capabilities),
             denials=self._denials,

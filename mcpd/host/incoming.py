@@ -18,7 +18,7 @@ from ..types.notifications import CancelledParams, ProgressParams
 from .asks import PendingAsk, PendingAsks
 from .events import Abort, Ask, Forward, ModeChange, ModelContextUpdate, OpenLink
 from .messages import PROGRESS, DenialResult, DisplayModeResult, NoParams
-from .outlet import Outlet
+from .output import ViewOutput
 from .refusals import Denied, TooMuch
 from .requests import REQUESTS, ViewState, decode_params, find, progress_token
 
@@ -28,11 +28,11 @@ __all__ = ["Incoming"]
 class Incoming:
     """What a View has asked for and not been told yet, and what it last said for the model."""
 
-    __slots__ = ("_context_is_news", "_view_state", "_asks", "_outlet")
+    __slots__ = ("_context_is_news", "_view_state", "_asks", "_output")
 
-    def __init__(self, state: ViewState, outlet: Outlet) -> None:
+    def __init__(self, state: ViewState, output: ViewOutput) -> None:
         self._view_state = state
-        self._outlet = outlet
+        self._output = output
         self._asks = PendingAsks()
         self._context_is_news = False
 
@@ -54,30 +54,30 @@ class Incoming:
         except Denied as error:
             if not (row.can_deny_by_result and settings.denials == "result"):
                 raise
-            self._outlet.find("denied", error.message, method)
+            self._output.find("denied", error.message, method)
             return DenialResult(is_error=True)
         if is_early:
-            self._outlet.find("early", "a request before ui/notifications/initialized", method, refused=False)
+            self._output.find("early", "a request before ui/notifications/initialized", method, refused=False)
         text, target = "%s: %s %s", printable(_target(outcome))
-        self._outlet.faults.say(logging.INFO, text, self._outlet.name, printable(method), target)
+        self._output.faults.say(logging.INFO, text, self._output.name, printable(method), target)
         if not isinstance(outcome, Ask):
             return outcome
         self._asks.add(PendingAsk(outcome, method, request.id, token))
         if isinstance(outcome, ModelContextUpdate):
             self._view_state.open_updates += 1
-        self._outlet.events.append(outcome)
+        self._output.events.append(outcome)
         return None
 
     def cancel(self, given_up: CancelledParams) -> None:
         """The View does not want an answer any more. Spec: none is sent, and an unknown id is ignored."""
         asked = self._asks.abort(given_up.request_id) if given_up.request_id is not None else None
         if asked is not None:
-            self._outlet.events.append(Abort(asked.ask.ask_id, given_up.reason or "cancelled by the view"))
+            self._output.events.append(Abort(asked.ask.ask_id, given_up.reason or "cancelled by the view"))
 
     def abort_all(self, reason: str) -> None:
         """The document that asked is no more."""
         for asked in self._asks.abort_all():
-            self._outlet.events.append(Abort(asked.ask.ask_id, reason))
+            self._output.events.append(Abort(asked.ask.ask_id, reason))
 
     # ----------------------------------------------------------------------------- from the program
 
@@ -101,37 +101,37 @@ class Incoming:
             result = NoParams()
         finish = REQUESTS[asked.method].finish
         try:
-            self._outlet.result(asked.request_id, result if finish is None else finish(result))
+            self._output.result(asked.request_id, result if finish is None else finish(result))
         except (TypeError, ValueError, RecursionError) as error:  # no JSON; UnicodeEncodeError is a ValueError
             text = "%s: the result of %s cannot be sent"
-            self._outlet.faults.say(logging.ERROR, text, self._outlet.name, asked.method, error=error)
-            self._outlet.error(asked.request_id, InternalError())
+            self._output.faults.say(logging.ERROR, text, self._output.name, asked.method, error=error)
+            self._output.error(asked.request_id, InternalError())
 
     def deny(self, asked: PendingAsk, reason: str) -> None:
         """The answer is no."""
         if not self._done(asked):
             return
         text = "%s: %s denied: %s"
-        self._outlet.faults.say(logging.INFO, text, self._outlet.name, asked.method, printable(reason))
+        self._output.faults.say(logging.INFO, text, self._output.name, asked.method, printable(reason))
         if isinstance(asked.ask, ModeChange):
             # Spec: the answer is "the resulting mode (whether updated or not)", never an error.
-            self._outlet.result(asked.request_id, DisplayModeResult(self._view_state.feed.mode))
+            self._output.result(asked.request_id, DisplayModeResult(self._view_state.feed.mode))
         elif REQUESTS[asked.method].can_deny_by_result and self._view_state.settings.denials == "result":
-            self._outlet.result(asked.request_id, DenialResult(is_error=True))
+            self._output.result(asked.request_id, DenialResult(is_error=True))
         else:
-            self._outlet.error(asked.request_id, Denied(reason))
+            self._output.error(asked.request_id, Denied(reason))
 
     def fail(self, asked: PendingAsk, error: Exception) -> None:
         """The ask could not be carried out. A JSON-RPC error of the server goes on to the View as it is."""
         if not self._done(asked):
             return
         if isinstance(error, (RemoteError, ProtocolError)):
-            self._outlet.error(asked.request_id, error)
+            self._output.error(asked.request_id, error)
         elif isinstance(error, McpdError):
-            self._outlet.error(asked.request_id, Denied(str(error) or "Failed"))
+            self._output.error(asked.request_id, Denied(str(error) or "Failed"))
         else:
-            self._outlet.faults.say(logging.ERROR, "%s: %s failed", self._outlet.name, asked.method, error=error)
-            self._outlet.error(asked.request_id, InternalError())
+            self._output.faults.say(logging.ERROR, "%s: %s failed", self._output.name, asked.method, error=error)
+            self._output.error(asked.request_id, InternalError())
 
     def progress(self, ask_id: int, progress: float, total: float | None, message: str | None) -> None:
         """How far an ask is, under the View's own token; nothing if it gave none or has its answer."""
@@ -139,7 +139,7 @@ class Incoming:
         if asked is not None and not asked.aborted and asked.progress_token is not None:
             token = asked.progress_token
             params = ProgressParams(progress_token=token, progress=progress, total=total, message=message)
-            self._outlet.notify(PROGRESS, params)
+            self._output.notify(PROGRESS, params)
 
     def take_model_context(self) -> ModelContextUpdate | None:
         """What the View said for the model, once."""

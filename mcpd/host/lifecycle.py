@@ -24,12 +24,12 @@ from typing import Final
 
 from ..printable import printable
 
-__all__ = ["OVER", "Lifecycle", "State"]
+__all__ = ["OVER", "Lifecycle", "ViewPhase"]
 
 log = logging.getLogger("mcpd.host")
 
 
-class State(Enum):
+class ViewPhase(Enum):
     """Where a View is in its life; the table is above."""
 
     NEW = "new"
@@ -43,13 +43,13 @@ class State(Enum):
 
 
 _STEPS: Final = {
-    State.PROXY: "the sandbox proxy did not report",
-    State.HTML: "the view did not send ui/initialize",
-    State.INIT: "the view did not send ui/notifications/initialized",
+    ViewPhase.PROXY: "the sandbox proxy did not report",
+    ViewPhase.HTML: "the view did not send ui/initialize",
+    ViewPhase.INIT: "the view did not send ui/notifications/initialized",
 }
 """The states a View must leave by itself within `step_seconds`, and what it means if it does not."""
 
-OVER: Final = (State.GONE, State.FAILED)
+OVER: Final = (ViewPhase.GONE, ViewPhase.FAILED)
 
 
 class Lifecycle:
@@ -60,11 +60,11 @@ class Lifecycle:
     def __init__(self, name: str, step_seconds: float) -> None:
         self._name = name
         self._step_seconds = step_seconds
-        self.state = State.NEW
+        self.state = ViewPhase.NEW
         self.deadline: float | None = None
         """When `overdue` has something to say, in the caller's seconds."""
 
-    def enter(self, state: State, now: float) -> None:
+    def enter(self, state: ViewPhase, now: float) -> None:
         """It is in this state from now on."""
         log.debug("%s: %s -> %s", printable(self._name), self.state.value, state.value)
         self.state = state

@@ -32,7 +32,7 @@ from .events import (
     Live,
 )
 from .incoming import Incoming
-from .lifecycle import OVER, Lifecycle, State
+from .lifecycle import OVER, Lifecycle, ViewPhase
 from .messages import (
     HANDSHAKE_VERSION,
     INITIALIZE,
@@ -47,8 +47,8 @@ from .messages import (
 )
 from .notifications import NOTIFICATIONS
 from .outgoing import Outgoing
-from .outlet import Outlet
-from .policy import Settings
+from .output import ViewOutput
+from .policy import ViewSettings
 from .reader import MessageReader
 from .refusals import Denied, TooMuch, WrongState, rule_of
 from .requests import ViewState, decode_params
@@ -66,7 +66,7 @@ class ViewMachine:
         self,
         document: ViewDocument,
         grant: Grant,
-        settings: Settings,
+        settings: ViewSettings,
         *,
         context: HostContext | None = None,
         tools: Iterable[Tool] = (),
@@ -77,15 +77,15 @@ class ViewMachine:
         self.grant = grant
         self.settings = settings
         self.app = AppCapabilities()
-        self._outlet = Outlet(printable(name))  # the name of the tool, which is the server's, is in it
+        self._output = ViewOutput(printable(name))  # the name of the tool, which is the server's, is in it
         self._feed = ContextFeed(context if context is not None else HostContext())
         sandbox = SandboxGrant(permissions=grant.permissions, csp=grant.csp)
         self._view_state = ViewState(settings, structs.replace(settings.capabilities, sandbox=sandbox), self._feed, {})
-        self._announcements = Announcements(self._view_state, self._outlet)
-        self._incoming = Incoming(self._view_state, self._outlet)
-        self._outgoing = Outgoing(settings.limits, self._outlet)
-        self._reader = MessageReader(settings.limits, self._outlet)
-        self._life = Lifecycle(self._outlet.name, settings.limits.step_seconds)
+        self._announcements = Announcements(self._view_state, self._output)
+        self._incoming = Incoming(self._view_state, self._output)
+        self._outgoing = Outgoing(settings.limits, self._output)
+        self._reader = MessageReader(settings.limits, self._output)
+        self._life = Lifecycle(self._output.name, settings.limits.step_seconds)
         self._was_live = False
         self._closing_reason = ""
         self.set_tools(tools)
@@ -100,7 +100,7 @@ class ViewMachine:
             message = self._reader.read(data)
         except ProtocolError as error:
             if self._reader.is_within_rate(now):
-                self._outlet.refuse(error, error.request_id)
+                self._output.refuse(error, error.request_id)
             return
         if isinstance(message, (Response, Failure)):
             # What we wait for is never too much.
@@ -108,9 +108,9 @@ class ViewMachine:
                 self._on_answer(message, now)
         elif not self._reader.is_within_rate(now):
             if isinstance(message, Request):
-                self._outlet.error(message.id, TooMuch("Too many messages; slow down"))
-        elif self._life.state in (State.NEW, State.PROXY) and message.method != PROXY_READY:
-            self._outlet.find("state", "sent before the document was there", message.method)
+                self._output.error(message.id, TooMuch("Too many messages; slow down"))
+        elif self._life.state in (ViewPhase.NEW, ViewPhase.PROXY) and message.method != PROXY_READY:
+            self._output.find("state", "sent before the document was there", message.method)
         elif isinstance(message, Request):
             self._on_request(message, now)
         else:
@@ -119,46 +119,46 @@ class ViewMachine:
     def _on_answer(self, message: Response | Failure, now: float) -> None:
         if self._outgoing.receive(message, now) == "teardown":
             # An official example answers -32601: any answer means "go on".
-            self._end(State.GONE, Closed(self._closing_reason, clean=True))
+            self._end(ViewPhase.GONE, Closed(self._closing_reason, clean=True))
 
     def _on_request(self, request: Request, now: float) -> None:
         try:
             answer = self._answer_to(request, now)
             if answer is not None:
-                self._outlet.result(request.id, answer)
+                self._output.result(request.id, answer)
         except ProtocolError as error:
-            self._outlet.refuse(error, request.id, request.method)
+            self._output.refuse(error, request.id, request.method)
         except Exception as error:
             text = "%s: %s failed"
-            self._outlet.faults.say(logging.ERROR, text, self._outlet.name, printable(request.method), error=error)
-            self._outlet.refuse(InternalError(), request.id, request.method)
+            self._output.faults.say(logging.ERROR, text, self._output.name, printable(request.method), error=error)
+            self._output.refuse(InternalError(), request.id, request.method)
 
     def _answer_to(self, request: Request, now: float) -> object | None:
         """The answer, or None if the program gives it later."""
         if request.method == PING:
             return NoParams()
-        if self._life.state is State.CLOSING:
+        if self._life.state is ViewPhase.CLOSING:
             raise Denied("The view is being closed")
         if request.method == INITIALIZE:
             return self._initialize(request, now)
-        if self._life.state is State.HTML:
+        if self._life.state is ViewPhase.HTML:
             raise WrongState("The first request of a view is ui/initialize")
-        return self._incoming.receive(request, is_early=self._life.state is State.INIT)
+        return self._incoming.receive(request, is_early=self._life.state is ViewPhase.INIT)
 
     def _initialize(self, request: Request, now: float) -> InitializeResult:
         """Spec: `ui/initialize`. A second one is a second mount: the latest wins, nothing is replayed."""
         params = decode_params(_decode_initialize, request.params)
-        again = self._life.state is not State.HTML
+        again = self._life.state is not ViewPhase.HTML
         if again:
             self._let_go("the view mounted again")
         if params.protocol_version != HANDSHAKE_VERSION:
             text = f"asked for version {params.protocol_version[:40]!r}; answered with {HANDSHAKE_VERSION}"
-            self._outlet.find("version", text, INITIALIZE, refused=False)
+            self._output.find("version", text, INITIALIZE, refused=False)
         self.app = params.app_capabilities
         self._outgoing.mount(offers_tools=self.app.tools is not None)
         context = self._feed.snapshot(self.app.available_display_modes)
-        self._enter(State.INIT, now)
-        self._outlet.events.append(Connected(params.app_info, self.app, params.protocol_version, again))
+        self._enter(ViewPhase.INIT, now)
+        self._output.events.append(Connected(params.app_info, self.app, params.protocol_version, again))
         return InitializeResult(
             protocol_version=HANDSHAKE_VERSION,
             host_info=self.settings.host_info,
@@ -170,19 +170,19 @@ class ViewMachine:
         method = message.method
         if method == PROXY_READY:
             self._on_proxy_ready(now)
-        elif self._life.state is State.HTML:
-            self._outlet.find("state", "a notification before ui/initialize", method)
+        elif self._life.state is ViewPhase.HTML:
+            self._output.find("state", "a notification before ui/initialize", method)
         elif method == INITIALIZED:
             self._on_initialized(now)
         elif method not in NOTIFICATIONS and method not in self._OF_REQUESTS:
-            self._outlet.find("method", "no notification a host knows", method)
-        elif self._life.state is not State.CLOSING:
-            if self._life.state is State.INIT:
-                self._outlet.find("early", "sent before ui/notifications/initialized", method, refused=False)
+            self._output.find("method", "no notification a host knows", method)
+        elif self._life.state is not ViewPhase.CLOSING:
+            if self._life.state is ViewPhase.INIT:
+                self._output.find("early", "sent before ui/notifications/initialized", method, refused=False)
             try:
                 self._hear(method, message.params)
             except ProtocolError as error:
-                self._outlet.find(rule_of(error), error.message, method)
+                self._output.find(rule_of(error), error.message, method)
 
     def _hear(self, method: str, params: Raw) -> None:
         """Do what a notification calls for. Raises ProtocolError for what is wrong with it."""
@@ -190,28 +190,28 @@ class ViewMachine:
         if handle is not None:
             handle(self, params)
         elif (event := NOTIFICATIONS[method](self._view_state, params)) is not None:
-            self._outlet.events.append(event)
+            self._output.events.append(event)
 
     def _on_proxy_ready(self, now: float) -> None:
         """Spec: "Sandbox proxy", steps 3 and 4. The first report counts: a View could send the next one."""
-        if self._life.state is not State.PROXY:
-            self._outlet.find("proxy-ready", "the document was sent already", PROXY_READY)
+        if self._life.state is not ViewPhase.PROXY:
+            self._output.find("proxy-ready", "the document was sent already", PROXY_READY)
             return
         grant = self.grant
         document = ResourceReadyParams(
             html=self.document.html, sandbox=grant.sandbox, csp=grant.csp, permissions=grant.permissions
         )
-        self._outlet.notify(RESOURCE_READY, document)
-        self._enter(State.HTML, now)
+        self._output.notify(RESOURCE_READY, document)
+        self._enter(ViewPhase.HTML, now)
 
     def _on_initialized(self, now: float) -> None:
-        if self._life.state is not State.INIT:
-            self._outlet.find("state", "initialized without a new ui/initialize", INITIALIZED)
+        if self._life.state is not ViewPhase.INIT:
+            self._output.find("state", "initialized without a new ui/initialize", INITIALIZED)
             return
         again, self._was_live = self._was_live, True
-        self._enter(State.LIVE, now)
+        self._enter(ViewPhase.LIVE, now)
         self._flush()
-        self._outlet.events.append(Live(again))
+        self._output.events.append(Live(again))
 
     def _on_cancelled(self, params: Raw) -> None:
         self._incoming.cancel(decode_params(_decode_cancelled, params))
@@ -219,7 +219,7 @@ class ViewMachine:
     def _on_app_tools_changed(self, params: Raw) -> None:
         if not self._outgoing.tools.offered:
             raise WrongState("the view did not declare tools in appCapabilities")
-        self._outlet.events.append(AppToolsChanged())
+        self._output.events.append(AppToolsChanged())
 
     _OF_REQUESTS: ClassVar[dict[str, Callable[[ViewMachine, Raw], None]]] = {
         "notifications/cancelled": _on_cancelled,
@@ -235,21 +235,21 @@ class ViewMachine:
 
     def _flush(self) -> None:
         """Send what waits, if the View may be told anything: nothing "before it receives an `initialized`"."""
-        if self._life.state is State.LIVE:
+        if self._life.state is ViewPhase.LIVE:
             self._announcements.flush()
 
-    def _enter(self, state: State, now: float) -> None:
+    def _enter(self, state: ViewPhase, now: float) -> None:
         """The one place where the state changes."""
         self._life.enter(state, now)
-        self._outlet.is_mute = state in (State.NEW, State.PROXY, *OVER)
-        self._outgoing.is_open = state is State.LIVE
+        self._output.is_mute = state in (ViewPhase.NEW, ViewPhase.PROXY, *OVER)
+        self._outgoing.is_open = state is ViewPhase.LIVE
 
-    def _end(self, state: State, event: Closed | Failed) -> None:
+    def _end(self, state: ViewPhase, event: Closed | Failed) -> None:
         """Over, one way or the other: whoever waits for the View, or works for it, is told."""
         if self._life.state not in OVER:
             self._let_go(event.reason)
             self._enter(state, 0.0)
-            self._outlet.events.append(event)
+            self._output.events.append(event)
 
     def _let_go(self, reason: str) -> None:
         """The document that asked and was asked is no more."""

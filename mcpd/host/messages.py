@@ -171,7 +171,7 @@ class DisplayModeResult(Wire):
 
 
 class DenialResult(Wire, kw_only=True):
-    """`{isError: true}`: how most hosts deny a link, a message or a download; see `Settings.denials`."""
+    """`{isError: true}`: how most hosts deny a link, a message or a download; see `ViewSettings.denials`."""
 
     is_error: bool
 

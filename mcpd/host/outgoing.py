@@ -27,7 +27,7 @@ from ..types.notifications import CancelledParams
 from .app_tools import AppTools, read_result
 from .events import AppToolAnswered, AppToolsListed
 from .messages import PING, RESOURCE_TEARDOWN, TeardownParams
-from .outlet import Outlet, log
+from .output import ViewOutput, log
 from .policy import Limits
 
 __all__ = ["Outgoing"]
@@ -50,11 +50,11 @@ class _Sent(PendingRequest, kw_only=True, eq=False):
 class Outgoing:
     """What a View was asked and has not answered yet. Nothing can be asked while it is not `is_open`."""
 
-    __slots__ = ("_limits", "_outlet", "_sent", "is_open", "tools")
+    __slots__ = ("_limits", "_output", "_sent", "is_open", "tools")
 
-    def __init__(self, limits: Limits, outlet: Outlet) -> None:
+    def __init__(self, limits: Limits, output: ViewOutput) -> None:
         self._limits = limits
-        self._outlet = outlet
+        self._output = output
         # Ids that no View uses: a simple one takes any message with the id it waits for as its answer, a request too.
         self._sent: PendingRequests[_Sent] = PendingRequests("host-")
         self.is_open = False
@@ -98,7 +98,7 @@ class Outgoing:
             raw = Raw(encode(dict(arguments)))
         except (TypeError, ValueError, RecursionError) as error:  # UnicodeEncodeError is a ValueError
             raise LocalProtocolError(f"the arguments cannot be written as JSON: {error}") from error
-        log.info("%s: the host calls the view's tool %s", self._outlet.name, printable(tool))
+        log.info("%s: the host calls the view's tool %s", self._output.name, printable(tool))
         sent = _Sent("tools/call", purpose="call", tool=tool)
         return self._request(sent, now + self._limits.app_tool_seconds, {"name": tool, "arguments": raw})
 
@@ -112,7 +112,7 @@ class Outgoing:
         self._check_open()
         sent.deadline = deadline
         self._sent.add(sent)
-        self._outlet.request(sent.call_id, sent.method, params)
+        self._output.request(sent.call_id, sent.method, params)
         return sent.call_id
 
     def _check_open(self) -> None:
@@ -129,7 +129,7 @@ class Outgoing:
         """Take an answer; what it was about, or None if nothing of ours."""
         sent = self._sent.receive(message)
         if sent is None:
-            self._outlet.find("unknown-answer", f"an answer to nothing we asked: id {message.id!r:.80}")
+            self._output.find("unknown-answer", f"an answer to nothing we asked: id {message.id!r:.80}")
             return None
         if sent.purpose == "list":
             self._on_tools_page(message, now)
@@ -160,13 +160,13 @@ class Outgoing:
                 raise InvalidParams(f"the view cannot list its tools: {message.error.message}")
             cursor, problems = self.tools.read_page(message.result)
         except InvalidParams as error:
-            self._outlet.find("app-tools", error.message, "tools/list")
+            self._output.find("app-tools", error.message, "tools/list")
             self._finish_list(now)
             return
         for problem in problems:
-            self._outlet.find("app-tools", problem, "tools/list")
+            self._output.find("app-tools", problem, "tools/list")
         if cursor is None:
-            self._outlet.events.append(AppToolsListed(self.tools.tools))
+            self._output.events.append(AppToolsListed(self.tools.tools))
             self._finish_list(now)
         elif self.is_open:
             self.list_tools(now, cursor)
@@ -182,19 +182,19 @@ class Outgoing:
         try:
             result = read_result(message.result)
         except InvalidParams as error:
-            self._outlet.find("app-tools", error.message, "tools/call")
+            self._output.find("app-tools", error.message, "tools/call")
             self._report(sent, error)
         else:
-            self._outlet.events.append(AppToolAnswered(sent.call_id, sent.tool, result=result))
+            self._output.events.append(AppToolAnswered(sent.call_id, sent.tool, result=result))
 
     def _give_up(self, sent: _Sent, error: McpdError) -> None:
         if self.is_open:
             params = CancelledParams(request_id=sent.call_id, reason=str(error))
-            self._outlet.notify("notifications/cancelled", params)
+            self._output.notify("notifications/cancelled", params)
         if sent.purpose == "call":
             self._report(sent, error)
         else:
-            self._outlet.find("app-tools", str(error), "tools/list")
+            self._output.find("app-tools", str(error), "tools/list")
 
     def _report(self, sent: _Sent, error: McpdError) -> None:
-        self._outlet.events.append(AppToolAnswered(sent.call_id, sent.tool, error=error))
+        self._output.events.append(AppToolAnswered(sent.call_id, sent.tool, error=error))

@@ -27,7 +27,7 @@ __all__ = [
     "DEFAULT_CAPABILITIES",
     "Limits",
     "RateLimit",
-    "Settings",
+    "ViewSettings",
     "check_downloads",
     "check_link",
     "safe_file_name",
@@ -74,7 +74,7 @@ DEFAULT_CAPABILITIES: Final = HostCapabilities(
 """All but sampling, which needs a model, and `sandbox`, which each View has for itself."""
 
 
-class Settings(Struct, frozen=True, kw_only=True):
+class ViewSettings(Struct, frozen=True, kw_only=True):
     """What is the same for every View of a host.
 
     `denials`: the stable text answers a denied link, message or download with error -32000; "result" answers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..errors import FrameTooLarge, InvalidRequest, ParseError
 from ..jsonrpc import Batch, Failure, Notification, Request, Response, decode
-from .outlet import Outlet
+from .output import ViewOutput
 from .policy import Limits, RateLimit
 
 __all__ = ["MessageReader"]
@@ -13,11 +13,11 @@ __all__ = ["MessageReader"]
 class MessageReader:
     """Reads the messages of one View within its limits."""
 
-    __slots__ = ("_limits", "_next_flood_finding", "_outlet", "_rate")
+    __slots__ = ("_limits", "_next_flood_finding", "_output", "_rate")
 
-    def __init__(self, limits: Limits, outlet: Outlet) -> None:
+    def __init__(self, limits: Limits, output: ViewOutput) -> None:
         self._limits = limits
-        self._outlet = outlet
+        self._output = output
         self._rate = RateLimit(limits.messages_per_second)
         self._next_flood_finding = float("-inf")
 
@@ -44,5 +44,5 @@ class MessageReader:
             return True
         if now >= self._next_flood_finding:  # one a second: the flood must not become one of findings
             self._next_flood_finding = now + 1.0
-            self._outlet.find("limit", f"more than {self._limits.messages_per_second} messages a second")
+            self._output.find("limit", f"more than {self._limits.messages_per_second} messages a second")
         return False

@@ -37,7 +37,7 @@ from .messages import (
     ReadResourceParams,
     UpdateModelContextParams,
 )
-from .policy import Settings, check_downloads, check_link
+from .policy import ViewSettings, check_downloads, check_link
 from .refusals import NotOffered, NotVisible
 from .visibility import is_for_app
 
@@ -47,7 +47,7 @@ __all__ = ["REQUESTS", "Row", "ViewState", "decode_params", "find", "progress_to
 class ViewState(Struct):
     """What the functions may know of a View and its host."""
 
-    settings: Settings
+    settings: ViewSettings
     capabilities: HostCapabilities
     feed: ContextFeed
     tools: dict[str, Tool]

@@ -30,7 +30,7 @@ from .events import (
     ModelContextUpdate,
 )
 from .refusals import Denied
-from .view import State, View
+from .view import View, ViewPhase
 
 __all__ = ["RequestHandler", "ShownView"]
 
@@ -77,7 +77,7 @@ class ShownView:
     # -------------------------------------------------------------------------------- what can be seen
 
     @property
-    def state(self) -> State:
+    def state(self) -> ViewPhase:
         """Where the View is in its life."""
         return self._machine.state
 
@@ -224,7 +224,7 @@ class ShownView:
         self._handler.notice(self, event)
 
     def _ask_for_tools(self) -> None:
-        if self._machine.app.tools is not None and self._machine.state is State.LIVE:
+        if self._machine.app.tools is not None and self._machine.state is ViewPhase.LIVE:
             self._machine.list_app_tools(self._loop.time())
 
     def _answer_app_call(self, event: AppToolAnswered) -> None:

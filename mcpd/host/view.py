@@ -29,11 +29,11 @@ from .announcements import ListKind
 from .context import HostContext
 from .csp import external_sources
 from .events import Closed, Event, Failed, ModeChange, ModelContextUpdate
-from .lifecycle import OVER, State
+from .lifecycle import OVER, ViewPhase
 from .machine import ViewMachine
-from .outlet import log
+from .output import log
 
-__all__ = ["ListKind", "State", "View"]
+__all__ = ["ListKind", "View", "ViewPhase"]
 
 
 class View(ViewMachine):
@@ -42,7 +42,7 @@ class View(ViewMachine):
     # ----------------------------------------------------------------------------- what can be seen
 
     @property
-    def state(self) -> State:
+    def state(self) -> ViewPhase:
         """Where the View is in its life."""
         return self._life.state
 
@@ -68,33 +68,33 @@ class View(ViewMachine):
 
     def events(self) -> list[Event]:
         """What happened since the last call."""
-        events, self._outlet.events = self._outlet.events, []
+        events, self._output.events = self._output.events, []
         return events
 
     def data_to_send(self) -> list[bytes]:
         """The messages for the View since the last call, in order, each one JSON text."""
-        messages, self._outlet.messages = self._outlet.messages, []
+        messages, self._output.messages = self._output.messages, []
         return messages
 
     # -------------------------------------------------------------------------------- the beginning
 
     def start(self, now: float) -> None:
         """The frame exists; from now on the View has time limits."""
-        if self._life.state is not State.NEW:
+        if self._life.state is not ViewPhase.NEW:
             raise LocalProtocolError("a View is started once; open another one")
         document = self.document
         log.info(
             "%s: %s, sha256 %s, policy %s",
-            self._outlet.name,
+            self._output.name,
             printable(document.uri),
             document.digest,
             printable(self.grant.policy(), 2000),
         )
         if external := external_sources(self.grant.csp):
-            log.warning("%s: the view may reach %s", self._outlet.name, printable(", ".join(external), 2000))
+            log.warning("%s: the view may reach %s", self._output.name, printable(", ".join(external), 2000))
         for problem in (*document.problems, *self.grant.problems):
-            log.warning("%s: %s", self._outlet.name, printable(problem, 2000))
-        self._enter(State.PROXY if self.settings.has_proxy else State.HTML, now)
+            log.warning("%s: %s", self._output.name, printable(problem, 2000))
+        self._enter(ViewPhase.PROXY if self.settings.has_proxy else ViewPhase.HTML, now)
 
     # ------------------------------------------------------------------- the call it was opened for
 
@@ -156,7 +156,7 @@ class View(ViewMachine):
 
     def progress(self, ask_id: int, progress: float, total: float | None = None, message: str | None = None) -> None:
         """How far a forwarded request is; it reaches the View under its own token, if it gave one."""
-        if self._life.state is State.LIVE:
+        if self._life.state is ViewPhase.LIVE:
             self._incoming.progress(ask_id, progress, total, message)
 
     def take_model_context(self) -> ModelContextUpdate | None:
@@ -194,27 +194,27 @@ class View(ViewMachine):
 
     def teardown(self, reason: str, now: float) -> None:
         """Close the View: it is told, and gone when it answers or time is up. Before LIVE it is gone at once."""
-        if self._life.state is State.LIVE:
+        if self._life.state is ViewPhase.LIVE:
             self._closing_reason = reason
             self._outgoing.teardown(reason, now)
-            self._enter(State.CLOSING, now)
-        elif self._life.state is not State.CLOSING:
+            self._enter(ViewPhase.CLOSING, now)
+        elif self._life.state is not ViewPhase.CLOSING:
             # It must not be sent a request before `initialized`, and has nothing to lose yet.
-            self._end(State.GONE, Closed(reason, clean=True))
+            self._end(ViewPhase.GONE, Closed(reason, clean=True))
 
     def frame_lost(self, reason: str) -> None:
         """The frame or the channel is gone: a failure, unless it was about to be closed anyway."""
-        if self._life.state is State.CLOSING:
-            self._end(State.GONE, Closed(self._closing_reason, clean=False))
+        if self._life.state is ViewPhase.CLOSING:
+            self._end(ViewPhase.GONE, Closed(self._closing_reason, clean=False))
         else:
-            self._end(State.FAILED, Failed(reason))
+            self._end(ViewPhase.FAILED, Failed(reason))
 
     def tick(self, now: float) -> None:
         """See to what is overdue."""
         if (failure := self._life.overdue(now)) is not None:
-            self._end(State.FAILED, Failed(failure))
+            self._end(ViewPhase.FAILED, Failed(failure))
         for purpose in self._outgoing.overdue(now):
             if purpose == "teardown":
-                self._end(State.GONE, Closed(self._closing_reason, clean=False))
-            elif purpose == "ping" and self._life.state is not State.CLOSING:
-                self._end(State.FAILED, Failed("the view does not answer a ping any more"))
+                self._end(ViewPhase.GONE, Closed(self._closing_reason, clean=False))
+            elif purpose == "ping" and self._life.state is not ViewPhase.CLOSING:
+                self._end(ViewPhase.FAILED, Failed("the view does not answer a ping any more"))

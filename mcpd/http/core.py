@@ -39,7 +39,7 @@ __all__ = [
     "Core",
     "HttpSettings",
     "Identify",
-    "Lifespan",
+    "ServerLifespan",
     "is_error",
     "status_for",
     "status_of",
@@ -127,7 +127,7 @@ class Connect(Protocol):
     def __call__(self, channel: Channel, opening: Opening) -> Answering: ...
 
 
-class Lifespan(Protocol):
+class ServerLifespan(Protocol):
     """What the server behind an application opens before its first call, see `server.lifespan`."""
 
     def hold(self, holder: object) -> None:
@@ -152,7 +152,7 @@ class Backend(NamedTuple):
 
     connect: Connect
     mirrors: Mirrors
-    lifespan: Lifespan | None = None
+    lifespan: ServerLifespan | None = None
     observers: Sequence[Observer] = ()
     routes: Sequence[Route] = ()
 

@@ -13,7 +13,7 @@ from mcpd import Host
 from mcpd.errors import RequestCancelled
 from mcpd.host.call import ToolCall
 from mcpd.host.shown import ShownView
-from mcpd.host.view import State
+from mcpd.host.view import ViewPhase
 
 INPUT = "ui/notifications/tool-input"
 PARTIAL = "ui/notifications/tool-input-partial"
@@ -42,7 +42,7 @@ async def open_live(host: Host, call: ToolCall, frame: Frame) -> ShownView:
     params = {"appInfo": {"name": "v", "version": "1"}, "appCapabilities": {}, "protocolVersion": "2026-01-26"}
     view.receive(json.dumps({"jsonrpc": "2.0", "id": "i", "method": "ui/initialize", "params": params}))
     view.receive('{"jsonrpc":"2.0","method":"ui/notifications/initialized"}')
-    assert view.state is State.LIVE
+    assert view.state is ViewPhase.LIVE
     return view
 
 
@@ -55,7 +55,7 @@ async def test_a_view_that_fails_while_it_is_told_takes_nothing_from_the_next() 
             views = [await open_live(host, call, frame) for frame in frames]
             call.stream_arguments('{"city": "Oslo"}')
             await call.run()
-            assert views[0].state is State.FAILED
+            assert views[0].state is ViewPhase.FAILED
             assert method not in broken.methods()
             assert next_one.methods() == last.methods() == [PARTIAL, INPUT, RESULT]
             for view in views[1:]:

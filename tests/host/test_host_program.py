@@ -21,7 +21,7 @@ from mcpd.host.document import ViewDocument
 from mcpd.host.events import Closed, Failed, SizeChanged
 from mcpd.host.policy import Limits
 from mcpd.host.refusals import Denied
-from mcpd.host.view import State
+from mcpd.host.view import ViewPhase
 from mcpd.types.elicitation import ElicitFormParams, ElicitResult
 from mcpd.versions.table import SUPPORTED
 
@@ -293,7 +293,7 @@ async def test_as_many_views_as_allowed(schema: AppsSchema) -> None:
                 await program.host.open_view(call, lambda message: None)
             first.lost("gone")
             view = await program.host.open_view(call, lambda message: None)
-            assert view.state is State.HTML
+            assert view.state is ViewPhase.HTML
 
 
 async def test_a_view_that_floods_gets_no_more_work_done(schema: AppsSchema) -> None:
@@ -341,7 +341,7 @@ async def test_a_view_that_is_dead_is_found_out(schema: AppsSchema) -> None:
         view.ping()
         await guest.reply("ping")
         await guest.request("ping")
-        assert view.state is State.LIVE
+        assert view.state is ViewPhase.LIVE
         view.ping()
         assert isinstance(await view.ended, Failed)
 
@@ -575,7 +575,7 @@ async def test_a_hostile_view_changes_nothing(messages: list[str]) -> None:
         for message in messages:
             view.receive(message)
         await asyncio.sleep(0)
-        assert view.state is State.LIVE
+        assert view.state is ViewPhase.LIVE
         view.receive('{"jsonrpc":"2.0","id":"last","method":"ping"}')
         assert {"jsonrpc": "2.0", "id": "last", "result": {}} in answers
         assert not opened

@@ -24,7 +24,7 @@ from mcpd.host.document import ViewDocument
 from mcpd.host.events import Closed, Failed
 from mcpd.host.policy import Limits
 from mcpd.host.relay import Relay, open_relay
-from mcpd.host.view import State
+from mcpd.host.view import ViewPhase
 
 QUICK = HostOptions(limits=Limits(teardown_seconds=0.05, message_bytes=1000))
 HANDSHAKE = {
@@ -81,7 +81,7 @@ async def test_an_address_is_for_one_connection() -> None:
             assert await view.live()
         assert isinstance(await view.ended, Failed)
         assert await refusal(url) == 410
-        assert other.state is State.NEW, "each View has its own"
+        assert other.state is ViewPhase.NEW, "each View has its own"
 
 
 @pytest.mark.parametrize("path", ["/", "/mcp", "/view/", "/view/0", "/view/{id}/x", "/view/../view/{id}", "/View/{id}"])

@@ -20,7 +20,7 @@ from mcpd.errors import RequestCancelled
 from mcpd.host.context import ContainerDimensions, HostContext
 from mcpd.host.events import Closed, SizeChanged
 from mcpd.host.theme import STYLE_VARIABLES, styles
-from mcpd.host.view import State
+from mcpd.host.view import ViewPhase
 
 RESULT = "ui/notifications/tool-result"
 INPUT = "ui/notifications/tool-input"
@@ -136,7 +136,7 @@ async def test_teardown(kind: str, schema: AppsSchema) -> None:
         closing = asyncio.ensure_future(view.close("no longer needed"))
         await guest.hears("ui/resource-teardown")
         assert not closing.done()
-        assert view.state is State.CLOSING
+        assert view.state is ViewPhase.CLOSING
         assert (await guest.reply("ui/resource-teardown"))["reason"] == "no longer needed"
         assert await closing == Closed("no longer needed", clean=True)
         await guest.until(lambda: guest.is_closed)

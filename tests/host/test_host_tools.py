@@ -11,7 +11,7 @@ from support.host_server import TOOL, HandServer
 
 from mcpd import Callbacks, Host
 from mcpd.errors import RemoteError
-from mcpd.host.view import State
+from mcpd.host.view import ViewPhase
 
 CHANGED = "notifications/tools/list_changed"
 
@@ -103,7 +103,7 @@ async def test_a_host_whose_closing_is_cancelled_leaves_the_server() -> None:
     params = {"appInfo": {"name": "v", "version": "1"}, "appCapabilities": {}, "protocolVersion": "2026-01-26"}
     view.receive(json.dumps({"jsonrpc": "2.0", "id": "i", "method": "ui/initialize", "params": params}))
     view.receive('{"jsonrpc":"2.0","method":"ui/notifications/initialized"}')
-    assert view.state is State.LIVE
+    assert view.state is ViewPhase.LIVE
     closing = asyncio.ensure_future(host.aclose())
     await torn.wait()
     closing.cancel()

@@ -25,7 +25,7 @@ from mcpd.host.events import (
     SizeChanged,
     TeardownRequested,
 )
-from mcpd.host.view import State
+from mcpd.host.view import ViewPhase
 
 pytestmark = pytest.mark.slow
 
@@ -65,7 +65,7 @@ async def run(denials: Any) -> tuple[Stage, list[tuple[str, Any]]]:
     view.partial_input({"city": "Be"})
     view.tool_input({"city": "Berlin"})
     program = Program(stage, process.stdin)
-    while stage.state is not State.GONE:
+    while stage.state is not ViewPhase.GONE:
         line = await process.stdout.readline()
         assert line, (await process.stderr.read()).decode()
         view.receive(line.strip(), stage.now)

@@ -13,13 +13,13 @@ from support.host_stage import SETTINGS, Stage
 
 from mcpd.host.events import Abort, AppToolAnswered, Ask, Closed, Failed, Finding, Forward, Live
 from mcpd.host.policy import Limits
-from mcpd.host.view import State
+from mcpd.host.view import ViewPhase
 
 
 def goes_on(stage: Stage) -> None:
     """The View is live and served as if nothing had been."""
     stage.now += 10
-    assert stage.state is State.LIVE
+    assert stage.state is ViewPhase.LIVE
     assert stage.requests("ping", request_id="still there")["result"] == {}
     stage.requests("tools/call", {"name": "refresh"}, request_id="work")
     stage.view.answer(stage.take(Forward)[-1].ask_id, {"content": []})
@@ -204,7 +204,7 @@ def test_nobody_else_answers_a_teardown() -> None:
     (request,) = stage.drain()
     for wrong in (0, 1, "1", "host-0", "host-2", None):
         stage.says({"jsonrpc": "2.0", "id": wrong, "result": {}})
-    assert stage.state is State.CLOSING
+    assert stage.state is ViewPhase.CLOSING
     assert request["id"] == "host-1"
 
 
@@ -293,7 +293,7 @@ def test_no_message_ends_a_session_or_goes_without_its_one_answer(sent: list[Any
                 stage.view.deny(ask.ask_id, "no")
                 stage.drain()
     assert stage.take(Failed) == stage.take(Closed) == stage.take(AppToolAnswered) == []
-    if stage.state is State.INIT:
+    if stage.state is ViewPhase.INIT:
         stage.initialized()
     goes_on(stage)
 

@@ -15,7 +15,7 @@ from mcpd.extensions.ui.csp_sources import UiCsp
 from mcpd.host.context import HostContext, ToolInfo
 from mcpd.host.events import Abort, Closed, Connected, Failed, Finding, Forward, Live, TeardownRequested
 from mcpd.host.partial_json import PartialArguments
-from mcpd.host.view import State, View
+from mcpd.host.view import View, ViewPhase
 from mcpd.types.content import TextContent
 from mcpd.types.tools import CallToolResult
 
@@ -35,7 +35,7 @@ TEARDOWN = "ui/resource-teardown"
 def test_the_proxy_gets_the_document() -> None:
     """mcp-apps-sbox-01, APP-X-03: raw HTML, with what was granted of csp and permissions."""
     stage = Stage(allowed=["camera"])
-    assert stage.state is State.PROXY
+    assert stage.state is ViewPhase.PROXY
     assert stage.proxy_ready() == [
         {
             "jsonrpc": "2.0",
@@ -48,7 +48,7 @@ def test_the_proxy_gets_the_document() -> None:
             },
         }
     ]
-    assert stage.state is State.HTML
+    assert stage.state is ViewPhase.HTML
 
 
 def test_only_the_first_report_of_a_proxy_counts() -> None:
@@ -71,7 +71,7 @@ def test_a_csp_that_is_absent_is_not_sent_as_an_empty_one() -> None:
 def test_without_a_proxy_the_view_may_begin_at_once() -> None:
     """A native host, a headless one, a WebSocket: the program loads the document itself."""
     stage = Stage(NO_PROXY)
-    assert stage.state is State.HTML
+    assert stage.state is ViewPhase.HTML
     assert stage.initialize()["protocolVersion"] == "2026-01-26"
 
 
@@ -146,9 +146,9 @@ def test_another_handshake_version_is_answered_with_ours() -> None:
 def test_a_malformed_initialize_can_be_repeated(params: Any) -> None:
     stage = Stage().to_html()
     assert stage.requests(INITIALIZE, params)["error"]["code"] == -32602
-    assert stage.state is State.HTML
+    assert stage.state is ViewPhase.HTML
     assert "result" not in stage.initialize()
-    assert stage.state is State.INIT
+    assert stage.state is ViewPhase.INIT
 
 
 def test_the_misprint_of_the_text_is_named() -> None:
@@ -243,7 +243,7 @@ def test_before_initialize_only_ping_is_answered(method: str) -> None:
         assert stage.notifies(notification, {"height": 1}) == []
         assert stage.only(Finding).rule == "state"
     assert stage.happened == []
-    assert stage.state is State.HTML
+    assert stage.state is ViewPhase.HTML
 
 
 def test_before_the_document_nobody_is_answered() -> None:
@@ -252,7 +252,7 @@ def test_before_the_document_nobody_is_answered() -> None:
         for message in ({"jsonrpc": "2.0", "id": 1, "method": "ping"}, b"rubbish", {"jsonrpc": "2.0", "method": "x"}):
             assert stage.says(message) == []
         assert len(stage.take(Finding)) == 3
-        assert stage.state in (State.NEW, State.PROXY)
+        assert stage.state in (ViewPhase.NEW, ViewPhase.PROXY)
 
 
 # -------------------------------------------------------------------------- the launch call, live
@@ -311,7 +311,7 @@ def test_an_error_of_the_tool_is_a_result_and_the_view_stays() -> None:
     stage.view.tool_input({})
     stage.view.tool_result({"content": [], "isError": True})
     assert stage.methods()[-1] == DONE
-    assert stage.state is State.LIVE
+    assert stage.state is ViewPhase.LIVE
 
 
 def test_a_cancelled_call() -> None:
@@ -383,7 +383,7 @@ def test_a_view_that_mounts_again_gets_a_new_snapshot_and_no_input_again() -> No
     stage.drain()
     stage.view.context_changed(HostContext(theme="light"))
     result = stage.initialize()
-    assert stage.state is State.INIT
+    assert stage.state is ViewPhase.INIT
     assert result["hostContext"]["theme"] == "light"
     assert result["hostContext"]["availableDisplayModes"] == ["inline", "fullscreen", "pip"]
     assert stage.take(Connected)[-1].again
@@ -431,11 +431,11 @@ def test_the_view_is_told_before_it_goes() -> None:
     stage.view.teardown("user closed it", stage.now)
     (request,) = stage.drain()
     assert (request["method"], request["params"]) == (TEARDOWN, {"reason": "user closed it"})
-    assert stage.state is State.CLOSING
+    assert stage.state is ViewPhase.CLOSING
     assert stage.take(Closed) == []
     stage.answers(request)
     assert stage.only(Closed) == Closed("user closed it", clean=True)
-    assert stage.state is State.GONE
+    assert stage.state is ViewPhase.GONE
 
 
 def test_an_error_answer_to_teardown_means_go_on() -> None:
@@ -452,7 +452,7 @@ def test_silence_means_go_on_too() -> None:
     stage.view.teardown("x", stage.now)
     assert stage.view.deadline == stage.now + 2
     stage.passes(1.9)
-    assert stage.state is State.CLOSING
+    assert stage.state is ViewPhase.CLOSING
     stage.passes(0.1)
     assert stage.only(Closed) == Closed("x", clean=False)
 
@@ -479,13 +479,13 @@ def test_nothing_new_is_said_while_closing() -> None:
     assert stage.only(Closed).reason == "x"
 
 
-@pytest.mark.parametrize("state", [State.NEW, State.PROXY, State.HTML, State.INIT])
-def test_before_live_the_frame_just_goes(state: State) -> None:
+@pytest.mark.parametrize("state", [ViewPhase.NEW, ViewPhase.PROXY, ViewPhase.HTML, ViewPhase.INIT])
+def test_before_live_the_frame_just_goes(state: ViewPhase) -> None:
     """Rule 8 of 1.3; APP-H-08 forbids the request."""
-    stage = Stage(started=state is not State.NEW)
-    if state in (State.HTML, State.INIT):
+    stage = Stage(started=state is not ViewPhase.NEW)
+    if state in (ViewPhase.HTML, ViewPhase.INIT):
         stage.to_html()
-    if state is State.INIT:
+    if state is ViewPhase.INIT:
         stage.to_init()
     assert stage.state is state
     stage.drain()
@@ -555,7 +555,7 @@ def test_a_step_that_takes_too_long_is_a_failure(steps: int, why: str) -> None:
     assert stage.take(Failed) == []
     stage.passes(0.5)
     assert why in stage.only(Failed).reason
-    assert stage.state is State.FAILED
+    assert stage.state is ViewPhase.FAILED
     assert stage.initialized() == []
 
 
@@ -563,7 +563,7 @@ def test_a_live_view_has_no_time_limit() -> None:
     stage = Stage().to_live()
     assert stage.view.deadline is None
     stage.passes(1e6)
-    assert stage.state is State.LIVE
+    assert stage.state is ViewPhase.LIVE
 
 
 def test_a_view_that_left_its_page_is_found_by_ping() -> None:
@@ -572,7 +572,7 @@ def test_a_view_that_left_its_page_is_found_by_ping() -> None:
     stage.view.ping(stage.now)
     stage.answers(stage.drain()[0], error={"code": -32601, "message": "?"})  # anybody home is enough
     stage.passes(100)
-    assert stage.state is State.LIVE
+    assert stage.state is ViewPhase.LIVE
     stage.view.ping(stage.now)
     stage.passes(10)
     assert "ping" in stage.only(Failed).reason

@@ -17,7 +17,7 @@ from support.host_stage import Stage
 from mcpd.errors import LocalProtocolError, McpdError
 from mcpd.host.context import HostContext
 from mcpd.host.events import Abort, AppToolAnswered, Ask, Closed, Failed, Finding, Forward, Live
-from mcpd.host.view import State
+from mcpd.host.view import ViewPhase
 
 UI = "ui/notifications/"
 TOOL = {"name": "look", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
@@ -117,7 +117,7 @@ class Life(RuleBasedStateMachine):
         for step in (self.start, self.proxy_is_ready, self.mounts, self.is_initialized)[:steps]:
             step()
 
-    @precondition(lambda self: self.stage.state is State.NEW)
+    @precondition(lambda self: self.stage.state is ViewPhase.NEW)
     @rule()
     def start(self) -> None:
         self.stage.view.start(self.stage.now)
@@ -137,7 +137,7 @@ class Life(RuleBasedStateMachine):
 
     @rule()
     def is_initialized(self) -> None:
-        if self.stage.state is State.INIT:
+        if self.stage.state is ViewPhase.INIT:
             self.reader.initialized = True
         self.says({"method": UI + "initialized"})
 
@@ -260,7 +260,7 @@ class Life(RuleBasedStateMachine):
             else:
                 self.calls.add(view.call_app_tool("look", {}, now))
         except LocalProtocolError:
-            assert self.stage.state is not State.LIVE or what == "call"
+            assert self.stage.state is not ViewPhase.LIVE or what == "call"
         self.listen()
 
     @rule(seconds=st.sampled_from([0.1, 0.1, 0.1, 0.5, 1.5, 2.5, 11.0]))
@@ -284,7 +284,7 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def ends_once_and_lets_everybody_go(self) -> None:
-        over = self.stage.state in (State.GONE, State.FAILED)
+        over = self.stage.state in (ViewPhase.GONE, ViewPhase.FAILED)
         assert self.ends == int(over)
         if over:
             assert set(self.asks) <= self.aborted, "an ask of a View that is gone was not aborted"
@@ -296,19 +296,19 @@ class Life(RuleBasedStateMachine):
     def every_request_is_open_asked_or_answered(self) -> None:
         """Nothing is forgotten: what has no answer waits for the program, unless its document is no more."""
         waiting = len([ask for ask in self.asks if ask not in self.aborted])
-        if self.stage.state in (State.INIT, State.LIVE, State.CLOSING):
+        if self.stage.state in (ViewPhase.INIT, ViewPhase.LIVE, ViewPhase.CLOSING):
             assert waiting <= len(self.reader.open)
             assert waiting <= 8
 
     @invariant()
     def steps_have_deadlines(self) -> None:
-        if self.stage.state in (State.PROXY, State.HTML, State.INIT, State.CLOSING):
+        if self.stage.state in (ViewPhase.PROXY, ViewPhase.HTML, ViewPhase.INIT, ViewPhase.CLOSING):
             assert self.stage.view.deadline is not None
 
     @invariant()
     def a_live_view_has_its_launch_call_complete(self) -> None:
         """Nothing waits while it could be sent."""
-        if self.stage.state is State.LIVE:
+        if self.stage.state is ViewPhase.LIVE:
             self.stage.take(Live)
             self.stage.take(Finding)
             self.stage.take(Forward)

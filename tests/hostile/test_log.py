@@ -22,7 +22,7 @@ from support.wires import initialize
 
 from mcpd.cli import log as log_module
 from mcpd.cli.log import MOST_ALIKE, MOST_TRACEBACK_CHARACTERS, _Handler
-from mcpd.cli.stderr import Outlet, text_stream
+from mcpd.cli.stderr import DescriptorWriter, text_stream
 from mcpd.printable import MOST_CHARACTERS, printable
 
 TARGET = """
@@ -171,7 +171,7 @@ def test_a_flood_of_failures_is_counted(running: Running) -> None:
     assert not re.search(r"^ERROR mcpd: forged", said, re.MULTILINE)
 
 
-# ---------------------------------------------------------------------------------------- the outlet
+# ---------------------------------------------------------------------------------------- the writer
 
 
 @pytest.fixture
@@ -184,17 +184,17 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 def test_the_pipe_keeps_its_flags(pipe: tuple[int, int]) -> None:
     out, into = pipe
-    outlet = Outlet(into)
-    outlet.put(b"one\n")
+    writer = DescriptorWriter(into)
+    writer.put(b"one\n")
     assert os.get_blocking(into)
     assert os.read(out, 100) == b"one\n"
 
 
 def test_what_waits_is_written_in_order_and_what_is_too_much_is_counted(pipe: tuple[int, int]) -> None:
     out, into = pipe
-    outlet = Outlet(into, most=10_000)
+    writer = DescriptorWriter(into, most=10_000)
     for number in range(1000):
-        outlet.put(b"%d %s\n" % (number, b"x" * 200))
+        writer.put(b"%d %s\n" % (number, b"x" * 200))
     said = b""
     while b"dropped" not in said:
         said += os.read(out, 65536)
@@ -202,17 +202,17 @@ def test_what_waits_is_written_in_order_and_what_is_too_much_is_counted(pipe: tu
     kept = [int(entry.split()[0]) for entry in lines[:-1]]
     assert kept == list(range(len(kept)))
     assert lines[-1] == b"mcpd: %d lines were dropped here: nobody read stderr" % (1000 - len(kept))
-    outlet.finish()
-    outlet.put(b"again\n")
+    writer.finish()
+    writer.put(b"again\n")
     assert os.read(out, 100) == b"again\n"
 
 
 def test_the_last_lines_get_a_bounded_time(pipe: tuple[int, int]) -> None:
     out, into = pipe
-    outlet = Outlet(into)
-    outlet.put(b"x" * 200_000)
+    writer = DescriptorWriter(into)
+    writer.put(b"x" * 200_000)
     done = threading.Event()
-    threading.Thread(target=lambda: (outlet.finish(0.05), done.set())).start()
+    threading.Thread(target=lambda: (writer.finish(0.05), done.set())).start()
     assert done.wait(20)
     assert os.read(out, 100) == b"x" * 100
 
@@ -220,9 +220,9 @@ def test_the_last_lines_get_a_bounded_time(pipe: tuple[int, int]) -> None:
 def test_a_thread_may_wait_while_the_main_thread_does_not(pipe: tuple[int, int]) -> None:
     """Plain functions run in threads: what they print is never dropped, as long as somebody reads."""
     out, into = pipe
-    outlet = Outlet(into, most=1000)
+    writer = DescriptorWriter(into, most=1000)
     with io.TextIOWrapper(io.FileIO(into, "w", closefd=False), encoding="utf-8") as like:
-        stream = text_stream(outlet, like)
+        stream = text_stream(writer, like)
     printing = threading.Thread(target=lambda: [print(number, "x" * 100, file=stream) for number in range(2000)])
     printing.start()
     said = b""
@@ -237,22 +237,22 @@ def test_a_thread_may_wait_while_the_main_thread_does_not(pipe: tuple[int, int])
 
 def test_a_file_that_takes_the_place_of_stderr_gets_the_log(pipe: tuple[int, int], tmp_path: Path) -> None:
     _, into = pipe
-    outlet = Outlet(into)
-    outlet.put(b"before\n")
+    writer = DescriptorWriter(into)
+    writer.put(b"before\n")
     with open(tmp_path / "log", "wb") as file:
         os.dup2(file.fileno(), into)
-        outlet.put(b"after\n")
+        writer.put(b"after\n")
     assert (tmp_path / "log").read_bytes() == b"after\n"
 
 
 def test_a_reader_that_has_gone_is_no_error(pipe: tuple[int, int]) -> None:
     out, into = pipe
-    outlet = Outlet(into)
+    writer = DescriptorWriter(into)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, out)
     os.close(nothing)
     for _ in range(3):
-        outlet.put(b"to nobody\n")
+        writer.put(b"to nobody\n")
 
 
 def test_without_a_way_that_never_waits_a_thread_does(pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,13 +260,13 @@ def test_without_a_way_that_never_waits_a_thread_does(pipe: tuple[int, int], mon
 
     out, into = pipe
     monkeypatch.setattr(stderr, "_writer", lambda fd: (fd, None))
-    outlet = Outlet(into, most=1000)
+    writer = DescriptorWriter(into, most=1000)
     for number in range(2000):
-        outlet.put(b"%d %s\n" % (number, b"x" * 100))
+        writer.put(b"%d %s\n" % (number, b"x" * 100))
     said = b""
     while b"dropped" not in said:
         said += os.read(out, 65536)
-    outlet.finish()
+    writer.finish()
     assert said.startswith(b"0 xxx")
 
 

@@ -13,9 +13,9 @@ from mcpd.host.context import ContainerDimensions, HostContext
 from mcpd.host.csp import grant
 from mcpd.host.document import ViewDocument
 from mcpd.host.events import Event
-from mcpd.host.policy import Settings
+from mcpd.host.policy import ViewSettings
 from mcpd.host.theme import styles
-from mcpd.host.view import State, View
+from mcpd.host.view import View, ViewPhase
 from mcpd.types.lifecycle import Implementation
 from mcpd.types.tools import Tool
 
@@ -26,7 +26,7 @@ APP = {"name": "weather-view", "version": "1.0"}
 INITIALIZE = "ui/initialize"
 INITIALIZED = "ui/notifications/initialized"
 
-SETTINGS = Settings(host_info=Implementation(name="stage", version="1"))
+SETTINGS = ViewSettings(host_info=Implementation(name="stage", version="1"))
 
 DOCUMENT = ViewDocument(
     uri="ui://weather/view",
@@ -67,7 +67,7 @@ class Stage:
 
     def __init__(
         self,
-        settings: Settings = SETTINGS,
+        settings: ViewSettings = SETTINGS,
         *,
         context: HostContext = CONTEXT,
         document: ViewDocument = DOCUMENT,
@@ -86,7 +86,7 @@ class Stage:
             self.view.start(self.now)
 
     @property
-    def state(self) -> State:
+    def state(self) -> ViewPhase:
         return self.view.state
 
     # ------------------------------------------------------------------ what the View says
@@ -131,19 +131,19 @@ class Stage:
         return self.notifies(INITIALIZED)
 
     def to_html(self) -> Stage:
-        if self.state is State.PROXY:
+        if self.state is ViewPhase.PROXY:
             self.proxy_ready()
-        assert self.state is State.HTML
+        assert self.state is ViewPhase.HTML
         return self
 
     def to_init(self, **capabilities: Any) -> Stage:
         self.to_html().initialize(**capabilities)
-        assert self.state is State.INIT
+        assert self.state is ViewPhase.INIT
         return self
 
     def to_live(self, **capabilities: Any) -> Stage:
         self.to_init(**capabilities).initialized()
-        assert self.state is State.LIVE
+        assert self.state is ViewPhase.LIVE
         return self
 
     # ------------------------------------------------------------------ what the host does

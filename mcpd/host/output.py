@@ -16,12 +16,12 @@ from ..printable import printable
 from .events import Event, Finding
 from .refusals import rule_of
 
-__all__ = ["Outlet", "log"]
+__all__ = ["ViewOutput", "log"]
 
 log = logging.getLogger("mcpd.host")
 
 
-class Outlet:
+class ViewOutput:
     """The two queues of one View, and its name for the log. `is_mute`: the View may not even be answered yet."""
 
     __slots__ = ("events", "faults", "is_mute", "messages", "name")
