@@ -10,14 +10,22 @@ Spec: https://www.jsonrpc.org/specification and 2026-07-28 basic/index.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias
 
 from msgspec import UNSET, DecodeError, Raw, Struct, UnsetType, ValidationError
 from msgspec.json import Decoder, Encoder
 from msgspec.structs import replace
 
-from .errors import InvalidRequest, ParseError, ProtocolError, RemoteError, forget_frames
+from .errors import (
+    InvalidParams,
+    InvalidRequest,
+    LocalProtocolError,
+    ParseError,
+    ProtocolError,
+    RemoteError,
+    forget_frames,
+)
 
 __all__ = [
     "ABSENT",
@@ -33,6 +41,7 @@ __all__ = [
     "Response",
     "Result",
     "as_json",
+    "as_object",
     "call",
     "decode",
     "decode_batch",
@@ -40,6 +49,8 @@ __all__ = [
     "encoder",
     "error_answer",
     "explain",
+    "is_object",
+    "read_object",
     "remote_error",
     "replace_lone_surrogates",
 ]
@@ -319,6 +330,45 @@ def as_json(data: Any, to_builtins: Callable[[Any], Any]) -> Any:
         except Exception:
             return f"<{type(data).__qualname__}>"
     return plain
+
+
+_read_any = Decoder().decode
+
+
+def is_object(raw: Raw | bytes) -> bool:
+    """Whether JSON is an object, and no other value: its first character tells."""
+    return bytes(raw).lstrip()[:1] == b"{"
+
+
+def as_object(value: Any, what: str) -> Raw:
+    """A mapping or struct of ours as a JSON object, taken as it is now. JSON that is written already stays as it is.
+
+    Raises LocalProtocolError, with `what` as its name, for what is no object or cannot be written as JSON.
+    """
+    try:
+        raw = value if isinstance(value, Raw) else Raw(encode(dict(value) if isinstance(value, Mapping) else value))
+    except (TypeError, ValueError, RecursionError) as error:  # UnicodeEncodeError is a ValueError
+        raise LocalProtocolError(f"{what} cannot be written as JSON: {error}") from error
+    if not is_object(raw):
+        raise LocalProtocolError(f"{what} must be a JSON object")
+    return raw
+
+
+def read_object(raw: Raw | bytes, what: str) -> dict[str, Any]:
+    """The JSON object that a peer sent; nothing at all and `null` are an empty one.
+
+    Raises InvalidParams, with `what` as its name, for anything else.
+    """
+    data = bytes(raw)
+    try:
+        value = _read_any(data) if data else None
+    except MALFORMED as error:
+        raise InvalidParams(f"{what} cannot be read as JSON") from error
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise InvalidParams(f"{what} must be a JSON object")
+    return value
 
 
 def replace_lone_surrogates(value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import UNSET, Raw
 
-from mcpd.errors import InvalidParams, InvalidRequest, ParseError, ProtocolError, RemoteError
+from mcpd.errors import InvalidParams, InvalidRequest, LocalProtocolError, ParseError, ProtocolError, RemoteError
 from mcpd.jsonrpc import (
     ABSENT,
     MOST_PARTS,
@@ -22,12 +23,15 @@ from mcpd.jsonrpc import (
     Request,
     Response,
     Result,
+    as_object,
     call,
     decode,
     encode,
     encoder,
     error_answer,
     explain,
+    is_object,
+    read_object,
     remote_error,
     replace_lone_surrogates,
 )
@@ -440,3 +444,44 @@ def test_an_error_is_the_same_on_both_sides() -> None:
     told = decode(encode(error_answer(RemoteError(1, "no", {"why": [None]}), "a", code=2)))
     assert isinstance(told, Failure)
     assert (remote_error(told).code, remote_error(told).data, told.id) == (2, {"why": [None]}, "a")
+
+
+@pytest.mark.parametrize("value", [{}, {"a": 1}, Raw(b' \n{"a": 1}'), MappingProxyType({"a": 1}), ErrorObject(1, "x")])
+def test_what_is_an_object_is_written_as_one(value: Any) -> None:
+    assert is_object(as_object(value, "it"))
+
+
+@pytest.mark.parametrize(
+    ("value", "complaint"),
+    [
+        ([1], "it must be a JSON object"),
+        (Raw(b"[]"), "it must be a JSON object"),
+        (Raw(b""), "it must be a JSON object"),
+        (None, "it must be a JSON object"),
+        ({"a": object()}, "it cannot be written as JSON"),
+        ({"a": "\ud800"}, "it cannot be written as JSON"),
+    ],
+)
+def test_what_is_none_is_refused_before_it_is_sent(value: Any, complaint: str) -> None:
+    with pytest.raises(LocalProtocolError, match=complaint):
+        as_object(value, "it")
+
+
+@pytest.mark.parametrize(("raw", "value"), [(b"", {}), (b"null", {}), (Raw(b'{"a":[1]}'), {"a": [1]})])
+def test_an_object_of_a_peer_is_read(raw: bytes | Raw, value: dict[str, Any]) -> None:
+    assert read_object(raw, "arguments") == value
+
+
+@pytest.mark.parametrize(
+    ("raw", "complaint"),
+    [
+        (b"[]", "arguments must be a JSON object"),
+        (b"5", "arguments must be a JSON object"),
+        (b"{", "arguments cannot be read as JSON"),
+        (b"[" * 100_000, "arguments cannot be read as JSON"),
+        (b'{"a": "\xff"}', "arguments cannot be read as JSON"),
+    ],
+)
+def test_what_else_a_peer_sends_is_refused(raw: bytes, complaint: str) -> None:
+    with pytest.raises(InvalidParams, match=complaint):
+        read_object(raw, "arguments")

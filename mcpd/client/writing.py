@@ -9,7 +9,7 @@ from msgspec import Raw
 from msgspec.json import Decoder
 
 from ..errors import InvalidParams, LocalProtocolError
-from ..jsonrpc import MALFORMED, encode, explain
+from ..jsonrpc import MALFORMED, as_object, explain
 from ..types.base import META
 from ..types.lifecycle import ClientCapabilities, Implementation
 from ..types.notifications import LogLevel
@@ -47,12 +47,11 @@ def as_members(version: Version, params: Any) -> dict[str, Any]:
     """The members of params, in the shape of this version. Raises LocalProtocolError for what is no JSON object."""
     if params is None:
         return {}
-    if not isinstance(params, Raw):
-        try:
-            params = encode(version.shape(params))
-        except (TypeError, ValueError, RecursionError) as error:  # UnicodeEncodeError is a ValueError
-            raise LocalProtocolError(f"these params cannot be written as JSON: {error}") from error
-    return dict(_members(params))
+    written = as_object(params if isinstance(params, Raw) else version.shape(params), "params")
+    try:
+        return dict(_members(written))
+    except MALFORMED as error:
+        raise LocalProtocolError(f"params cannot be read as JSON: {explain(error)}") from error
 
 
 def with_meta(members: Mapping[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Coroutine, Mapping
 from types import GenericAlias
-from typing import TYPE_CHECKING, Any, NewType, NoReturn, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NewType, NoReturn, Self, TypeVar, Unpack, overload
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from msgspec.json import Decoder
 
 from ..envelope import ClientIdentity
@@ -21,11 +21,13 @@ from .exchange import Exchange
 
 if TYPE_CHECKING:
     from ..types.sampling import CreateMessageResult, Root, SamplingMessage
+    from .options import SamplingOptions
     from .questions import Answer, Question
 else:
     # For whoever evaluates annotations (`inspect.signature`): the real ones would cost every start-up.
     for _name in ("CreateMessageResult", "Question", "Root", "SamplingMessage"):
         globals()[_name] = NewType(_name, object)
+    SamplingOptions = NewType("SamplingOptions", dict)
 
     class Answer:
         """What the user did with a question, see `questions.Answer`."""
@@ -207,7 +209,7 @@ class Context(RequestInfo):
         """`log("error", data)`."""
         return self.log("error", data)
 
-    def notify(self, method: str, params: Any = None) -> Awaitable[None]:
+    def notify(self, method: str, params: Mapping[str, Any] | Struct | None = None) -> Awaitable[None]:
         """Send a notification of an extension, which has declared it with `may_notify`.
 
         `params` is a struct or dict. Nothing is sent to a client without the extension, or in a version without the
@@ -291,7 +293,7 @@ class Context(RequestInfo):
         max_tokens: int = 1000,
         key: str | None = None,
         timeout: float | None = 300,
-        **options: Any,
+        **options: Unpack[SamplingOptions],
     ) -> Awaitable[CreateMessageResult]:
         """Ask the client's model. `messages` is a text, or a conversation.
 

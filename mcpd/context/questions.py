@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from os import urandom
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NewType, TypeVar, Unpack
 
 from msgspec import Raw, Struct
 from msgspec.json import Decoder
@@ -26,6 +26,12 @@ from ..types.sampling import (
     ToolUseContent,
 )
 from .forms import form_schema, read_form
+
+if TYPE_CHECKING:
+    from .options import SamplingOptions
+else:
+    # For whoever evaluates annotations: the real one would cost the start.
+    SamplingOptions = NewType("SamplingOptions", dict)
 
 __all__ = ["Answer", "Question", "elicit_form", "elicit_url", "is_offered", "list_roots", "sample"]
 
@@ -64,9 +70,9 @@ class Question(Struct):
     """
 
     method: str
-    params: Any
+    params: Struct
     result: type
-    needs: dict[str, Any]
+    needs: Mapping[str, Mapping[str, Any]]
     form: type | None = None
     """The struct that an accepted form's values become; None keeps them a dict."""
 
@@ -104,7 +110,9 @@ def elicit_url(message: str, url: str, elicitation_id: str | None = None) -> Que
     return Question("elicitation/create", params, ElicitResult, {"elicitation": {"url": {}}})
 
 
-def sample(messages: str | list[SamplingMessage], *, max_tokens: int = 1000, **options: Any) -> Question:
+def sample(
+    messages: str | list[SamplingMessage], *, max_tokens: int = 1000, **options: Unpack[SamplingOptions]
+) -> Question:
     """A request to the client's model: a text, or a conversation. `options` are those of `Context.sample`.
 
     Raises LocalProtocolError for a conversation the specification forbids.
@@ -145,7 +153,7 @@ def _check_conversation(params: CreateMessageParams) -> None:
         raise LocalProtocolError("the last message leaves tool uses without results")
 
 
-def is_offered(needs: Mapping[str, Any], capabilities: ClientCapabilities) -> bool:
+def is_offered(needs: Mapping[str, Mapping[str, Any]], capabilities: ClientCapabilities) -> bool:
     """Whether the client declared what a question needs. `elicitation: {}` means forms only."""
     for name, parts in needs.items():
         offered = getattr(capabilities, name)

@@ -7,13 +7,16 @@ checkers are told of it is written out here, as the return types are all that di
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack, overload
 
 from .context import Context, RequestInfo
 
 if TYPE_CHECKING:
+    from msgspec import Struct
+
     from ..types.notifications import LogLevel
     from ..types.sampling import CreateMessageResult, Root, SamplingMessage
+    from .options import SamplingOptions
     from .questions import Answer, Question
 
 __all__ = ["SyncContext"]
@@ -37,7 +40,7 @@ if TYPE_CHECKING:
 
         def error(self, data: Any) -> None: ...
 
-        def notify(self, method: str, params: Any = None) -> None: ...
+        def notify(self, method: str, params: Mapping[str, Any] | Struct | None = None) -> None: ...
 
         def close_stream(self) -> None: ...
 
@@ -75,7 +78,7 @@ if TYPE_CHECKING:
             max_tokens: int = 1000,
             key: str | None = None,
             timeout: float | None = 300,
-            **options: Any,
+            **options: Unpack[SamplingOptions],
         ) -> CreateMessageResult: ...
 
         def list_roots(self, *, key: str | None = None, timeout: float | None = 60) -> list[Root]: ...

@@ -21,7 +21,7 @@ from msgspec.json import Decoder
 from ..client import Client
 from ..client.events import OnProgress
 from ..errors import LocalProtocolError, ProtocolError, RequestCancelled
-from ..jsonrpc import MALFORMED, encode, explain
+from ..jsonrpc import MALFORMED, as_object, encode, explain
 from ..types.tools import CallToolResult, Tool
 from .partial_json import PartialArguments
 from .visibility import resource_uri
@@ -153,13 +153,7 @@ class ToolCall:
     def _complete(self, arguments: Mapping[str, Any] | Raw | None) -> Raw:
         if arguments is None:
             arguments = self._shown_partial if self._partial.complete and self._shown_partial is not None else {}
-        try:
-            raw = arguments if isinstance(arguments, Raw) else Raw(encode(dict(arguments)))
-        except (TypeError, ValueError, RecursionError) as error:  # UnicodeEncodeError is a ValueError
-            raise LocalProtocolError(f"the arguments cannot be written as JSON: {error}") from error
-        if not bytes(raw).lstrip().startswith(b"{"):
-            raise LocalProtocolError("arguments must be a JSON object")
-        return raw
+        return as_object(arguments, "arguments")
 
     def _end(self, reason: str) -> None:
         if not self.is_over:

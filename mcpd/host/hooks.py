@@ -9,7 +9,7 @@ Spec: MCP Apps 2026-01-26, "Requests (View -> Host)"; rules APP-H-17 to -22, -26
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from inspect import isawaitable
 from typing import Any, TypeAlias, TypeVar
 
@@ -17,6 +17,7 @@ from msgspec import Raw, Struct
 
 from ..types.content import ContentBlock
 from ..types.lifecycle import ListChanged, ServerCapabilities
+from ..types.sampling import CreateMessageResult
 from ..types.tools import Tool
 from .capabilities import Empty, HostCapabilities, SamplingOffer
 from .context import DisplayMode
@@ -47,7 +48,7 @@ class Hooks(Struct, frozen=True, kw_only=True):
 
     open_link: Callable[[ShownView, str], _Maybe[bool | None]] | None = None
     download: Callable[[ShownView, Sequence[DownloadItem]], _Maybe[bool | None]] | None = None
-    sample: Callable[[ShownView, Raw], _Maybe[Any]] | None = None
+    sample: Callable[[ShownView, Raw], _Maybe[CreateMessageResult | Mapping[str, Any] | Raw]] | None = None
     sample_tools: bool = False
     display_mode: Callable[[ShownView, DisplayMode], _Maybe[DisplayMode | None]] | None = None
     message: Callable[[ShownView, Sequence[ContentBlock]], _Maybe[bool | None]] | None = None

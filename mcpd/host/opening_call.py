@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from ..errors import LocalProtocolError
-from ..jsonrpc import encode
+from ..jsonrpc import as_object
 from .messages import (
     TOOL_CANCELLED,
     TOOL_INPUT,
@@ -55,7 +55,7 @@ class LaunchCall:
         """The arguments as far as the model has written them; False if it is too late for that."""
         if self._has_input or self._ended:
             return False
-        self._partial = _object(arguments, "partial tool input")
+        self._partial = as_object(arguments, "partial tool input")
         return True
 
     def input(self, arguments: Mapping[str, Any] | Raw | None) -> bool:
@@ -64,7 +64,7 @@ class LaunchCall:
             raise LocalProtocolError("tool input is sent once per View; open another View for another call")
         if self._ended:
             return False
-        self._input = _object(arguments or {}, "tool input")
+        self._input = as_object(arguments or {}, "tool input")
         self._has_input = True
         return True
 
@@ -74,7 +74,7 @@ class LaunchCall:
             return False
         if isinstance(result, Mapping) and "content" not in result:
             result = {**result, "content": []}  # required of a CallToolResult, and Views rely on it
-        self._end_with(TOOL_RESULT, _object(result, "tool result"))
+        self._end_with(TOOL_RESULT, as_object(result, "tool result"))
         return True
 
     def cancelled(self, reason: str) -> bool:
@@ -102,14 +102,3 @@ class LaunchCall:
     def _end_with(self, method: str, params: Any) -> None:
         self._end = method, params
         self._ended = True
-
-
-def _object(value: Mapping[str, Any] | Raw | Struct, what: str) -> Raw:
-    """The value as JSON bytes, taken now: a partial input changes under our hands later."""
-    try:
-        raw = value if isinstance(value, Raw) else Raw(encode(value))
-    except (TypeError, ValueError, RecursionError) as error:  # UnicodeEncodeError is a ValueError
-        raise LocalProtocolError(f"{what} cannot be written as JSON: {error}") from error
-    if not bytes(raw).lstrip().startswith(b"{"):
-        raise LocalProtocolError(f"{what} must be a JSON object")
-    return raw

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
-from msgspec import Raw
-
 from ..errors import (
     InvalidParams,
     LocalProtocolError,
@@ -20,7 +18,7 @@ from ..errors import (
     RequestTimeout,
     TransportError,
 )
-from ..jsonrpc import Failure, Response, encode, remote_error
+from ..jsonrpc import Failure, Response, as_object, remote_error
 from ..pending import PendingRequest, PendingRequests
 from ..printable import printable
 from ..types.notifications import CancelledParams
@@ -94,10 +92,7 @@ class Outgoing:
         """Call one of the View's tools; the id under which its end is reported. Raises LocalProtocolError."""
         self._check_open()
         self.tools.check_call(tool, confirmed=confirmed)
-        try:
-            raw = Raw(encode(dict(arguments)))
-        except (TypeError, ValueError, RecursionError) as error:  # UnicodeEncodeError is a ValueError
-            raise LocalProtocolError(f"the arguments cannot be written as JSON: {error}") from error
+        raw = as_object(arguments, "arguments")
         log.info("%s: the host calls the view's tool %s", self._output.name, printable(tool))
         sent = _Sent("tools/call", purpose="call", tool=tool)
         return self._request(sent, now + self._limits.app_tool_seconds, {"name": tool, "arguments": raw})

@@ -17,7 +17,7 @@ from msgspec.json import Decoder
 from msgspec.json import decode as decode_json
 
 from ..errors import InvalidParams, MethodNotFound
-from ..jsonrpc import ABSENT, MALFORMED, Id, encode, explain
+from ..jsonrpc import ABSENT, MALFORMED, Id, encode, explain, is_object
 from ..types.base import Wire
 from ..types.content import ContentBlock
 from ..types.tools import Tool
@@ -103,7 +103,7 @@ def _call_tool(state: ViewState, ask_id: int, params: CallToolParams) -> Ask:
     if not is_for_app(tool):
         raise NotVisible(f"Tool {params.name!r} is not for views: its visibility does not include app")
     arguments = Raw(b"{}") if params.arguments == Raw(b"") else params.arguments
-    if not bytes(arguments).lstrip().startswith(b"{"):
+    if not is_object(arguments):
         raise InvalidParams("arguments must be an object")
     clean = CallToolParams(name=params.name, arguments=arguments, meta=_clean(params.meta))
     return Forward(ask_id, "tools/call", Raw(encode(clean)), params.name, progress_token(params) is not None)

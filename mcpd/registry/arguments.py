@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from ..errors import ArgumentsError, InvalidParams
-from ..jsonrpc import MALFORMED
+from ..jsonrpc import read_object
 from .coercion import coerce, follow
 from .defaults import complete
 from .hooks import dec_hook
@@ -56,7 +56,7 @@ class ArgumentParser:
 
         Raises ArgumentsError if they do not fit, InvalidParams if they are no JSON object.
         """
-        return self._made(_decoded(raw), ArgumentsError)
+        return self._made(read_object(raw, "arguments"), ArgumentsError)
 
     def from_strings(self, values: Mapping[str, str | None]) -> tuple[Struct, dict[str, Any]]:
         """Arguments that came as strings or null, coerced by the schema. Raises InvalidParams if they do not fit."""
@@ -104,19 +104,6 @@ class ArgumentParser:
 def _converted(value: Any, kind: Any) -> Any:
     # By way of JSON: msgspec.convert has other rules for some types, and none for Raw.
     return msgspec.json.decode(msgspec.json.encode(value), type=kind, dec_hook=dec_hook)
-
-
-def _decoded(raw: bytes | msgspec.Raw) -> dict[str, Any]:
-    data = bytes(raw)
-    try:
-        value = msgspec.json.decode(data) if data else None
-    except MALFORMED as error:
-        raise InvalidParams("arguments cannot be read as JSON") from error
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise InvalidParams("arguments must be a JSON object")
-    return value
 
 
 def _line(name: str, message: str, schema: dict[str, Any]) -> str:

@@ -11,10 +11,10 @@ from itertools import count
 from typing import Any
 
 from msgspec import Raw
-from msgspec.json import Decoder, encode
+from msgspec.json import encode
 
-from ..errors import ArgumentsError, InvalidParams, RegistrationError
-from ..jsonrpc import MALFORMED
+from ..errors import ArgumentsError, RegistrationError
+from ..jsonrpc import read_object
 from .coercion import coerce
 
 __all__ = ["JsonSchema", "SchemaCallee"]
@@ -147,20 +147,10 @@ class SchemaCallee:
         return self.call(encode(dict(values)), context)
 
     def _read(self, raw: bytes | Raw) -> dict[str, Any]:
-        try:
-            arguments = _decode(raw) if bytes(raw) else {}
-        except MALFORMED:
-            raise InvalidParams("arguments cannot be read as JSON") from None
-        if arguments is None:
-            arguments = {}
-        if not isinstance(arguments, dict):
-            raise InvalidParams("arguments must be a JSON object")
+        arguments = read_object(raw, "arguments")
         if self._schema.problems(arguments):
             arguments = coerce(arguments, self.input_schema)
             problems = self._schema.problems(arguments)
             if problems:
                 raise ArgumentsError("\n".join(problems))
         return arguments
-
-
-_decode = Decoder().decode

@@ -3,7 +3,7 @@
 Binary data are `bytes` here and base64 on the wire.
 """
 
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from msgspec import field
 
@@ -77,14 +77,21 @@ class BlobResourceContents(Wire):
     meta: dict[str, Any] | None = field(name="_meta", default=None)
 
 
+if TYPE_CHECKING:
+    ResourceContents: TypeAlias = TextResourceContents | BlobResourceContents | dict[str, Any]
+else:
+    # msgspec takes no union of two structs without a tag.
+    ResourceContents = Any
+
+
 class EmbeddedResource(Wire, tag_field="type", tag="resource"):
     """A resource's content inside a message: a TextResourceContents or BlobResourceContents.
 
-    A decoded one is a dict, since the two have no tag to tell them apart and msgspec takes no such union.
+    A decoded one is a dict, since the two have no tag to tell them apart.
     """
 
     type: ClassVar[Literal["resource"]] = "resource"
-    resource: Any
+    resource: ResourceContents
     annotations: Annotations | None = None
     meta: dict[str, Any] | None = field(name="_meta", default=None)
 

@@ -9,6 +9,7 @@ from msgspec import UNSET, Raw, structs
 from msgspec.json import decode
 
 from ..errors import HeaderMismatch, MissingCapability, ResourceNotFound, UnsupportedVersion, UrlElicitationRequired
+from ..jsonrpc import is_object
 from ..types.base import Params
 from ..types.lifecycle import ClientCapabilities
 from ..types.prompts import GetPromptParams, ListPromptsResult
@@ -78,7 +79,7 @@ def _marked(meta: dict[str, Any] | Raw | None) -> dict[str, Any]:
 def _is_object(value: Any) -> bool:
     """Whether a value becomes a JSON object when it is encoded; of raw JSON the first byte tells."""
     if isinstance(value, Raw):
-        return bytes(value)[:1] == b"{"
+        return is_object(value)
     return isinstance(value, dict) or hasattr(value, "__struct_fields__") or hasattr(value, "__dataclass_fields__")
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from conftest import Child
+from msgspec import Raw
 from support.clock import Clock, turns, until
 
 from mcpd import Callbacks, Client, Context, Server
@@ -437,6 +438,14 @@ async def test_a_callback_that_gives_what_cannot_be_sent(given: Any) -> None:
         async with asyncio.timeout(60):
             assert (await script.ask("q", "elicitation/create", form))["error"]["code"] == -32603
         await client.call_tool("x")
+
+
+@pytest.mark.parametrize("params", [Raw(b"[]"), Raw(b"{"), {"a": object()}])
+async def test_params_that_are_no_object_are_not_sent(params: Any) -> None:
+    async with Client(make_server()) as client:
+        with pytest.raises(LocalProtocolError, match="^params"):
+            await client.request("tools/list", params)
+        assert await client.list_tools()
 
 
 async def test_a_modern_server_sends_no_requests() -> None:

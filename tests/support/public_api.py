@@ -27,6 +27,7 @@ OPTIONS = (
     "mcpd.extensions.options:BuiltInToolOptions",
     "mcpd.server.options:ToolOptions",
     "mcpd.server.options:RunOptions",
+    "mcpd.context.options:SamplingOptions",
 )
 TESTS = Path(__file__).resolve().parent.parent
 FILE = TESTS / "public_api.txt"

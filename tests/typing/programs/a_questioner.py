@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from mcpd import Context, Params, Server, SyncContext
+from mcpd import Context, EmbeddedResource, Params, Server, SyncContext, embedded, list_roots, sample
+from mcpd.types import TextResourceContents, ToolChoice
 
 server = Server("garden")
 notes = server.extension("com.example/notes", settings={"a": 1})
@@ -39,5 +40,20 @@ def dig(ctx: SyncContext) -> str:
     ctx.progress(1, total=2)
     ctx.info("digging")
     sure: bool = ctx.elicit("Sure?", Confirmation).get().really
-    text: str = ctx.sample("How deep?").model
+    text: str = ctx.sample("How deep?", temperature=0.5, tool_choice=ToolChoice(mode="none")).model
+    answers = ctx.ask(deep=sample("How deep?", system_prompt="Be brief."), where=list_roots())
+    print(answers["deep"])
     return f"{sure} {text} {ctx.protocol_version}"
+
+
+@server.tool
+def show() -> EmbeddedResource:
+    block = embedded("bed://south", "roses")
+    if isinstance(block.resource, TextResourceContents):
+        words: str = block.resource.text
+    elif isinstance(block.resource, dict):
+        words = str(block.resource["uri"])
+    else:
+        words = block.resource.blob.hex()
+    print(words)
+    return block

@@ -3,7 +3,10 @@
 import mcpd
 from mcpd import Sever  # error
 from mcpd import CallNext, Context, MiddlewareRequest, Result, Server, TextContent
+from mcpd.host.shown import ShownView
+from mcpd.http import HttpSettings
 from mcpd.serve_options import Settings
+from mcpd.transports.websocket_server import WebSocketLimits
 
 mcpd.Cleint  # error
 mcpd.fastmcp()  # error
@@ -33,6 +36,13 @@ server.run(grace="1")  # error
 server.run(http=8080)  # error
 Settings(gracee=1)  # error
 Settings(grace="1")  # error
+Settings(listeners=[5])  # error
+Settings(listeners=HttpSettings())  # error
+Settings(http_settings=WebSocketLimits())  # error
+Settings(http_settings={"path": "/x"})  # error
+Settings(ws_limits=HttpSettings())  # error
+server.run(http_settings=WebSocketLimits())  # error
+server.run(ws_limits=5)  # error
 
 
 @server.resource("bed://south", mimetype="text/plain")  # error
@@ -56,6 +66,19 @@ async def ask(ctx: Context) -> None:
     answer.got()  # error
     await ctx.elicit("How large?", Form, timeuot=5)  # error
     await ctx.elicit("How large?", 5)  # error
+    await ctx.sample("How large?", temprature=1)  # error
+    await ctx.sample("How large?", temperature="hot")  # error
+    await ctx.notify("com.example/notes/searched", 5)  # error
+    await ctx.ask(size=mcpd.sample("How large?", stop_sequences=5))  # error
+
+
+def dream(view: ShownView, asked: object) -> int:
+    return 5
+
+
+mcpd.Hooks(sample=dream)  # error
+mcpd.Question("roots/list", 5, object, {})  # error
+mcpd.EmbeddedResource(5)  # error
 
 
 Server("garden", lifespan=5)  # error
