@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from ...types.base import Wire
-from .suffixes import is_public_suffix
 
 __all__ = [
     "MAX_SOURCES",
@@ -201,7 +200,7 @@ def _normalise(entry: str, kind: SourceKind, compat: bool) -> tuple[str | None, 
         return None, f"the scheme must be one of {', '.join(_SCHEMES)}"
     if reason := _bad_host(host, wild=match["wild"] is not None):
         return None, reason
-    if match["wild"] is not None and not compat and is_public_suffix(host):
+    if match["wild"] is not None and not compat and _is_public_suffix(host):
         return None, f"anybody may have a host under {host}: that is no narrower than every host; name the one needed"
     if port is not None and port != "*" and not (port.isdigit() and len(port) <= 5 and 0 < int(port) <= 65535):
         return None, "the port must be a number up to 65535 or *"
@@ -248,3 +247,9 @@ def _bad_host(host: str, *, wild: bool) -> str:
 def _show(text: str) -> str:
     """An entry for a message: shortened, so that a hostile one cannot flood a log."""
     return text if len(text) <= 80 else f"{text[:79]}…"
+
+
+def _is_public_suffix(host: str) -> bool:
+    from .suffixes import is_public_suffix  # few sources have a wildcard
+
+    return is_public_suffix(host)

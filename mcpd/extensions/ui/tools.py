@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import RegistrationError
-from ...registry.conditions import Condition
 from ...registry.pages import ActiveExtensions
 from ...registry.problems import Problem
 from .constants import FLAT_URI, UI, has_ui
 from .meta import read_visibility, visibility_of
 from .uris import checked_uri
+
+if TYPE_CHECKING:
+    from ...registry.conditions import Condition
 
 __all__ = ["ToolUi", "Visibility", "tool_ui"]
 
@@ -97,6 +99,8 @@ def tool_ui(
     if when is not None:
         if checked is None:
             raise RegistrationError(f"{where}: ui_when= says when the tool has its View; it needs ui=")
+        from ...registry.conditions import Condition  # few tools have one
+
         condition = Condition(f"{UI}#{name}", when, UI, f"{where}: its ui_when function")
     found_ui = ToolUi(checked, seen, partial(link, name), condition)
     found_ui.others = others
