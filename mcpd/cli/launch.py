@@ -38,7 +38,7 @@ def launch(options: Options) -> None:
         if sys.stdin is not None and sys.stdin.isatty():
             _tell("mcpd: serving on stdio: an MCP client is expected to talk here, line by line. Ctrl-C ends it.")
         # Before any code of the user is loaded: what it prints must not reach the protocol.
-        from ..transports.stdio import claim
+        from ..transports.stdio_descriptors import claim
 
         options.descriptors = claim()
     configure(options.log_level, options.target)

@@ -95,7 +95,7 @@ def run(server: Servable, settings: Settings) -> None:
         from ..transports.accepting import raise_descriptor_limit
 
         raise_descriptor_limit()
-    from ..transports.stdio import claim, fill_gaps
+    from ..transports.stdio_descriptors import claim, fill_gaps
 
     if settings.announce is None:
         settings.announce = _tell_address
@@ -160,7 +160,8 @@ async def serve(server: Servable, settings: Settings, exit_deadline: ExitDeadlin
                 settings.announce(listener.url)
 
         if settings.stdio:
-            from ..transports.stdio_listener import StdioListener, claim
+            from ..transports.stdio_descriptors import claim
+            from ..transports.stdio_listener import StdioListener
 
             fd_in, fd_out = settings.descriptors or claim()
             await clients.listen(StdioListener(fd_in, fd_out, settings.max_frame_bytes))

@@ -2,24 +2,20 @@
 
 Reads and writes the descriptors itself: 64 KiB a read (asyncio's pipe transport asks for 256 KiB,
 which costs an mmap, two page faults and a munmap each time), and one write for all answers that
-are ready together. `claim` keeps the real stdout for the protocol: whatever a tool, a library or a
-child process prints goes to stderr. Spec: 2026-07-28 basic/transports/stdio.
+are ready together. Whose descriptors they are is in `stdio_descriptors`. Spec: 2026-07-28 basic/transports/stdio.
 """
 
 from __future__ import annotations
 
 import asyncio
-import io
 import os
 import select
-import sys
-import threading
 from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from ..budget import OVER, Charge
-from ..errors import ConfigurationError, ConnectionLost, FrameTooLarge, InternalError, ProtocolError
+from ..errors import ConnectionLost, FrameTooLarge, InternalError, ProtocolError
 from ..jsonrpc import Id
 from ..principal import Origin
 from ..session import MAX_FRAME_BYTES
@@ -27,10 +23,12 @@ from ..wire.ndjson import Splitter
 from ..wire.torn import END_BYTES, Torn
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..channel import Receiver
     from .apart import Apart
 
-__all__ = ["MAX_FRAME_BYTES", "StdioChannel", "claim", "fill_gaps"]
+__all__ = ["MAX_FRAME_BYTES", "StdioChannel"]
 
 _READ_BYTES = 65536
 _JOIN_BYTES = 65536
@@ -40,57 +38,6 @@ _HIGH_WATER = 1024 * 1024
 _MOST_PARTS = 64
 _LAST_SECONDS = 2.0
 _LOOK_SECONDS = 0.25
-
-
-def claim() -> tuple[int, int]:
-    """Take stdin and stdout for the protocol and give their new descriptors (in, out).
-
-    Afterwards descriptor 0 reads nothing and descriptor 1 is stderr, for Python, C and child processes alike.
-    Call it before any code of the user is imported. Raises ConfigurationError if one of them is closed.
-    """
-    for fd, name in enumerate(("stdin", "stdout")):
-        if not _is_open(fd):
-            raise ConfigurationError(f"{name} is closed; --stdio needs both, as a host that starts it gives them")
-    if not _is_open(2):
-        # Or the next file that is opened would be what programs take for stderr.
-        _open_nothing(2, os.O_WRONLY)
-    if sys.stdout is not None:
-        sys.stdout.flush()
-        if isinstance(sys.stdout, io.TextIOWrapper):
-            # Who prints to find a mistake wants to read it now, not when the server ends.
-            sys.stdout.reconfigure(line_buffering=True)
-    fd_in, fd_out = os.dup(0), os.dup(1)
-    _open_nothing(0, os.O_RDONLY)
-    os.dup2(2, 1)
-    return fd_in, fd_out
-
-
-def fill_gaps() -> None:
-    """See that the descriptors 0, 1 and 2 are open, if only to nothing, where stdio is not served.
-
-    Else the next sockets get their numbers: what prints writes into them, and libuv aborts when it is to close them.
-    Call it before an event loop is made.
-    """
-    for fd, how in enumerate((os.O_RDONLY, os.O_WRONLY, os.O_WRONLY)):
-        if not _is_open(fd):
-            _open_nothing(fd, how)
-
-
-def _is_open(fd: int) -> bool:
-    try:
-        os.fstat(fd)
-    except OSError:
-        return False
-    return True
-
-
-def _open_nothing(fd: int, how: int) -> None:
-    nothing = os.open(os.devnull, how)
-    if nothing != fd:
-        os.dup2(nothing, fd)
-        os.close(nothing)
-    else:
-        os.set_inheritable(fd, True)
 
 
 def _is_hung_up(fd: int) -> bool:
@@ -140,7 +87,8 @@ class StdioChannel:
         self._is_broken = False
         self._can_poll_in = False
         self._is_paused = False
-        self._waiting: threading.Semaphore | None = None
+        self._read_on_in_thread: Callable[[], None] | None = None
+        """Lets the thread that reads for us go on, where it waits for that."""
         self._was_blocking = True
         self.is_congested = False
 
@@ -154,7 +102,9 @@ class StdioChannel:
             self._is_reading = self._can_poll_in = True
         except (PermissionError, NotImplementedError):
             # A regular file cannot be polled, nor a pipe on Windows: a thread reads instead.
-            threading.Thread(target=self._read_in_thread, name="mcpd-stdin", daemon=True).start()
+            from .stdio_thread import read_in_thread  # what hosts give are pipes
+
+            read_in_thread(self, self._loop, self._fd_in)
 
     # -- reading -----------------------------------------------------------------------------
 
@@ -213,6 +163,14 @@ class StdioChannel:
         error.request_id = line.id
         return error
 
+    def take(self, chunk: bytes, read_on: Callable[[], None]) -> None:
+        """Take what a thread has read, b"" at the end; `read_on` is called when it may read more."""
+        self._push(chunk)
+        if self._is_paused or (self.is_congested and not self._always_reads):
+            self._read_on_in_thread = read_on
+        else:
+            read_on()
+
     def pause(self) -> None:
         """Read nothing until `resume`: what the peer writes waits in the pipe, and then the peer."""
         self._is_paused = True
@@ -230,37 +188,14 @@ class StdioChannel:
         if not self._has_ended and self._can_poll_in and not self._is_reading:
             self._loop.add_reader(self._fd_in, self._push)
             self._is_reading = True
-        if self._waiting is not None:
-            self._waiting.release()
-            self._waiting = None
+        read_on, self._read_on_in_thread = self._read_on_in_thread, None
+        if read_on is not None:
+            read_on()
 
     def _stop_reading(self) -> None:
         if self._is_reading:
             self._is_reading = False
             self._loop.remove_reader(self._fd_in)
-
-    def _read_in_thread(self) -> None:
-        turn = threading.Semaphore(0)
-
-        def push(chunk: bytes) -> None:
-            self._push(chunk)
-            if self._is_paused or (self.is_congested and not self._always_reads):
-                self._waiting = turn
-            else:
-                turn.release()
-
-        while True:
-            try:
-                chunk = os.read(self._fd_in, _READ_BYTES)
-            except OSError:
-                chunk = b""
-            try:
-                self._loop.call_soon_threadsafe(push, chunk)
-            except RuntimeError:  # the loop is gone, and nobody waits for this thread
-                return
-            if not chunk:
-                return
-            turn.acquire()
 
     # -- writing -----------------------------------------------------------------------------
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .stdio import MAX_FRAME_BYTES, StdioChannel, claim
+from .stdio import MAX_FRAME_BYTES, StdioChannel
 
 if TYPE_CHECKING:
     from ..listener import Accept
 
-__all__ = ["StdioListener", "claim"]
+__all__ = ["StdioListener"]
 
 
 class StdioListener:
