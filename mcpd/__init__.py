@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .errors import ToolError as ToolError
     from .extensions.ui.results import ViewResult as ViewResult
     from .extensions.ui.results import view_result as view_result
+    from .extensions.ui.views.view import View as View
     from .handlers.middleware import CallNext as CallNext
     from .handlers.middleware import MiddlewareRequest as MiddlewareRequest
     from .host.hooks import Hooks as Hooks
@@ -138,6 +139,7 @@ __all__ = [
     "Tool",
     "ToolAnnotations",
     "ToolError",
+    "View",
     "ViewResult",
     "__version__",
     "audio",
@@ -210,6 +212,7 @@ _HOMES = {
     "Tool": "types.tools",
     "ToolAnnotations": "types.tools",
     "ToolError": "errors",
+    "View": "extensions.ui.views.view",
     "ViewResult": "extensions.ui.results",
     "audio": "registry.content",
     "choices": "context.forms",

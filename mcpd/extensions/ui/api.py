@@ -24,7 +24,8 @@ For MCP Apps: `apps` says who gets them, clients that offer them (`auto`), all (
 `strict_model_list` tools that are for Views only are in no list, though clients with Apps can call them.""",
     "tool": """\
 For clients with MCP Apps: `ui` is the View that shows the result, by its `ui://` URI or the name that
-`app` was given; `ui_when`, a function of a Context or of nothing, says for each request whether the tool
+`app` was given; `view` is one that comes with mcpd instead, table, form, chart, markdown or image, or a `mcpd.View`
+with options; `ui_when`, a function of a Context or of nothing, says for each request whether the tool
 has it now, and works as text otherwise; `visibility=["app"]` keeps the tool from the model.
 Spec: MCP Apps 2026-01-26, resource discovery.""",
     "resource": """\

@@ -47,10 +47,15 @@ class AppEntry(FixedResource):
 
     def __init__(self, resource: Resource, html: str, meta: ViewMeta, problems: Iterable[Problem] = ()) -> None:
         super().__init__(resource, html, requires=UI)
-        self.html = html
+        self._html = html
         self.meta = meta
         self.problems = tuple(problems)
         self._listed: Resource | None = None
+
+    @property
+    def html(self) -> str:
+        """The document."""
+        return self._html
 
     def listed(self, active: ActiveExtensions) -> Resource:
         """The resource with the URI of its content."""
@@ -212,6 +217,11 @@ class Apps:
     def tools(self) -> dict[str, ToolUi]:
         """What Apps add to each tool that has something to do with them, by its name."""
         return {entry.key: ui for entry in self.catalog.tools if isinstance(ui := entry.extension_meta.get(UI), ToolUi)}
+
+    def add_view(self, entry: AppEntry) -> None:
+        """Add the page of a bundled view, in the place of what had its URI."""
+        self.catalog.resources.add(entry, replace=True)
+        self.changed(entry.key)
 
     def tool_ui(
         self,

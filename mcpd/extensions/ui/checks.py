@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from ...registry.entries import metadata_of
 from ...registry.problems import Problem
+from ...registry.tools import FunctionTool
 from .apps import AppEntry, Apps
 from .constants import MIME_TYPE, SCHEME, UI, has_ui, is_app_type
 from .dangling import dangling
@@ -66,6 +67,11 @@ def _of_other_resources(apps: Apps) -> Iterator[Problem]:
 
 def _of_tool(apps: Apps, name: str, ui: ToolUi) -> Iterator[Problem]:
     where, uri = f"tool {name}", ui.uri
+    entry = apps.catalog.tools.find(name)
+    if ui.view is not None and isinstance(entry, FunctionTool):
+        from .views.fits import misfits
+
+        yield from misfits(entry, ui.view)
     if uri is not None and not apps.catalog.has_resource(uri, frozenset((UI,))):
         yield dangling(apps.catalog, name, uri)
     if ui.is_app_only and not any(other.uri is not None for other in apps.tools.values()):

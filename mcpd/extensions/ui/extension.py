@@ -37,7 +37,7 @@ class AppsExtension(Extension):
     """
 
     capabilities = ("resources",)  # even while there are none: a host may give up if it cannot list them
-    tool_options = ("ui", "ui_when", "visibility")
+    tool_options = ("ui", "ui_when", "view", "visibility")
     has_results = True
 
     def __init__(self, *, apps: AppsMode = "auto", strict_model_list: bool = False) -> None:
@@ -102,8 +102,12 @@ class AppsExtension(Extension):
         return types is None or (isinstance(types, list) and any(map(is_app_type, types)))
 
     def tool(self, name: str, options: Mapping[str, Any], meta: dict[str, Any] | None) -> ToolAddition | None:
-        """`ui=`, `visibility=` and `ui_when=`, or raw `_meta` that speaks of Apps."""
+        """`ui=` or `view=`, `visibility=` and `ui_when=`, or raw `_meta` that speaks of Apps."""
         given = (options.get("ui"), options.get("visibility"), options.get("ui_when"))
+        if options.get("view") is not None:
+            from .views.tools import view_tool
+
+            return view_tool(self.apps, name, options["view"], given, meta)
         if given == (None, None, None) and not has_ui(meta):
             return None
         return self.apps.tool_ui(name, given, meta)

@@ -8,6 +8,7 @@ from typing import Any, TypedDict
 from ...registry.options import Described
 from .meta import Csp, Permissions
 from .tools import Visibility
+from .views.view import View, ViewKind
 
 __all__ = ["AppOptions", "AppToolOptions"]
 
@@ -17,6 +18,8 @@ class AppToolOptions(TypedDict, total=False):
 
     ui: str | None
     """The View that shows the result, by its `ui://` URI or the name that `app` was given."""
+    view: ViewKind | View | None
+    """The bundled page that shows the result, in place of `ui`."""
     ui_when: Callable[..., Any] | None
     """A function of a Context or of nothing: whether the tool has its View for this request."""
     visibility: Visibility | None

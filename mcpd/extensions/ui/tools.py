@@ -18,6 +18,7 @@ from .uris import checked_uri
 
 if TYPE_CHECKING:
     from ...registry.conditions import Condition
+    from .views.view import View
 
 __all__ = ["ToolUi", "Visibility", "tool_ui"]
 
@@ -40,6 +41,8 @@ class ToolUi:
         self.others: dict[str, Any] = {}
         """Members that this revision does not define, passed on as they are."""
         self.problems: list[Problem] = []
+        self.view: View | None = None
+        """What was said of the bundled page, if it is one."""
         self._link = link
 
     @property

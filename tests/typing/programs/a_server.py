@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from mcpd import ContentBlock as Block
-from mcpd import Context, Server, ToolAnnotations, ToolError, image, text
+from mcpd import Context, Server, ToolAnnotations, ToolError, View, image, text
 
 server = Server("garden", version="1", show_errors=True, apps="always", strict_model_list=True)
 
@@ -21,6 +21,18 @@ async def photo(ctx: Context) -> list[Block]:
     """Take a photo."""
     await ctx.progress(1, total=2)
     return [image(b"", "image/png"), text("a bed")]
+
+
+@server.tool(view=View("chart", kind="bar", x="bed", y=["harvest"], title="Harvest"))
+def harvest() -> list[dict[str, float]]:
+    """The harvest of each bed."""
+    return []
+
+
+@server.tool(view="form")
+def order(seeds: str, bags: int = 1) -> str:
+    """Order seeds."""
+    return f"{bags} × {seeds}"
 
 
 @server.resource("bed://{name}")

@@ -2,7 +2,7 @@
 
 import mcpd
 from mcpd import Sever  # error
-from mcpd import CallNext, Context, MiddlewareRequest, Result, Server, TextContent
+from mcpd import CallNext, Context, MiddlewareRequest, Result, Server, TextContent, View
 from mcpd.host.shown import ShownView
 from mcpd.http import HttpSettings
 from mcpd.serve_options import Settings
@@ -21,6 +21,16 @@ server.app("chart", 5)  # error
 @server.tool(titel="x")  # error
 def water(bed: str) -> str:
     return bed
+
+
+@server.tool(view="tabel")  # error
+def rows() -> list[dict[str, int]]:
+    return []
+
+
+View("chart", knid="bar")  # error
+View("chart", kind="bars")  # error
+View("table", x="month")  # error
 
 
 @server.tool

@@ -1,0 +1,85 @@
+"""The page of a view as a resource: made when it is first listed or read, and versioned by what it then holds.
+
+Tools that use a kind without options share its page. One with options has a page of its own that holds them: what
+a host passes on beside the page, `_meta` or what it says of the tool, is dropped by some (APP-S-16). So is that
+of a form, with the tool's name and schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ....errors import RegistrationError
+from ....registry.catalog import Catalog
+from ....registry.tools import FunctionTool
+from ....types.resources import Resource
+from ..apps import AppEntry
+from ..constants import MIME_TYPE
+from ..meta import view_meta
+from ..uris import app_uri
+from .pages import page
+from .view import View
+
+__all__ = ["ViewEntry", "view_entry"]
+
+
+class ViewEntry(AppEntry):
+    """A page of mcpd's own, for one kind or for one tool."""
+
+    def __init__(self, where: str, resource: Resource, view: View, make: Callable[[], str]) -> None:
+        csp = {"resourceDomains": view.images} if view.images else None
+        meta = view_meta(f"{where}, images of its view", csp=csp, prefers_border=True)
+        resource.meta = meta.meta()
+        super().__init__(resource, "", meta, meta.problems)
+        self.view = view
+        self._make = make
+
+    @property
+    def html(self) -> str:
+        """The document."""
+        if not self._html:
+            self._html = self._make()
+        return self._html
+
+
+def view_entry(catalog: Catalog, namespace: str, tool: str, view: View) -> ViewEntry:
+    """The page for a tool: the one of its kind, or one of its own. Raises RegistrationError."""
+    is_own = bool(view.options) or view.view == "form"
+    name = f"view-{view.view}-{tool}" if is_own else f"view-{view.view}"
+    uri = app_uri(namespace, name)
+    there = catalog.resources.find(uri)
+    if isinstance(there, ViewEntry) and there.view == view and not is_own:
+        return there
+    if there is not None and not isinstance(there, ViewEntry):
+        raise RegistrationError(f"tool {tool}: its view is {uri}, which is another app; give that another name")
+
+    resource = Resource(
+        uri=uri,
+        name=name,
+        title=view.options.get("title") or view.view.capitalize(),
+        description=f"Shows results of {tool}" if is_own else f"Shows results as {view.view}",
+        mime_type=MIME_TYPE,
+    )
+
+    def make() -> str:
+        return page(view.view, view.options, _described(catalog, tool, view))
+
+    return ViewEntry(f"tool {tool}", resource, view, make)
+
+
+def _described(catalog: Catalog, name: str, view: View) -> Mapping[str, Any] | None:
+    """What a form knows of its tool by itself; hosts that say more of it are believed first."""
+    if view.view != "form":
+        return None
+    entry = catalog.tools.find(name)
+    if not isinstance(entry, FunctionTool):
+        return {"name": name, "inputSchema": {"type": "object"}}
+    tool = entry.tool
+    schema = tool.input_schema or entry.callee.input_schema
+    return {
+        "name": name,
+        "inputSchema": schema,
+        **({"title": tool.title} if tool.title else {}),
+        **({"description": tool.description} if tool.description else {}),
+    }

@@ -1,0 +1,149 @@
+"""Whether a kind of view can show what a tool gives, by its output schema or else its annotation; for `mcpd check`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from ....registry.problems import Problem
+from ....registry.tools import FunctionTool
+from .view import View
+
+__all__ = ["misfits"]
+
+_PLAIN: Final = frozenset(("integer", "number", "boolean", "null"))
+_TEXT: Final = (str, bytes, type(None))
+_WANTS: Final = {
+    "table": "a table is made of a list of objects, of lists, or of a dict of lists",
+    "chart": "a chart is made of a list of objects, of lists, or of a dict of lists, with numbers in it",
+    "markdown": "Markdown is text",
+    "image": "an image is image content, base64 with its type, or an address",
+}
+
+
+def misfits(tool: FunctionTool, view: View) -> list[Problem]:
+    """What of the tool's results the view could not show."""
+    where, kind = f"tool {tool.key}", view.view
+    if kind == "form":
+        return []
+    schema = tool.tool.output_schema or tool.callee.output_schema
+    if not isinstance(schema, dict):
+        returns = tool.callee.returns
+        if kind in ("table", "chart") and any(returns is text for text in _TEXT):
+            gives = "nothing" if returns in (None, type(None)) else returns.__name__
+            return [_problem(where, kind, gives)]
+        return []
+    shape = _inside(schema, schema)
+    if not shape or _can_be(shape, schema, kind):
+        return list(_unknown_columns(where, shape, schema, view))
+    return [_problem(where, kind, _named(shape))]
+
+
+def _problem(where: str, kind: str, gives: str) -> Problem:
+    text = f"view={kind!r} cannot show {gives}: {_WANTS[kind]}. Return that, or take another view"
+    return Problem(where, text, is_error=False)
+
+
+def _can_be(shape: Mapping[str, Any], root: Mapping[str, Any], kind: str) -> bool:
+    types = _types(shape)
+    if kind in ("markdown", "image"):
+        return not types or not types <= (_PLAIN | ({"array"} if kind == "markdown" else set()))
+    if types and not types & {"array", "object"}:
+        return False
+    columns = _columns(shape, root)
+    return kind == "table" or columns is None or any(_may_be_number(each, root) for each in columns.values())
+
+
+def _columns(shape: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The columns that a schema promises, with the schema of their values; None where any may come."""
+    if "array" in _types(shape):
+        return _of_items(_inside(shape.get("items"), root), root)
+    members = {name: _inside(member, root) for name, member in (shape.get("properties") or {}).items()}
+    if not members or shape.get("additionalProperties"):
+        return None
+    lists = {name: member for name, member in members.items() if "array" in _types(member)}
+    if len(lists) == 1:
+        return _of_items(_inside(next(iter(lists.values())).get("items"), root), root)
+    if len(lists) == len(members):
+        return {name: member.get("items", {}) for name, member in lists.items()}
+    return None
+
+
+def _of_items(items: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any] | None:
+    types = _types(items)
+    if types and not types & {"object", "array"}:
+        return {"value": items}
+    properties = items.get("properties")
+    additional = items.get("additionalProperties")
+    if isinstance(properties, Mapping) and properties and not additional:
+        return dict(properties)
+    if not properties and isinstance(additional, Mapping) and not _may_be_number(additional, root):
+        return {"": additional}
+    return None
+
+
+def _unknown_columns(where: str, shape: Mapping[str, Any], root: Mapping[str, Any], view: View) -> Iterator[Problem]:
+    """Columns that the view names and the schema does not have."""
+    if "rows" in view.options or view.view not in ("table", "chart"):
+        return
+    columns = _columns(shape, root)
+    if columns is None or "" in columns:
+        return
+    named: Sequence[str] = [*view.options.get("columns", ()), *view.options.get("y", ())]
+    for name in [*named, *([view.options["x"]] if "x" in view.options else [])]:
+        if name not in columns:
+            text = f"view={view.view!r} names the column {name!r}; results have {', '.join(columns)}"
+            yield Problem(where, text, is_error=False)
+    for name in view.options.get("y", ()):
+        if name in columns and not _may_be_number(columns[name], root):
+            yield Problem(where, f"view='chart' draws {name!r}, which is no number", is_error=False)
+
+
+def _may_be_number(schema: object, root: Mapping[str, Any]) -> bool:
+    shape = _inside(schema, root)
+    types = _types(shape)
+    if "array" in types:
+        return _may_be_number(shape.get("items"), root)
+    return not types or bool(types & {"number", "integer"}) or ("anyOf" in shape and not shape.get("type"))
+
+
+def _inside(schema: object, root: Mapping[str, Any]) -> dict[str, Any]:
+    """Through references, and through the null beside the only real branch of an Optional; {} for whatever it be."""
+    for _ in range(16):
+        if not isinstance(schema, Mapping):
+            return {}
+        branches = [branch for branch in schema.get("anyOf", ()) if branch != {"type": "null"}]
+        reference = schema.get("$ref")
+        if isinstance(reference, str) and reference.startswith("#/"):
+            schema = _at(root, reference)
+        elif len(branches) == 1:
+            schema = branches[0]
+        else:
+            return dict(schema)
+    return {}
+
+
+def _at(root: Mapping[str, Any], reference: str) -> object:
+    found: object = root
+    for step in reference[2:].split("/"):
+        if not isinstance(found, Mapping):
+            return None
+        found = found.get(step.replace("~1", "/").replace("~0", "~"))
+    return found
+
+
+def _types(shape: Mapping[str, Any]) -> set[str]:
+    given = shape.get("type")
+    if isinstance(given, str):
+        return {given}
+    if isinstance(given, Sequence):
+        return set(map(str, given)) - {"null"}
+    return {name for branch in shape.get("anyOf", ()) for name in _types(branch)}
+
+
+def _named(shape: Mapping[str, Any]) -> str:
+    """What a schema gives, in a few words."""
+    types = sorted(_types(shape))
+    if types in (["array"], ["object"]):
+        return f"this {types[0]}: it has no numbers" if types == ["array"] else "this object"
+    return " or ".join(types) or "what it gives"
