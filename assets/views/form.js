@@ -23,6 +23,7 @@ function choicesOf(schema) {
 }
 
 const MISSING = Symbol("missing");
+const NEEDED = "This is needed.";
 let numbered = 0;
 
 /** One field: {node, get() -> value | MISSING | {error}, set(value), wrong(text), named(path) -> the field of a path}. */
@@ -47,7 +48,7 @@ function fieldOf(key, given, required, depth = 0) {
   node.addEventListener("input", () => wrong(""));
   const get = () => {
     const value = kind.get();
-    if (value === MISSING) return required ? { error: "This is needed." } : MISSING;
+    if (value === MISSING) return required ? { error: NEEDED } : MISSING;
     if (isObject(value) && value.error !== undefined && kind.checks) return value;
     const error = kind.checks ? "" : objection(value, schema);
     return error ? { error } : { value };
@@ -188,7 +189,7 @@ function listOf(field, given, items) {
       if (error) return { error: `${rows.findIndex((one) => one.kind === kind) + 1}: ${error}` };
       values.push(value);
     }
-    if (!values.length && !field.required && !isEmpty(field.schema.default) === false) return MISSING;
+    if (!values.length && !field.required && isEmpty(field.schema.default)) return MISSING;
     const error = objection(values, field.schema);
     return error ? { error } : values;
   };
@@ -201,17 +202,21 @@ function groupOf(field) {
   const fields = Object.entries(field.schema.properties).map(([key, one]) => fieldOf(key, one, needed.has(key), field.depth + 1));
   const get = () => {
     const value = {};
-    let bad = null, some = false;
+    let bad = null, lacking = null, some = false;
     for (const one of fields) {
       const got = one.get();
       if (got === MISSING) continue;
-      if (got.error !== undefined) { if (got.error === "This is needed." && !field.required && !bad) { bad = { one, got, needs: true }; continue; } bad = { one, got }; one.wrong(got.error); some = true; continue; }
-      value[one.key] = got.value;
-      some = true;
+      if (got.error === NEEDED) lacking ??= one;
+      else if (got.error !== undefined) { bad ??= one; one.wrong(got.error); }
+      else {
+        value[one.key] = got.value;
+        some ||= compact(got.value) !== compact(plainly(field.schema.properties[one.key]).default ?? false);
+      }
     }
-    if (!some && !field.required) return MISSING;
-    if (bad) { bad.one.wrong(bad.got.error); return { error: `Look at ${bad.one.key}.`, field: bad.one }; }
-    return value;
+    if (!some && !bad && !field.required) return MISSING;  // an optional group of which nothing is said is left out
+    if (lacking) lacking.wrong(NEEDED);
+    bad ??= lacking;
+    return bad ? { error: `Look at ${bad.key}.`, field: bad } : value;
   };
   return { group: el("div", { class: "form" }, ...fields.map(({ node }) => node)), bordered: true, checks: true, get, set: (value) => { for (const one of fields) one.set(own(isObject(value) ? value : {}, one.key) ?? plainly(field.schema.properties[one.key]).default); }, named: (key) => fields.find((one) => one.key === key) };
 }
@@ -269,7 +274,7 @@ function collect(aloud) {
     const got = one.get();
     if (aloud) one.wrong(got !== MISSING && got.error ? (got.field ? "" : got.error) : "");
     if (got === MISSING) continue;
-    if (got.error !== undefined) { first ??= got.field ?? one; if (aloud && got.field) got.field.wrong(got.field.get().error); }
+    if (got.error !== undefined) { first ??= got.field ?? one; }
     else values[one.key] = got.value;
   }
   return { values, first };

@@ -5,81 +5,20 @@ The page only passes messages on (relay_page.html); every decision is made in Py
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.apps_scene import Scene
-from support.browser import Chromium, Page
+from support.browser import Chromium
+from support.page_stage import showing
 from support.pages import Pages
 
-from mcpd import Hooks, Host, HostOptions, Server
-from mcpd.host.call import ToolCall
-from mcpd.host.context import ContainerDimensions, HostContext
-from mcpd.host.events import Closed, Event, Finding, Logged, SizeChanged
+from mcpd import Server
+from mcpd.host.context import HostContext
+from mcpd.host.events import Closed, Finding, Logged, SizeChanged
 from mcpd.host.shown import ShownView
 from mcpd.sources.starter import make_server
-
-SANDBOX = "allow-scripts allow-same-origin allow-forms"
-CONTEXT = HostContext(
-    theme="dark",
-    available_display_modes=["inline", "fullscreen"],
-    container_dimensions=ContainerDimensions(max_height=5000),
-    locale="nb-NO",
-    time_zone="Europe/Oslo",
-    platform="web",
-)
-
-
-class Show:
-    """One host, what it heard, and one View in the page."""
-
-    def __init__(self, host: Host, page: Page, pages: Pages) -> None:
-        self.host = host
-        self.page = page
-        self.pages = pages
-        self.events: list[Event] = []
-        self.opened: list[str] = []
-
-    async def view(self, call: ToolCall, *, keep: bool = False) -> ShownView:
-        """Show a call's View in the page, under its policy, at an origin of its own."""
-        relay = await self.host.listen_views(":0", origin=self.pages.url("").rstrip("/"))
-        view, address = await relay.open_view(call)
-        self.pages.put("/view", view.document.html, content_security_policy=view.grant.policy())
-        host = await self.page.goto(self.pages.url("/page"))
-        planned = {
-            "socket": address,
-            "view": self.pages.url("/view", "view"),
-            "sandbox": view.grant.sandbox,
-            "allow": view.grant.allow,
-            "keep": keep,
-        }
-        await host.call("(planned) => relay.open(planned)", planned)
-        return view
-
-
-@contextlib.asynccontextmanager
-async def showing(chromium: Chromium, pages: Pages, server: Server, **hooks: Any) -> AsyncIterator[Show]:
-    pages.put("/page", Path(__file__).with_name("relay_page.html").read_text(encoding="utf-8"))
-    show: Show
-
-    def opened(view: ShownView, url: str) -> bool:
-        show.opened.append(url)
-        return True
-
-    given = {
-        "open_link": opened,
-        "download": lambda view, items: True,
-        "display_mode": lambda view, mode: mode,
-        "event": lambda view, event: show.events.append(event),
-        **hooks,
-    }
-    async with chromium.page(width=800, height=900) as page:
-        async with Host(server, hooks=Hooks(**given), options=HostOptions(context=CONTEXT)) as host:
-            show = Show(host, page, pages)
-            yield show
 
 
 def _sample(view: ShownView, params: Any) -> dict[str, Any]:

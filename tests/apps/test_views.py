@@ -1,0 +1,161 @@
+"""The bundled views in two hosts, ours and the official one: each kind, light and dark, wide and narrow.
+
+What a page does in itself is in test_views_pages.py, what it withstands in test_views_hostile.py.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from msgspec import Meta
+from support.apps_scene import OPAQUE, STRICT, Scene
+from support.browser import Chromium, Frame, Page
+from support.page_stage import showing
+from support.pages import Pages
+from support.views_stage import DARK, FORM_TOOL, LIGHT, MARKDOWN, SAMPLES, look, png
+
+from mcpd import ImageContent, Server
+from mcpd.extensions.ui.views.pages import page as make_page
+from mcpd.host.context import HostContext
+from mcpd.host.events import Closed, Finding
+
+SIZES = (820, 360)
+each_kind = pytest.mark.parametrize("kind", SAMPLES)
+
+
+def make_server() -> Server:
+    server = Server("shop", version="1")
+
+    @server.tool(view="table")
+    def table(city: str = "Oslo") -> list[dict[str, Any]]:
+        """Rows."""
+        return [{"day": "2026-03-01", "high": 12.5}, {"day": "2026-03-02", "high": 11}]
+
+    @server.tool(view="chart")
+    def chart(city: str = "Oslo") -> list[dict[str, Any]]:
+        """The same rows."""
+        return [{"day": f"2026-03-0{day}", "high": 12.5 + day} for day in range(1, 8)]
+
+    @server.tool(view="markdown")
+    def markdown(city: str = "Oslo") -> str:
+        """Words."""
+        return MARKDOWN
+
+    @server.tool(view="image")
+    def image(city: str = "Oslo") -> ImageContent:
+        """A picture."""
+        return ImageContent(data=png(), mime_type="image/png")
+
+    @server.tool(view="form", title="Forecast")
+    def form(city: str, days: Annotated[int, Meta(ge=1, le=14)] = 3) -> list[dict[str, Any]]:
+        """Rows for arguments."""
+        if city == "Atlantis":
+            raise ValueError("no such city")
+        return [{"city": city, "day": day} for day in range(days)]
+
+    return server
+
+
+async def shown(view: Frame) -> None:
+    await view.until("document.documentElement.dataset.phase === 'shown'")
+
+
+async def in_all_dresses(page: Page, view: Frame, dress: Any, sign: str) -> None:
+    for scheme in (LIGHT, DARK):
+        for width in SIZES:
+            await page.resize(width, 700)
+            await dress(scheme)
+            await view.until(f"innerWidth === {width}")
+            await view.until(f"document.querySelectorAll({sign!r}).length > 0")
+            await look(view, scheme)
+
+
+@each_kind
+async def test_in_our_host(chromium: Chromium, pages: Pages, kind: str) -> None:
+    async with showing(chromium, pages, make_server()) as show:
+        view = await show.view(await show.host.call_tool(kind, {"city": "Oslo"}), keep=True)
+        frame = await show.page.frame("/view")
+        assert await view.live()
+        await shown(frame)
+
+        async def dress(scheme: Any) -> None:
+            view.change_context(HostContext(theme=scheme))
+
+        await in_all_dresses(show.page, frame, dress, SAMPLES[kind][1])
+        assert await view.close("done") == Closed("done", clean=True)
+        assert not [event for event in show.events if isinstance(event, Finding)]
+        Scene(show.page, show.page.main, frame).clean()
+
+
+@each_kind
+async def test_in_the_official_host(chromium: Chromium, pages: Pages, bridge_bundle: str, kind: str) -> None:
+    """Every message of the page fits the SDK's schemas; the policy is the strictest one, the origin opaque."""
+    pages.put("/host", Path(__file__).with_name("official_host.html").read_text(encoding="utf-8"))
+    pages.put("/app-bridge.js", bridge_bundle, content_type="text/javascript; charset=utf-8")
+    html = make_page(kind, {}, FORM_TOOL if kind == "form" else None)
+    pages.put("/view", html, content_security_policy=STRICT)
+    result, sign = SAMPLES[kind]
+    context = {
+        "theme": LIGHT,
+        "displayMode": "inline",
+        "availableDisplayModes": ["inline", "fullscreen"],
+        "containerDimensions": {"maxHeight": 5000},
+        "locale": "en-GB",
+    }
+    planned = {
+        "view": pages.url("/view", "view"),
+        "sandbox": OPAQUE,
+        "capabilities": {"openLinks": {}, "serverTools": {}, "updateModelContext": {"text": {}}},
+        "context": context,
+    }
+    async with chromium.page(width=820, height=700) as page:
+        host = await page.goto(pages.url("/host"))
+        await host.call("(planned) => host.open(planned)", planned)
+        view = await page.frame("/view")
+        await host.until("host.names().includes('initialized')")
+        await host.evaluate("host.bridge.sendToolInputPartial({ arguments: { city: 'Os' } })")
+        await host.evaluate("host.bridge.sendToolInput({ arguments: { city: 'Oslo' } })")
+        await host.call("(result) => host.bridge.sendToolResult(result)", result)
+        await shown(view)
+
+        async def dress(scheme: str) -> None:
+            await host.call("(context) => host.bridge.setHostContext(context)", {**context, "theme": scheme})
+
+        await in_all_dresses(page, view, dress, sign)
+        await host.until("host.names().includes('sizechange')")
+        if kind == "form":
+            await view.click(".primary")
+            await host.until("host.names().includes('updatemodelcontext')")
+        else:
+            await view.click('[aria-label="Full screen"]') if kind != "markdown" else None
+        assert await host.evaluate("host.bridge.teardownResource({ reason: 'done' })") == {}
+        judged = await host.evaluate("host.objections()")
+        assert judged["found"] == []
+        assert judged["checked"] >= 4
+        Scene(page, host, view).clean()
+
+
+async def test_a_form_calls_its_tool_again_through_our_host(chromium: Chromium, pages: Pages) -> None:
+    """From the call's arguments to a second call, its result, what is wrong with a third, and what the model hears."""
+    async with showing(chromium, pages, make_server()) as show:
+        view = await show.view(await show.host.call_tool("form", {"city": "Oslo", "days": 2}), keep=True)
+        frame = await show.page.frame("/view")
+        assert await view.live()
+        await shown(frame)
+        assert await frame.evaluate("[...document.querySelectorAll('.form input')].map((one) => one.value)") == [
+            "Oslo",
+            "2",
+        ]
+        await frame.call("(value) => { document.querySelectorAll('.form input')[1].value = value; }", "5")
+        await frame.click(".primary")
+        await frame.until("document.querySelectorAll('.outcome tbody tr').length === 5")
+        await frame.call("(value) => { document.querySelectorAll('.form input')[0].value = value; }", "Atlantis")
+        await frame.click(".primary")
+        await frame.until("document.querySelector('.outcome .problem')")
+        [update] = show.host.conversation.take_context()
+        said = str(update)
+        assert "Atlantis" in said
+        assert "failed" in said
+        Scene(show.page, show.page.main, frame).clean()
