@@ -238,15 +238,18 @@ class Session:
         """
         in_flight = self.in_flight
         if request.id in in_flight:
+            # Two answers with one id could not be told apart, and a cancellation would mean either.
             raise InvalidRequest("This id belongs to a request that is still being answered")
         many = len(in_flight)
         if many >= self.max_in_flight:
             raise InvalidRequest(f"Too many requests at once: {self.max_in_flight} are being answered; retry later")
+
         version = self.version
         if version is None or self.phase == "modern":
             opened = self._open_modern(request)
         else:
             opened = self._open_legacy(request, version)
+
         if charge is not None:
             opened.charge = charge
         if many >= _UNCOUNTED:
@@ -263,11 +266,14 @@ class Session:
             if has_envelope(request.params):
                 raise InvalidRequest(_ERA_FIXED)
             raise MethodNotFound(f"Method not found: {method}")
+
         raw = request.params
         try:
             params = read(_EMPTY if raw is ABSENT else raw)
         except MALFORMED:
+            # Once more, with an error that says what is wrong; what is right is not made to pay for that.
             params = read_params(read, raw)
+
         meta: RequestMeta | None = params.meta
         if meta is not None and meta.protocol_version is not UNSET:
             raise InvalidRequest(_ERA_FIXED)
@@ -295,6 +301,7 @@ class Session:
                     and bytes(meta.client_capabilities)[:1] == b"{"
                     and (meta.log_level is None or meta.log_level in LOG_LEVELS)
                 ):
+                    # To ask what is served binds to nothing: an `initialize` may follow.
                     if self.version is None and method != "server/discover":
                         self.phase, self.version = "modern", newest
                     return Call(self, request.id, request.method, request.params, newest, params, meta)
@@ -308,6 +315,8 @@ class Session:
         head: Params = read_params(read_head, request.params)
         meta = head.meta
         method = request.method
+
+        # Of a legacy client, or of a modern one that forgot its envelope: what it asks for tells.
         bare = meta is None or (meta.protocol_version is UNSET and meta.client_capabilities is NO_JSON)
         if bare and self.version is None:
             if method == "initialize":
@@ -323,15 +332,18 @@ class Session:
                 table.SUPPORTED,
                 f"This connection already speaks {self.version}, which has no initialize",
             )
+
         version = check_envelope(meta, is_fixed=self.version is not None)
         read = version.lookup(method) if method in version.requests else self.vocabulary.request(version, method)
         if read is None:
             raise MethodNotFound(f"Method not found: {method}")
+
         params = read_params(read, request.params)
         level = params.meta.log_level
         if level is not None and level not in LOG_LEVELS:
             known = ", ".join(LOG_LEVELS)
             raise InvalidParams(f"_meta.{META}logLevel: expected one of {known}", {"requested": level})
+
         if self.version is None and method != "server/discover":
             self.phase, self.version = "modern", table.get(table.MODERN[-1])
         return Call(self, request.id, request.method, request.params, version, params, params.meta)
@@ -360,11 +372,13 @@ class Session:
             read = self.vocabulary.notification(version, method)
         if read is None:
             return None
+
         raw = message.params
         try:
             params = read(_EMPTY if raw is ABSENT or bytes(raw) == b"null" else raw)
         except MALFORMED:
             return None
+
         if method == "notifications/initialized" and self.phase == "initializing":  # not before its request
             self.phase = "initialized"
         return params
@@ -387,9 +401,12 @@ class Session:
         in_flight, request_id = self.in_flight, answered.id
         if in_flight.get(request_id) is not answered:
             return None
+
         frame = encode(Result(request_id, answered.version.shape_result(result, self.identity)))
         if len(frame) > self.max_frame_bytes:
+            # It stays open: whoever gave the result answers with an error in its place.
             raise ResultTooLarge(len(frame), self.max_frame_bytes)
+
         del in_flight[request_id]
         return frame
 

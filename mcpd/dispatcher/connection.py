@@ -283,9 +283,11 @@ class ServerConnection(ClientPeer):
             handler = self.handlers.get(call.method)
             if handler is None:
                 raise MethodNotFound(f"Method not found: {call.method}")
+
             exchange = Exchange(call, self)
             if getattr(call.params, "request_state", None) is not None:
                 exchange.asking  # noqa: B018  # a state that was tampered with is refused before anything runs (S26-086)
+
             result = handler(exchange, call.params)
             if result.__class__ is CoroutineType:
                 return self._finish(call, exchange, result, hand_back)
@@ -380,7 +382,9 @@ class ServerConnection(ClientPeer):
             params = self.session.receive_notification(message)
             if params is None:
                 return True
+
             if message.method == "notifications/cancelled":
+                # One for a call that was answered meanwhile is no fault: the two have crossed.
                 call = self.session.in_flight.get(params.request_id)
                 if call is not None:
                     self.cancel(call)
@@ -396,6 +400,7 @@ class ServerConnection(ClientPeer):
         listener = self.listeners.get(message.method)
         if version is None or listener is None:
             return True
+
         nobody: Any = None  # what it asks is no part of any request
         call = Call(self.session, nobody, message.method, message.params, version, params, params.meta)
         try:
@@ -405,6 +410,7 @@ class ServerConnection(ClientPeer):
         except InternalError as error:
             log.warning("Dropped %s: %s", printable(message.method), printable(error))
             return False
+
         (self._runner or self._make_runner()).start(listener(Exchange(call, self), params))
         return True
 
