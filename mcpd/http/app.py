@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 from ..channel import Channel
 from ..errors import ConfigurationError, ParseError, ProtocolError
 from ..jsonrpc import Batch, Request, decode, decode_batch
+from ..listener import Ending
 from ..principal import ANONYMOUS, Principal
 from ..printable import printable
 from ..transports.authentication import Authentication, Refusal, RequestHeaders
@@ -87,7 +88,7 @@ class HttpApp:
         """Where the endpoint is, first as it is told to people."""
         self._eras = Eras(self.core)
         find_sender = None if self._authentication is None else partial(self._who, self._authentication)
-        self._router = Router(self.core, server, self.guard, self._cors, find_sender, self.paths)
+        self.routes = Router(self.core, server, self.guard, self._cors, find_sender, self.paths)
         self.sessions = self._eras.legacy.sessions
         self._shutdown_watch: ShutdownWatch | None = None
         self._checked: dict[tuple[bytes | None, ...], _HeaderCheck] = {}
@@ -157,7 +158,7 @@ class HttpApp:
         check = self._check_headers(request)
         refusal = check.refusal
         if request.path not in self.paths:
-            return self._router.serve(request, refusal)
+            return self.routes.serve(request, refusal)
         if refusal is not None:
             log.warning("Refused a request: %d %s", refusal.status, printable(refusal.text.rstrip()))
             return request.refuse(refusal)
@@ -288,9 +289,10 @@ class HttpApp:
             self.core.spawn(_end_socket(*self.core.sockets.popitem()))
 
     async def aclose(self, grace: float = 0) -> None:
-        """End everything: calls get `grace` seconds, subscriptions their result, sessions and streams just end."""
+        """End everything: calls and routes get `grace` seconds, subscriptions their result, the rest just ends."""
         self.drain()
-        await asyncio.gather(*(connection.finish(grace) for connection in self.connections))
+        ending: list[Ending] = [*self.connections, self.routes]
+        await asyncio.gather(*(running.finish(grace) for running in ending))
         self.sessions.end_all()
         for channel in list(self.core.sockets):
             await channel.aclose("the server is shutting down")

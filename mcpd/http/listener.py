@@ -15,12 +15,12 @@ from typing import Any
 
 from ..channel import Channel, Receiver
 from ..errors import ConfigurationError
+from ..listener import Ending
 from ..transports.accepting import Acceptor, ConnectionLimit
 from ..transports.address import Address, authority, bind, parse
 from ..transports.guards import Access
 from ..transports.websocket_server import Endpoint, WebSocketLimits
 from .app import HttpApp
-from .core import Answering
 from .http1 import LINGER, Http1Protocol, HttpState, new_config
 
 __all__ = ["HttpListener"]
@@ -54,9 +54,9 @@ class HttpListener:
         self.config = new_config(app, self._upgrade)
 
     @property
-    def connections(self) -> Iterable[Answering]:
-        """All that may have calls running."""
-        return self.app.connections
+    def connections(self) -> Iterable[Ending]:
+        """All that may have calls running, and the routes."""
+        return [*self.app.connections, self.app.routes]
 
     async def start(self, accept: Callable[[Channel], Receiver]) -> None:
         """Begin to accept; `accept` gives the receiver of a WebSocket's frames.

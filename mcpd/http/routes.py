@@ -7,6 +7,7 @@ endpoint never comes here. Errors are JSON with an `error`, as all refusals of H
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from collections.abc import Callable, Coroutine, Mapping
@@ -47,6 +48,7 @@ _is_name = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+").fullmatch
 _is_value = re.compile(r"[\t\x20-\x7e\x80-\xff]*").fullmatch
 _RETRY = (("Retry-After", "5"),)
 _FAILED = Refusal(500, "The server failed to answer; details are in its log.\n")
+_ENDING = Refusal(503, "The server is shutting down.\n", _RETRY)
 _NOT_STARTED = Refusal(503, "The server could not start; details are in its log.\n", _RETRY)
 
 _Known: TypeAlias = Principal | Refusal
@@ -96,6 +98,8 @@ class Router:
         self._exact: dict[str, list[Route]] = {}
         self._templates: list[Route] = []
         self._count = 0
+        self._running: set[asyncio.Task[Any]] = set()
+        self._stopped: set[asyncio.Task[Any]] = set()
 
     # -- what is where -----------------------------------------------------------------------
 
@@ -211,6 +215,9 @@ class Router:
                 return _NOT_STARTED
             lifespan = self._lifespan.value
 
+        task: asyncio.Task[Any] | None = asyncio.current_task()
+        assert task is not None
+        self._running.add(task)
         try:
             arguments = (_asked(request, route, body, lifespan),) if route.takes_request else ()
             if route.is_async:
@@ -221,11 +228,35 @@ class Router:
             return Refusal(404 if isinstance(error, ResourceNotFound) else 400, error.message + "\n")
         except ThreadsBusy as error:
             return Refusal(503, f"{error}\n", _RETRY)
+        except asyncio.CancelledError:
+            if task not in self._stopped:
+                raise
+            task.uncancel()
+            return _ENDING
         except BaseException as error:  # whatever it is, it ends its request, not the server
             if not is_failure(error):
                 raise
             log.error("The route %s failed", printable(route.path), exc_info=as_told(error))
             return _FAILED
+        finally:
+            self._running.discard(task)
+            self._stopped.discard(task)
+
+    # -- ending ------------------------------------------------------------------------------
+
+    async def finish(self, grace: float) -> None:
+        """Let functions that run answer for `grace` seconds, then `abort` the rest."""
+        if self._running:
+            await asyncio.wait(self._running, timeout=grace)
+        self.abort()
+        if self._running:
+            await asyncio.wait(self._running, timeout=1)
+
+    def abort(self) -> None:
+        """Cancel all functions that run, but plain ones, which cannot be; their requests are answered with 503."""
+        self._stopped.update(self._running)
+        for task in self._stopped:
+            task.cancel()
 
 
 def _open_methods(request: HttpRequest, found: Mapping[str, Route], route: Route | None) -> list[str]:

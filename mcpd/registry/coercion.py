@@ -50,7 +50,7 @@ def coerce(arguments: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
 
     The same object if there was nothing to do.
     """
-    return _Coercion(schema).members(arguments, schema, _DEPTH)
+    return _Coercion(schema).members(arguments, schema, _DEPTH) if arguments else arguments
 
 
 def follow(schema: Any, root: dict[str, Any]) -> Any:

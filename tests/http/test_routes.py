@@ -483,6 +483,53 @@ def _short() -> str:
     return "short"
 
 
+# ---------------------------------------------------------------------------------------------- ending
+
+
+async def test_routes_that_run_are_waited_for() -> None:
+    server = Server("shop")
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    @server.route("/slow")
+    async def slow() -> str:
+        began.set()
+        await go_on.wait()
+        return "done"
+
+    async with serving(server) as port:
+        peer = await port.connect()
+        peer.send(get("/slow"))
+        await began.wait()
+        port.listener.pause()
+        ending = [asyncio.ensure_future(running.finish(60)) for running in port.listener.connections]
+        go_on.set()
+        await asyncio.wait(ending)
+        assert (await peer.answer()).body == b"done"
+
+
+async def test_routes_that_do_not_end_are_stopped(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("shop")
+    began, cancelled = asyncio.Event(), asyncio.Event()
+
+    @server.route("/endless")
+    async def endless() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    async with serving(server) as port:
+        peer = await port.connect()
+        peer.send(get("/endless"))
+        await began.wait()
+        await port.listener.aclose()
+        answer = await peer.answer()
+        assert (answer.status, error_of(answer)["error"]) == (503, "temporarily_unavailable")
+    assert cancelled.is_set()
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
 # ------------------------------------------------------------------------------------- other ways of serving
 
 
