@@ -59,9 +59,11 @@ def capabilities(callbacks: Callbacks, extensions: Mapping[str, Any] | None = No
             form={} if callbacks.elicit_form is not None else None,
             url={} if callbacks.elicit_url is not None else None,
         )
+
     sampling = None
     if callbacks.sample is not None:
         sampling = SamplingCapability(tools={} if callbacks.sample_tools else None)
+
     return ClientCapabilities(
         roots=ListChanged(list_changed=True) if callbacks.roots is not None else None,
         sampling=sampling,

@@ -102,9 +102,11 @@ class Client:
         """
         if self._open is not None:
             raise LocalProtocolError("a Client is opened once; make another one")
+
         channel = await connect(self._target, self.limits)
         connection = self._open = ClientConnection(self._session, channel, self._callbacks, self.limits)
         channel.start(connection)
+
         try:
             self._era = await agree(
                 connection,

@@ -75,13 +75,16 @@ class ClientConnection:
         self.loop = asyncio.get_running_loop()
         self.is_wanted: Callable[[Notified], bool] = lambda told: True
         """Asked of each notification: whether the program hears of it."""
+
         self._callbacks = callbacks
         self._limits = limits
+
         self._answering: dict[asyncio.Task[None], int] = {}
         """The questions that are worked on, and how many bytes each is; given up or not, until the callback ends."""
         self._asked: dict[Id, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._inbox = Inbox(callbacks, limits, session.faults, self._pause, self._end)
+
         self._answered_bytes = self._unread_bytes = 0
         self._lost: McpdError | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -251,14 +254,17 @@ class ClientConnection:
             self.session.cancel(request.id, "")
             self.session.data_to_send()
             raise ConnectionLost(str(self._lost))
+
         answer: asyncio.Future[Raw] = self.loop.create_future()
         request.waiter, request.timeout = answer, timeout
         self.flush()
         is_nested = self._inbox.begin_request()
+
         try:
             async with asyncio.timeout(timeout) as clock:
                 request.clock = clock
                 request.latest = None if timeout is None else self.loop.time() + max(timeout, self.longest)
+                # While we work on questions of the server it may be waiting for us: only the longest time counts.
                 if self._answering:
                     request.restart(self.loop.time(), is_stopped=True)
                 return await answer
@@ -284,9 +290,11 @@ class ClientConnection:
         pending = list(self.session.pending)
         for request in pending:
             self._give_up(request, "the client is closing")
+
         self._lose(ConnectionLost("the client is closed"))
         for request in pending:
             request.settle(ConnectionLost(str(self._lost)))
+
         try:
             if others := self._others():
                 await asyncio.wait(others)

@@ -47,6 +47,7 @@ async def agree(
         if name in table.MODERN:
             session.accept_probe(agreed)
             return _Modern(connection, callbacks, limits)
+
     result = await connection.answer(session.initialize(name), timeout)
     _check(session.accept_initialize(result), wanted)
     connection.flush()

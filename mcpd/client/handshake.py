@@ -49,10 +49,12 @@ def read_discovery(answer: Raw | RemoteError) -> Agreement:
         data = answer.data if isinstance(answer.data, dict) else {}
         supported = data.get("supported")
         return Agreement(_choose(supported if isinstance(supported, list) else []))
+
     try:
         found = _read_discovery(answer)
     except MALFORMED:
         return Agreement(table.NEWEST_LEGACY)  # it answers what it does not understand
+
     version = _choose(found.supported_versions)
     return Agreement(version, found.capabilities, found.instructions, _identity(found.meta))
 

@@ -48,10 +48,12 @@ class Inbox:
         self._faults = faults
         self._pause = pause
         self._ends = ends
+
         self._waiting: deque[tuple[str, Raw, int]] = deque()
         self._bytes = 0
         self._states: set[tuple[str, bytes]] = set()
         """What waits to be told that is news once, however often it came."""
+
         self._asking = 0
         """How many requests callbacks wait for."""
         self._is_paused = False
@@ -67,16 +69,19 @@ class Inbox:
         method, params = told.method, told.params
         if not is_heard(self._callbacks, method):
             return False
+
         if is_state(method):
             state = (method, bytes(params))
             if state in self._states:
                 return False
             self._states.add(state)
+
         size = len(params) + _SMALL_BYTES
         self._waiting.append((method, params, size))
         self._bytes += size
         if len(self._waiting) > self._limits.waiting_messages or self._bytes > self._limits.waiting_bytes:
             self._is_full()
+
         if self._is_delivering:
             return False
         self._is_delivering = True
@@ -84,6 +89,8 @@ class Inbox:
 
     def _is_full(self) -> None:
         limits = self._limits
+
+        # Not while a callback waits for an answer of the server: that would never be read.
         if not self._asking and not self._is_paused:
             self._is_paused = self._pause(True)
             if self._is_paused:
@@ -92,6 +99,7 @@ class Inbox:
                 )
         if self._is_paused:
             return  # what still comes was on its way already
+
         if len(self._waiting) > _PATIENCE * limits.waiting_messages:
             self._give_up(f"{_PATIENCE * limits.waiting_messages} messages", "waiting_messages")
         elif self._bytes > _PATIENCE * limits.waiting_bytes and len(self._waiting) > 1:

@@ -47,6 +47,7 @@ async def read_list(
     bad, why, size = 0, "", 0
     cursor: str | None = None
     seen: set[str] = set()
+
     for _ in range(limits.list_pages):
         raw = await request(None if cursor is None else {"cursor": cursor})
         size += len(raw)
@@ -55,12 +56,14 @@ async def read_list(
         entries, cursor = _page(method, member, raw, limits)
         if len(found) + bad + len(entries) > limits.list_entries:
             raise _too_large(method, f"{limits.list_entries} entries", "list_entries")
+
         for entry in entries:
             try:
                 found.append(decode_entry(entry))
             except MALFORMED as error:
                 bad += 1
                 why = why or explain(error)
+
         if cursor is None:
             if bad:
                 text = "%s: %d entries that cannot be read are left out of %d; of the first: %s"
@@ -69,6 +72,7 @@ async def read_list(
         if cursor in seen:
             raise ProtocolError(f"{method}: the server gives the same page again, so that its list would never end")
         seen.add(cursor)
+
     raise _too_large(method, f"{limits.list_pages} pages", "list_pages")
 
 

@@ -80,6 +80,7 @@ class ClientSession:
         """What the server does wrong."""
         self.answered_bytes = 0
         """How much was said to requests of the server, in all."""
+
         self.info = info
         self.capabilities = capabilities
         self.version: Version | None = None
@@ -88,6 +89,7 @@ class ClientSession:
         self.instructions: str | None = None
         self.envelope: Envelope | None = None
         """What modern requests say of us; None until a modern version is in force."""
+
         self.pending: PendingRequests[ClientRequest] = PendingRequests()
         """Our requests that wait for an answer."""
         self._out: list[Frame] = []
@@ -171,6 +173,7 @@ class ClientSession:
         except BaseException:
             self.pending.take(request_id)
             raise
+
         self._out.append((frame, request_id, method))
         return request
 

@@ -123,6 +123,7 @@ class Subscription:
             except BaseException:
                 await _stop(task)
                 raise
+
         old, self._task, self._uris = self._task, task, uris
         if old is not None:
             await _stop(old)
@@ -156,11 +157,13 @@ class Subscription:
         """
         if told.method not in _SUBSCRIBED:
             return True
+
         try:
             meta = _read_told(told.params).meta
         except MALFORMED:
             meta = None
         acknowledged = None if meta is None or meta.subscription is None else self._acknowledged.get(meta.subscription)
+
         if acknowledged is None:
             text = "a %s that belongs to no subscription"
             self._connection.session.faults.say(logging.INFO, text, printable(told.method))

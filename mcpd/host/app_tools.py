@@ -77,6 +77,7 @@ class AppTools:
             page = _decode_page(result)
         except MALFORMED as error:
             raise InvalidParams(f"the view's tools/list result: {explain(error)}") from None
+
         problems: list[str] = []
         self._pages += 1
         for index, entry in enumerate(page.tools):
@@ -84,17 +85,20 @@ class AppTools:
             if len(self._reading) == self._limit or index == 2 * self._limit:
                 problems.append(f"a view may offer {self._limit} tools; the rest is ignored")
                 break
+
             try:
                 tool = _decode_tool(entry)
             except MALFORMED as error:
                 problems.append(f"a tool that cannot be read: {explain(error)}")
                 continue
+
             if not _NAME.fullmatch(tool.name):
                 problems.append(f"not a tool name: {tool.name[:80]!r}")
             elif tool.name in self._reading:
                 problems.append(f"tool {tool.name!r} is listed twice; the first one counts")
             else:
                 self._reading[tool.name] = tool
+
         if page.next_cursor is not None and len(self._reading) < self._limit and self._pages < MAX_PAGES:
             return page.next_cursor, problems
         self._tools = self._reading

@@ -52,6 +52,7 @@ class ToolCall:
         """The result, once there is one; a tool that failed gives one with `is_error`."""
         self.error: str = ""
         """Why there will be no result."""
+
         self._client = client
         self._partial = PartialArguments()
         self._shown_partial: Raw | None = None
@@ -97,16 +98,19 @@ class ToolCall:
         """
         if self._arguments is not None or self.is_over:
             raise LocalProtocolError("a call is made once; begin another one")
+
         raw = self._arguments = self._complete(arguments)
         self._tell(lambda machine: machine.tool_input(raw))
         params = {"name": self.name, "arguments": raw}
         self._running = asyncio.ensure_future(self._client.request("tools/call", params, on_progress=on_progress))
+
         try:
             answer = await self._running
             if self.error:  # given up while the answer was on its way to us
                 raise RequestCancelled(self.error)
             self.result = _read_result(answer)
         except asyncio.CancelledError:
+            # Whose doing it was: `cancel`, which has said why, or who cancels the task that waits here.
             task = asyncio.current_task()
             if self.error and (task is None or not task.cancelling()):
                 raise RequestCancelled(self.error) from None
@@ -120,6 +124,7 @@ class ToolCall:
             raise
         finally:
             self._running = None
+
         self._raw_result = answer
         self._tell(lambda machine: machine.tool_result(answer))
         return self.result

@@ -148,6 +148,7 @@ def _declared_directives(csp: UiCsp) -> list[tuple[str, str]]:
     resources = csp.resource_domains or []
     # What a script has put together, or was given as data, comes from no origin that anybody declared.
     scripts = [source for source in resources if source not in _LOCAL]
+
     return [
         ("default-src", "'none'"),
         ("script-src", _join(["'self'", "'unsafe-inline'", *scripts])),

@@ -44,17 +44,20 @@ def read_document(uri: str, contents: Sequence[Any], listing_meta: Mapping[str, 
     """
     item = _pick(uri, [entry if isinstance(entry, Mapping) else _plain(entry) for entry in contents])
     problems: list[str] = []
+
     html = _html(uri, item)
     data = html.encode("utf-8", "replace")
     if len(data) > MAX_HTML_BYTES:
         raise ConfigurationError(f"{uri} has {len(data)} bytes; a view may have {MAX_HTML_BYTES}")
     if len(data) > WARN_HTML_BYTES:
         problems.append(f"{uri} has {len(data)} bytes; views over {WARN_HTML_BYTES} start slowly")
+
     ui = _ui(item.get("_meta"))
     if ui is None:
         ui = _ui(listing_meta) or {}
     csp, found = read_csp(ui.get("csp"))
     problems += map(str, found)
+
     domain, border = ui.get("domain"), ui.get("prefersBorder")
     return ViewDocument(
         uri=uri,

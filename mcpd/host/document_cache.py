@@ -128,6 +128,7 @@ class DocumentCache:
                 kept = self._kept[uri] = _Kept(document, float("-inf"), await self._review(document))
             # What was announced while we read may be news to what we read.
             kept.until = now + seconds if changes == self._changes else float("-inf")
+
         self._kept.move_to_end(uri)
         if kept.refusal:
             raise ConfigurationError(kept.refusal)
@@ -165,6 +166,7 @@ class DocumentCache:
                 return None
             if changes == self._changes:
                 self._listed = listed
+
         return listed.get(uri)
 
     async def _review(self, document: ViewDocument) -> str:

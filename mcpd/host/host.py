@@ -87,6 +87,7 @@ class Host:
         self._hooks = hooks
         self._denials: Literal["error", "result"] = denials
         self._callbacks = callbacks
+
         self.client = Client(
             target,
             structs.replace(callbacks, list_changed=self._on_list_changed, resource_updated=self._on_updated),
@@ -96,9 +97,11 @@ class Host:
             timeout=options.timeout,
             limits=options.client_limits,
         )
+
         self._documents = DocumentCache(self.client, hooks, options.fresh_seconds)
         self._handler = ViewRequestHandler(self.client, hooks, self.conversation, self.find_tool, self._on_leave)
         self._tools = ToolList(self.client, self._on_tools_read)
+
         self._views: dict[str, ShownView] = {}
         self._pumps: dict[str, Pump] = {}
         self._closers: list[Any] = []
@@ -130,6 +133,7 @@ class Host:
         ourselves = asyncio.current_task()  # it may be a callback for a changed list that closes us
         if self._following is not None and self._following is not ourselves:
             self._following.cancel()
+
         try:
             await asyncio.gather(*(view.close("the host is closing") for view in self.views))
             while tasks := self._tasks - {ourselves}:
@@ -242,7 +246,9 @@ class Host:
             raise ConfigurationError(f"the tool {call.name} has no View")
         self._check_room()
         document = await self._documents.get(call.view_uri)
+        # Others may have come while the document was read.
         self._check_room()
+
         options = self.options
         settings = ViewSettings(
             host_info=options.info,
@@ -252,6 +258,7 @@ class Host:
             has_proxy=proxy,
             has_prompts=self.client.server_capabilities.prompts is not None,
         )
+
         surroundings = merge(self.context, HostContext(tool_info=ToolInfo(tool=call.tool)))
         view_id = self.conversation.name_view()
         machine = View(
@@ -262,6 +269,7 @@ class Host:
             tools=self._tools.tools.values(),
             name=f"{view_id} ({call.name})",
         )
+
         view = self._views[view_id] = ShownView(view_id, call, machine, self._handler)
         call.attach(view)
         return view

@@ -43,10 +43,12 @@ class Incoming:
         method, settings = request.method, self._view_state.settings
         row = find(method)
         row.check_offered(self._view_state)
+
         if self._asks.is_used(request.id):
             raise InvalidRequest(f"The id {request.id!r:.80} is in use")
         if len(self._asks) >= settings.limits.calls_in_flight:
             raise TooMuch(f"A view may have {settings.limits.calls_in_flight} requests open")
+
         params = decode_params(row.decode, request.params)
         token = progress_token(params)
         try:
@@ -56,10 +58,12 @@ class Incoming:
                 raise
             self._output.find("denied", error.message, method)
             return DenialResult(is_error=True)
+
         if is_early:
             self._output.find("early", "a request before ui/notifications/initialized", method, refused=False)
         text, target = "%s: %s %s", printable(_target(outcome))
         self._output.faults.say(logging.INFO, text, self._output.name, printable(method), target)
+
         if not isinstance(outcome, Ask):
             return outcome
         self._asks.add(PendingAsk(outcome, method, request.id, token))
@@ -99,6 +103,7 @@ class Incoming:
             result = NoParams()
         elif result is None:
             result = NoParams()
+
         finish = REQUESTS[asked.method].finish
         try:
             self._output.result(asked.request_id, result if finish is None else finish(result))

@@ -77,15 +77,18 @@ class ViewMachine:
         self.grant = grant
         self.settings = settings
         self.app = AppCapabilities()
+
         self._output = ViewOutput(printable(name))  # the name of the tool, which is the server's, is in it
         self._feed = ContextFeed(context if context is not None else HostContext())
         sandbox = SandboxGrant(permissions=grant.permissions, csp=grant.csp)
         self._view_state = ViewState(settings, structs.replace(settings.capabilities, sandbox=sandbox), self._feed, {})
+
         self._announcements = Announcements(self._view_state, self._output)
         self._incoming = Incoming(self._view_state, self._output)
         self._outgoing = Outgoing(settings.limits, self._output)
         self._reader = MessageReader(settings.limits, self._output)
         self._life = Lifecycle(self._output.name, settings.limits.step_seconds)
+
         self._was_live = False
         self._closing_reason = ""
         self.set_tools(tools)
@@ -96,12 +99,14 @@ class ViewMachine:
         """Take one message of the View (or of its proxy)."""
         if self._life.state in OVER:
             return
+
         try:
             message = self._reader.read(data)
         except ProtocolError as error:
             if self._reader.is_within_rate(now):
                 self._output.refuse(error, error.request_id)
             return
+
         if isinstance(message, (Response, Failure)):
             # What we wait for is never too much.
             if self._outgoing.awaits(message.id) or self._reader.is_within_rate(now):
@@ -151,13 +156,16 @@ class ViewMachine:
         again = self._life.state is not ViewPhase.HTML
         if again:
             self._let_go("the view mounted again")
+
         if params.protocol_version != HANDSHAKE_VERSION:
             text = f"asked for version {params.protocol_version[:40]!r}; answered with {HANDSHAKE_VERSION}"
             self._output.find("version", text, INITIALIZE, refused=False)
+
         self.app = params.app_capabilities
         self._outgoing.mount(offers_tools=self.app.tools is not None)
         context = self._feed.snapshot(self.app.available_display_modes)
         self._enter(ViewPhase.INIT, now)
+
         self._output.events.append(Connected(params.app_info, self.app, params.protocol_version, again))
         return InitializeResult(
             protocol_version=HANDSHAKE_VERSION,

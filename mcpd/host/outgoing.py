@@ -158,8 +158,10 @@ class Outgoing:
             self._output.find("app-tools", error.message, "tools/list")
             self._finish_list(now)
             return
+
         for problem in problems:
             self._output.find("app-tools", problem, "tools/list")
+
         if cursor is None:
             self._output.events.append(AppToolsListed(self.tools.tools))
             self._finish_list(now)

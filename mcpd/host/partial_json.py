@@ -57,10 +57,12 @@ class PartialArguments:
         self._step: Callable[[str, int], int] = self._start
         self._changed = False
         self._count = 0
+
         # The scalar being read.
         self._token = ""  # a number's or literal's characters
         self._wanted: tuple[str, Any] = ("", None)
         self._placed = False  # whether a first version of it stands in the tree
+
         self._parts: list[str] = []  # an open string's text
         self._length = 0
         self._joined = 0  # its length when it was last put into the tree
@@ -82,11 +84,14 @@ class PartialArguments:
         self._count += len(chunk)
         if self._count > MAX_CHARS:
             self._break(f"more than {MAX_CHARS} characters")
+
         position, end = 0, len(chunk)
         while position < end and not self.broken:
             position = self._step(chunk, position)
         if self.broken:
             return None
+
+        # Of a scalar that is still open, what there is of it can be shown already.
         self._show_open_scalar()
         if not self._changed:
             return None
@@ -156,6 +161,7 @@ class PartialArguments:
         position = _skip(chunk, position)
         if position == len(chunk):
             return position
+
         char = chunk[position]
         self._placed = False
         if char == '"':
@@ -236,11 +242,13 @@ class PartialArguments:
         """On to the end of the chunk, of the string (then with its text) or of one escape."""
         if self._escape:
             return self._read_escape(chunk, position), None
+
         match = _PLAIN.match(chunk, position)
         assert match is not None
         if match[0]:
             self._add(match[0])
         position = match.end()
+
         if position == len(chunk):
             return position, None
         if chunk[position] == '"':
@@ -262,6 +270,7 @@ class PartialArguments:
             else:
                 return self._break("no JSON escape")
             return position + 1
+
         digits = chunk[position : position + 6 - len(self._escape)]
         self._escape += digits
         if len(self._escape) == 6:

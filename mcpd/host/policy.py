@@ -181,11 +181,14 @@ def safe_file_name(name: str) -> str:
     name = "".join(char for char in normalize("NFC", name) if category(char) not in _INVISIBLE)
     name = re.split(r"[/\\]", name)[-1]
     name = _UNSAFE_CHARS.sub("_", name).strip(" .\t")
+
     stem, dot, suffix = name.rpartition(".")
     if not dot or not stem:
         stem, suffix = name, ""
     if stem.split(".")[0].rstrip().upper() in _RESERVED_NAMES:
         stem = f"_{stem}"
+
+    # Cut so that the suffix stays: it says what may open the file.
     suffix = suffix[:20].rstrip()
     suffix = f".{suffix}" if suffix else ""
     stem = (

@@ -31,8 +31,10 @@ class MessageReader:
                 data.decode()  # raw members go on to the server unread: all of it must be UTF-8, not only what we read
         except UnicodeError as error:
             raise ParseError(f"Parse error: {error}") from None
+
         if len(data) > limit:
             raise FrameTooLarge(f"A message may have {limit} bytes")
+
         message = decode(data)
         if isinstance(message, Batch):
             raise InvalidRequest("MCP Apps have no batches")

@@ -82,11 +82,14 @@ class Relay:
         """
         self._check_listening()
         view = await self._maker.prepare_view(call, proxy=proxy, context=context)
+
+        # Closed while the document was read: nobody could connect any more.
         try:
             self._check_listening()
         except ConfigurationError as error:
             view.lost(str(error))
             raise
+
         view_id = urandom(24).hex()
         timer = asyncio.get_running_loop().call_later(self._wait_seconds, self._endpoint.expire, view_id)
         self._endpoint.expected[view_id] = view, timer

@@ -68,6 +68,7 @@ class ViewRequestHandler:
         hooks = self._hooks
         if isinstance(ask, Forward):
             return await self._forward(view, ask)
+
         if isinstance(ask, OpenLink) and hooks.open_link is not None:
             _check(await settle(hooks.open_link(view, ask.url)), "The host did not open the link")
         elif isinstance(ask, Download) and hooks.download is not None:
@@ -89,6 +90,7 @@ class ViewRequestHandler:
             return await settle(hooks.sample(view, ask.params))
         else:
             raise Denied("The host has no way to do this")
+
         return None
 
     async def _forward(self, view: ShownView, ask: Forward) -> Raw:

@@ -175,6 +175,7 @@ def _update_model_context(state: ViewState, ask_id: int, params: UpdateModelCont
     _check_kinds(taken, content, "context updates")
     if params.structured_content is not None and taken is not None and not can_take(taken, "structuredContent"):
         raise InvalidParams("This host does not take structuredContent in context updates")
+
     update = ModelContextUpdate(ask_id, content, params.structured_content)
     current = state.model_context
     # Spec: "MAY dedupe identical ui/update-model-context calls". Not while another one may come to stand between.

@@ -64,13 +64,16 @@ class ShownView:
         self.call = call
         self._machine = machine
         self._handler = handler
+
         self._loop = asyncio.get_running_loop()
         self._send: Callable[[bytes], object] | None = None
         self._close_channel: Callable[[], object] | None = None
+
         self._work: dict[int, asyncio.Task[Any]] = {}
         self._app_calls: dict[str, asyncio.Future[CallToolResult]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._is_turning = False
+
         self._live: asyncio.Future[bool] = self._loop.create_future()
         self.ended: asyncio.Future[Closed | Failed] = self._loop.create_future()
 
@@ -177,10 +180,12 @@ class ShownView:
 
     def _turn(self) -> None:
         """Send what the machine has to say and do what it wants, until it wants nothing more."""
+        # What is done here may call back; the loop below sees to that too.
         if self._is_turning:
             return
         self._is_turning = True
         machine = self._machine
+
         try:
             while True:
                 messages, events = machine.data_to_send(), machine.events()
@@ -192,6 +197,7 @@ class ShownView:
                     self._take(event)
         finally:
             self._is_turning = False
+
         self._set_timer()
 
     def _deliver(self, message: bytes) -> None:
@@ -208,6 +214,7 @@ class ShownView:
         if isinstance(event, Ask):
             self._begin_work(event)
             return
+
         if isinstance(event, Abort):
             if (task := self._work.get(event.ask_id)) is not None:
                 task.cancel()
@@ -221,6 +228,7 @@ class ShownView:
             self._answer_app_call(event)
         elif isinstance(event, (Closed, Failed)):
             self._end(event)
+
         self._handler.notice(self, event)
 
     def _ask_for_tools(self) -> None:
@@ -246,6 +254,7 @@ class ShownView:
         machine, ask_id = self._machine, ask.ask_id
         del self._work[ask_id]
         error = RequestCancelled("given up") if task.cancelled() else task.exception()
+
         try:
             if error is None:
                 machine.answer(ask_id, task.result())
@@ -253,6 +262,7 @@ class ShownView:
                     self._handler.keep_context(self, update)
         except LocalProtocolError as impossible:  # a mode that the View does not know
             error = impossible
+
         if isinstance(error, Denied):
             machine.deny(ask_id, error.message)
         elif error is not None:

@@ -82,6 +82,7 @@ class View(ViewMachine):
         """The frame exists; from now on the View has time limits."""
         if self._life.state is not ViewPhase.NEW:
             raise LocalProtocolError("a View is started once; open another one")
+
         document = self.document
         log.info(
             "%s: %s, sha256 %s, policy %s",
@@ -90,10 +91,12 @@ class View(ViewMachine):
             document.digest,
             printable(self.grant.policy(), 2000),
         )
+
         if external := external_sources(self.grant.csp):
             log.warning("%s: the view may reach %s", self._output.name, printable(", ".join(external), 2000))
         for problem in (*document.problems, *self.grant.problems):
             log.warning("%s: %s", self._output.name, printable(problem, 2000))
+
         self._enter(ViewPhase.PROXY if self.settings.has_proxy else ViewPhase.HTML, now)
 
     # ------------------------------------------------------------------- the call it was opened for

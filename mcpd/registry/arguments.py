@@ -68,6 +68,7 @@ class ArgumentParser:
         schema = self._schema()
         values = coerce(values, schema)
         extra: dict[str, Any] = {}
+
         try:
             made = _converted(values, self._struct)
             if self._extra is not None:
@@ -76,6 +77,7 @@ class ArgumentParser:
                 extra = {name: _converted(values[name], self._extra) for name in values if name not in self._names}
         except msgspec.ValidationError as invalid:
             raise error("\n".join(self._problems(values, schema)) or str(invalid)) from invalid
+
         if self.is_incomplete:
             complete(made)
             complete(extra)
@@ -88,6 +90,7 @@ class ArgumentParser:
             types[field.encode_name] = field.type
             if field.required and field.encode_name not in values:
                 yield f"{field.encode_name}: Missing, but required"
+
         strangers = 0
         for name, value in values.items():
             if name in types or (self._extra is not None and name != self._reserved):

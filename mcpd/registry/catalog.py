@@ -131,10 +131,13 @@ class Catalog:
             self.resources.check(owner, entries.resources or ())
             self.templates.check(owner, entries.templates or ())
             self.prompts.check(owner, entries.prompts or ())
+
             tools = self.tools.exchange(owner, entries.tools or ())
             resources = self.resources.exchange(owner, entries.resources or ())
             resources |= self.templates.exchange(owner, entries.templates or ())
             prompts = self.prompts.exchange(owner, entries.prompts or ())
+
+        # Told outside the lock: who hears of it may look at the lists.
         has_resources = entries.resources is not None or entries.templates is not None
         self._replaced("tools", tools, is_offered=entries.tools is not None)
         self._replaced("resources", resources, is_offered=has_resources)

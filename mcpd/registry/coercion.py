@@ -61,6 +61,7 @@ def follow(schema: Any, root: dict[str, Any]) -> Any:
         if not isinstance(reference, str) or reference in seen or not (reference == "#" or reference.startswith("#/")):
             return None
         seen.add(reference)
+
         schema = root
         for step in reference.split("/")[1:]:
             step = step.replace("~1", "/").replace("~0", "~")
@@ -83,6 +84,7 @@ class _Coercion:
         schema = self._branch(schema, value, "object", "properties", "additionalProperties")
         if schema is None:
             return value
+
         properties = schema.get("properties")
         if not isinstance(properties, dict):
             properties = {}
@@ -90,11 +92,13 @@ class _Coercion:
         rest = None if "patternProperties" in schema else schema.get("additionalProperties")
         if not self._may_look_at(value):
             return value
+
         changed: dict[str, Any] = {}
         for name, member in value.items():
             repaired = self.value(member, properties.get(name, rest), depth)
             if repaired is not member:
                 changed[name] = repaired
+
         if None in value.values() and (unset := self._unset(value, schema, properties)):
             return {name: changed.get(name, value[name]) for name in value if name not in unset}
         return {**value, **changed} if changed else value
@@ -117,12 +121,14 @@ class _Coercion:
         schema = self._branch(schema, value, "array", "items", "prefixItems")
         if schema is None:
             return value
+
         prefix = schema.get("prefixItems")
         if not isinstance(prefix, list):
             prefix = []
         rest = schema.get("items")
         if not self._may_look_at(value):
             return value
+
         repaired = [
             self.value(item, prefix[index] if index < len(prefix) else rest, depth) for index, item in enumerate(value)
         ]
@@ -136,6 +142,7 @@ class _Coercion:
         """One value repaired, then what is in it."""
         if not isinstance(schema, dict):
             return value
+
         if isinstance(value, str):
             admitted = self._admits(schema)
             if "string" in admitted:
@@ -146,6 +153,7 @@ class _Coercion:
                 return self._moment(value, schema)
             if "integer" in admitted and isinstance(value, float) and value.is_integer() and abs(value) < _EXACT_FLOAT:
                 return int(value)
+
         if depth and isinstance(value, dict):
             return self.members(value, schema, depth - 1)
         if depth and isinstance(value, list):
@@ -179,6 +187,7 @@ class _Coercion:
         if "$ref" in schema:
             # What stands beside it can only narrow that down, and before 2019-09 did not count at all.
             return self._admits_reference(schema["$ref"])
+
         admitted = _ALL
         if "type" in schema:
             admitted &= _names(schema["type"])
@@ -186,6 +195,7 @@ class _Coercion:
             admitted &= frozenset(map(_type_of, schema["enum"]))
         if "const" in schema:
             admitted &= {_type_of(schema["const"])}
+
         for keyword in ("anyOf", "oneOf"):
             if isinstance(branches := schema.get(keyword), list):
                 admitted &= _NONE.union(*map(self._admits, branches))
@@ -227,9 +237,11 @@ class _Coercion:
         branch = follow(branch, self._root)
         if not isinstance(branch, dict) or not isinstance(value, dict):
             return False
+
         required = branch.get("required")
         if isinstance(required, list) and any(isinstance(name, str) and name not in value for name in required):
             return True
+
         properties = branch.get("properties")
         return isinstance(properties, dict) and any(
             isinstance(schema, dict)
@@ -276,13 +288,16 @@ def _parsed(text: str, admitted: frozenset[str]) -> Any:
     """What a string stands for where no string is admitted; itself if that is nothing admitted."""
     if "integer" in admitted and re.match(_INTEGER, text):
         return int(text)
+
     if "number" in admitted and re.match(_NUMBER, text):
         number = float(text)
         # "1e999" is infinite as a float, and JSON has no infinity.
         return number if abs(number) != float("inf") else text
+
     if text in _WORDS:
         name, value = _WORDS[text]
         return value if name in admitted else text
+
     kind = _BRACKETS.get(text.lstrip()[:1])
     if kind is None or kind[0] not in admitted:
         return text

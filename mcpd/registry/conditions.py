@@ -48,6 +48,7 @@ class Condition:
         self._overdue &= self._running
         if self._overdue:
             return False  # a thread that was given up is still at it; a second one would only join it
+
         token = object()
         try:
             async with asyncio.timeout(CONDITION_TIMEOUT):
@@ -61,6 +62,7 @@ class Condition:
             if not is_failure(error):
                 raise
             log.warning("%s failed, which counts as no", self.what, exc_info=error)
+
         return False
 
     def _call(self, exchange: Exchange, token: object) -> Any:

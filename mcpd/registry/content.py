@@ -204,12 +204,14 @@ def resource_contents(value: Any, uri: str, mime_type: str | None) -> list[Any]:
         return [BlobResourceContents(uri, bytes(value), mime_type or "application/octet-stream")]
     if isinstance(value, (TextResourceContents, BlobResourceContents)):
         return [value]
+
     if (
         isinstance(value, list)
         and value
         and all(isinstance(item, (TextResourceContents, BlobResourceContents)) for item in value)
     ):
         return value
+
     if value is None:
         raise InternalError("The resource gave nothing to read")
     return [TextResourceContents(uri, _json(value).decode(), mime_type or "application/json")]

@@ -60,13 +60,16 @@ def _time(value: Any) -> datetime.time | None:
 def _timedelta(value: Any) -> datetime.timedelta | None:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return datetime.timedelta(seconds=value)
+
     if not isinstance(value, str):
         return None
     if weeks := re.match(r"(-?)P(\d{1,6})W\Z", value.strip()):
         return datetime.timedelta(weeks=int(weeks[1] + weeks[2]))
+
     clock = re.match(_CLOCK, value.strip())
     if clock is None:
         return None
+
     sign, days, hours, minutes, seconds = clock.groups()
     found = datetime.timedelta(int(days or 0), float(seconds or 0), minutes=int(minutes), hours=int(hours))
     # str() of a negative timedelta writes the sign of the days alone: -1 day, 23:00:00 is an hour less than nothing.

@@ -48,6 +48,7 @@ def complete(value: Any) -> None:
     kind = value.__class__
     if kind in _LEAVES:
         return
+
     if kind is list or kind is tuple or kind is set or kind is frozenset:
         for item in value:
             complete(item)
@@ -59,6 +60,7 @@ def complete(value: Any) -> None:
             complete(getattr(value, name))
     elif hasattr(value, "__dataclass_fields__"):
         own = getattr(value, "__dict__", {})
+        # Only what was given is looked into: a default may be shared, and stays as it is.
         given = list(own.values())
         for name, default in _defaults(kind):
             own.setdefault(name, default)

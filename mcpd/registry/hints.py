@@ -34,10 +34,12 @@ def argument(slot: Slot, hint: Any, where: str) -> tuple[Any, ...]:
     if is_field_info(default):
         hint = Annotated[Any if hint is Slot.empty else hint, default]
         default = Slot.empty
+
     options: dict[str, Any] = {} if default is Slot.empty else _default(default)
     if typing.get_origin(hint) is Annotated:
         hint, said = _field_options(hint, where)
         options = {**said, **options}  # what stands after = is Python's default
+
     hint = readable(hint, where, has_none_default="default" in options and options["default"] is None)
     if not options:
         return (slot.name, hint)
@@ -65,11 +67,13 @@ def _field_options(hint: Any, where: str) -> tuple[Any, dict[str, Any]]:
         if not is_field_info(item):
             metadata.append(item)
             continue
+
         name = item.validation_alias if item.validation_alias is not None else item.alias
         if name is not None:
             if not isinstance(name, str):
                 raise RegistrationError(f"{where}: Field(validation_alias=…) takes one name here, as a str")
             options["name"] = name
+
         if not item.is_required():
             options.pop("default", None)
             options.pop("default_factory", None)
@@ -141,6 +145,7 @@ def readable_output(hint: Any) -> Any:
         pass
     except (TypeError, ValueError):
         return None
+
     if "pydantic" not in sys.modules and not (is_union and is_pydantic_here()):
         return None
     try:

@@ -61,6 +61,7 @@ class JsonSchema:
                 f"{what}: the dialect {dialect!r} is not supported; leave $schema out for 2020-12, or name one of "
                 f"{', '.join(_DIALECTS)}"
             )
+
         references = list(_references(self.schema, what, 0, count()))  # first: it ends where writing would not
         try:
             size = len(encode(self.schema))
@@ -68,6 +69,7 @@ class JsonSchema:
             raise RegistrationError(f"{what}: not JSON: {error}") from None
         if size > MAX_BYTES:
             raise RegistrationError(f"{what}: {size} bytes, more than {MAX_BYTES}")
+
         for reference in references:
             if not reference.startswith("#"):
                 raise RegistrationError(
@@ -98,6 +100,7 @@ def _references(node: Any, what: str, depth: int, values: Iterator[int]) -> Iter
         raise RegistrationError(f"{what}: nested deeper than {MAX_DEPTH}")
     if next(values) > MAX_BYTES // 2:  # each is a byte at least, and a mark beside it
         raise RegistrationError(f"{what}: more than {MAX_BYTES} bytes, if what it has in several places is written out")
+
     if isinstance(node, Mapping):
         for key, value in node.items():
             if key in ("$ref", "$dynamicRef", "$recursiveRef") and isinstance(value, str):
@@ -118,9 +121,11 @@ class SchemaCallee:
     def __init__(self, function: Callable[..., Any], schema: Mapping[str, Any], inner: Any, what: str) -> None:
         if schema.get("type") != "object":
             raise RegistrationError(f'{what}: an input schema has "type": "object" at its root')
+
         takes = list(inner.arguments.__struct_fields__)
         if len(takes) != 1:
             raise RegistrationError(f"{what}: with input_schema= the function takes one dict of arguments, not {takes}")
+
         self.function = function
         self.name: str = inner.name
         self.description: str = inner.description
@@ -131,6 +136,7 @@ class SchemaCallee:
         self.output_type = inner.output_type
         self.arguments = inner.arguments
         self.parameters = ()
+
         self._schema = JsonSchema(schema, what)
         self._parameter = takes[0]
         self._context_name: str | None = inner.context_name

@@ -46,6 +46,7 @@ def in_msgspec_terms(hint: Any) -> Any:
     """
     if reason := _foreign_type(hint):
         raise BeyondMsgspecError(reason)
+
     if typing.get_origin(hint) is Annotated:
         inner = in_msgspec_terms(hint.__origin__)
         metadata = hint.__metadata__
@@ -55,10 +56,12 @@ def in_msgspec_terms(hint: Any) -> Any:
             metadata = metadata if is_described else (*inner.__metadata__, *metadata)
             inner = inner.__origin__
         return _annotated(inner, metadata)
+
     if hasattr(hint, "__supertype__") or hasattr(hint, "__value__"):  # NewType, type statements
         inner = hint.__supertype__ if hasattr(hint, "__supertype__") else hint.__value__
         read = in_msgspec_terms(inner)
         return hint if read is inner else read
+
     return _with_words_outside(rebuilt(hint, in_msgspec_terms))
 
 
@@ -67,9 +70,11 @@ def _with_words_outside(hint: Any) -> Any:
     members = [part for part in typing.get_args(hint) if part is not NoneType]
     if typing.get_origin(hint) not in (Union, UnionType) or len(members) != 1:
         return hint
+
     (member,) = members
     if typing.get_origin(member) is not Annotated:
         return hint
+
     words = {
         name: value
         for item in member.__metadata__
@@ -135,9 +140,11 @@ def _with_meta(inner: Any, metadata: tuple[Any, ...], found: dict[str, Any]) -> 
         found = {name: value for name, value in found.items() if name not in LIMITS}
         own = (_without_limits(item) if isinstance(item, Meta) else item for item in metadata)
         metadata = tuple(item for item in own if item is not None)
+
     read = Annotated[(inner, *metadata, Meta(**found))] if found else inner
     if not found and metadata:
         read = Annotated[(inner, *metadata)]
+
     is_limited = any(is_third_party(type(item)) for item in metadata) and not found.keys().isdisjoint(LIMITS)
     if is_limited and not _is_readable(read):
         raise BeyondMsgspecError(f"limits on {getattr(inner, '__name__', inner)}")
@@ -168,6 +175,7 @@ def _limited(union: Any, limits: dict[str, Any], metadata: tuple[Any, ...]) -> A
     """A union with each limit at the members that it fits."""
     if not limits:
         return union
+
     members = []
     placed: set[str] = set()
     for member in typing.get_args(union):
@@ -176,6 +184,7 @@ def _limited(union: Any, limits: dict[str, Any], metadata: tuple[Any, ...]) -> A
         }
         placed.update(fitting)
         members.append(Annotated[member, Meta(**fitting)] if fitting else member)
+
     if stray := limits.keys() - placed:
         text = f"{', '.join(sorted(stray))} fits no member of {union}"
         if any(is_third_party(type(item)) for item in metadata):
@@ -206,6 +215,7 @@ def _meta_of(metadata: tuple[Any, ...]) -> dict[str, Any]:
     for item in metadata:
         if isinstance(item, Meta):
             continue
+
         description = item if isinstance(item, str) else _text(item, "description") or _text(item, "documentation")
         if description:
             found.setdefault("description", description)
@@ -213,6 +223,7 @@ def _meta_of(metadata: tuple[Any, ...]) -> dict[str, Any]:
             found.setdefault("title", title)
         if is_field_info(item):
             _add_schema_texts(item, found)
+
         # pydantic keeps its constraints in a list of such objects.
         inner = getattr(item, "metadata", None)
         for part in (item, *inner) if isinstance(inner, list) else (item,):
@@ -220,6 +231,7 @@ def _meta_of(metadata: tuple[Any, ...]) -> dict[str, Any]:
                 value = getattr(part, name, None)
                 if value is not None and not callable(value):
                     found.setdefault(name, value)
+
     if any(isinstance(item, Meta) and item.description is not None for item in metadata):
         found.pop("description", None)
     return found
@@ -271,12 +283,15 @@ def beyond_msgspec(kind: type, seen: frozenset[type] = frozenset()) -> str | Non
     is_possible = "pydantic" in sys.modules or "annotated_types" in sys.modules
     if not is_possible or kind in seen or not getattr(kind, "__annotations__", None):
         return None
+
     marks = ("__dataclass_fields__", "__total__", "_fields", "__struct_fields__", "__attrs_attrs__")
     if not any(hasattr(kind, mark) for mark in marks):
         return None
+
     for name, field in getattr(kind, "__dataclass_fields__", {}).items():
         if is_field_info(field.default):
             return f"Field() in {kind.__qualname__}.{name}"
+
     try:
         hints = typing.get_type_hints(kind, include_extras=True)
     except Exception:  # an annotation is any expression; msgspec tells what is wrong with it
@@ -295,6 +310,7 @@ def _inside(hint: Any, seen: frozenset[type]) -> str | None:
             if limits or _does_more(item):
                 return f"{type(item).__name__} in Annotated"
         return _inside(hint.__origin__, seen)
+
     kind = typing.get_origin(hint) or hint
     if isinstance(kind, type) and not _is_model(kind):
         if is_third_party(kind) or "__pydantic_validator__" in vars(kind):

@@ -191,6 +191,7 @@ class Definitions:
             return {"type": "string", "format": "path"}
         if not _is_model(kind):
             raise NotImplementedError
+
         try:
             schema, definitions = self._definitions(kind, "")
             if any(self._is_other(key, value) for key, value in definitions.items()):
@@ -199,6 +200,7 @@ class Definitions:
         except Exception:  # pydantic and the model's own hooks may raise anything; the tool still works
             _log.warning("no JSON schema for %s: any object is shown as valid", kind.__qualname__, exc_info=True)
             return {"type": "object"}
+
         self.found.update(definitions)
         return schema or {ANYTHING: True}  # msgspec takes no empty schema from a hook
 

@@ -56,14 +56,17 @@ class Listing(Generic[E]):
         self.what = what
         self.page_size = page_size
         self._make_page = make_page
+
         self._entries: dict[str, E] = {}
         self._numbers: dict[str, int] = {}
         self._owners: dict[str, str] = {}
         """Who owns an entry, by its key; those of DECORATORS are not here."""
         self._next_number = 1
+
         self._pages: dict[tuple[ActiveExtensions, str | None], Any] = {}
         self._generation = 0
         self._lock = RLock() if lock is None else lock
+
         self.on_change: Callable[[], None] | None = None
         self.is_unlisted: Callable[[E], bool] | None = None
         """Says of an entry that it can be used but is never listed; set it before the first page is asked for."""

@@ -30,10 +30,12 @@ def portable(pattern: str) -> str | None:
     written: list[str] = []
     is_class = False
     before = ""
+
     for token in _TOKEN.findall(pattern):
         piece = _in_class(token, before) if is_class else _outside(token, before)
         if piece is None:
             return None
+
         if is_class:
             is_class = token != "]"
         elif token == "[":
@@ -41,6 +43,7 @@ def portable(pattern: str) -> str | None:
         is_quantifier = (token in _QUANTIFIERS and before != "quantifier") or _is_count(token)
         before = "quantifier" if is_quantifier else token
         written.append(piece)
+
     return "".join(written)
 
 

@@ -63,12 +63,14 @@ def _rewritten(node: Any, direction: Direction) -> dict[str, Any]:
         return {"not": {}} if node is False else {}
     node = _with_words_outside(_without_specials(node))
     found = mapped(node, lambda child: _rewritten(child, direction))
+
     _name_values(found)
     _say_text(found, direction)
     if found.get("type") == "array":
         _say_items(found)
     elif found.get("type") == "object":
         _say_members(found)
+
     multiple = found.get("multipleOf")
     if direction == "output" and isinstance(multiple, float) and not multiple.is_integer():
         del found["multipleOf"]  # validators calculate otherwise: 0.3 is no multiple of 0.1
@@ -82,14 +84,17 @@ def _without_specials(node: dict[str, Any]) -> dict[str, Any]:
         del node["discriminator"]
         if "oneOf" in node and "anyOf" not in node:
             node["anyOf"] = node.pop("oneOf")
+
     if "const" in node:
         node.setdefault("enum", [node["const"]])
         del node["const"]
+
     if isinstance(node.get("allOf"), list) and len(node["allOf"]) == 1 and isinstance(node["allOf"][0], dict):
         (part,) = node["allOf"]
         if part.keys().isdisjoint(node.keys() - set(_SAID)):
             del node["allOf"]
             node = {**part, **node}
+
     if node.get("items") is False:
         del node["items"]
         node.setdefault("maxItems", len(node.get("prefixItems", ())))
@@ -116,10 +121,12 @@ def _name_values(node: dict[str, Any]) -> None:
     values = node.get("enum")
     if not isinstance(values, list) or isinstance(node.get("type"), str):
         return
+
     groups: dict[str, list[Any]] = {}
     for value in values:
         groups.setdefault(_type_of(value), []).append(value)
     branches = [_NULL if name == "null" else {"type": name, "enum": group} for name, group in groups.items()]
+
     if len(branches) == 1:
         del node["enum"]
         node.update(branches[0])
@@ -170,16 +177,19 @@ def _say_items(node: dict[str, Any]) -> None:
     if not isinstance(prefix, list):
         node.setdefault("items", {})
         return
+
     # A position has no name and no default, only a record's member has.
     kinds = [{key: value for key, value in item.items() if key not in ("default", "title")} for item in prefix]
     distinct = [kind for index, kind in enumerate(kinds) if kind not in kinds[:index]]
     is_mixed = len(distinct) > 1
     if node.get("maxItems", len(kinds) + 1) > len(kinds) and (rest := node.get("items", {})) not in distinct:
         distinct.append(rest)
+
     if {} in distinct or not distinct:
         node["items"] = {}
     else:
         node["items"] = distinct[0] if len(distinct) == 1 else {"anyOf": distinct}
+
     if is_mixed or any("title" in item for item in prefix):
         order = "Items in this order: " + ", ".join(map(_called, prefix))
         said = node.get("description")
@@ -198,6 +208,7 @@ def _say_members(node: dict[str, Any]) -> None:
     without members there, and lose all that is in it."""
     if node.get("required") == []:
         del node["required"]
+
     patterns = node.get("patternProperties")
     if isinstance(patterns, dict) and len(patterns) == 1 and "properties" not in node:
         ((pattern, value),) = patterns.items()
@@ -206,8 +217,10 @@ def _say_members(node: dict[str, Any]) -> None:
             node["additionalProperties"] = value
             if written := portable(pattern):
                 node.setdefault("propertyNames", {"pattern": written})
+
     if isinstance(node.get("propertyNames"), dict) and node["propertyNames"].keys().isdisjoint(("type", "$ref")):
         node["propertyNames"] = {"type": "string", **node["propertyNames"]}
+
     if "properties" in node:
         return
     if node.get("additionalProperties") is False:

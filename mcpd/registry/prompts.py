@@ -91,10 +91,12 @@ def _message(value: Any) -> PromptMessage:
         return PromptMessage("user", TextContent(str.__str__(value)))
     if isinstance(value, BLOCKS):
         return PromptMessage("user", value)
+
     if isinstance(value, tuple) and len(value) == 2 and value[0] in ("user", "assistant"):
         content = TextContent(str.__str__(value[1])) if isinstance(value[1], str) else value[1]
         if isinstance(content, BLOCKS):
             return PromptMessage(value[0], content)
+
     raise TypeError(
         f"a prompt gives text, content blocks, (role, content) or PromptMessage, not {type(value).__name__}"
     )

@@ -135,10 +135,12 @@ def _pattern_of(path: str, where: str) -> re.Pattern[str] | None:
     """What a path with parameters is matched by; None for one without, which is looked up."""
     pieces = _PARAMETER.split(path)
     fixed, names = pieces[::2], pieces[1::2]
+
     if any("{" in part or "}" in part for part in fixed):
         raise RegistrationError(f"{where}: a parameter is written {{name}}")
     if any(not name.isidentifier() for name in names) or len({*names}) != len(names):
         raise RegistrationError(f"{where}: its parameters need names, each another one, such as {{name}}")
+
     if not names:
         return None
     between = [f"(?P<{name}>{_SEGMENT})" for name in names]
@@ -152,10 +154,12 @@ def _takes_request(function: Callable[..., object], where: str) -> bool:
     """Whether a function wants the request. Raises RegistrationError if it cannot be called with it alone."""
     if not callable(function):
         raise RegistrationError(f"{where}: {function!r} is no function")
+
     try:
         signature = inspect.signature(function)
     except ValueError:
         return True
+
     try:
         signature.bind()
     except TypeError:
@@ -163,6 +167,7 @@ def _takes_request(function: Callable[..., object], where: str) -> bool:
     else:
         # What a default stands for may be bound by it, as in a loop; a wrapper takes whatever comes.
         return any(parameter.kind is parameter.VAR_POSITIONAL for parameter in signature.parameters.values())
+
     try:
         signature.bind(None)
     except TypeError:

@@ -57,6 +57,7 @@ def output_schema(hint: Any) -> dict[str, Any]:
     """The schema of a return annotation, with a root of any type; older versions' view of it is not made here."""
     schemas, definitions = _generated([hint], "serialization")
     root: dict[str, Any] = schemas[0]
+
     if root.keys() == {"$ref"}:
         # The host looks at the root's type: the shared type itself stands there, not a reference to it.
         reference: str = root["$ref"]
@@ -64,6 +65,7 @@ def output_schema(hint: Any) -> dict[str, Any]:
         root = dict(definitions[name])
         if not _mentions(definitions, reference):
             del definitions[name]
+
     root.pop("title", None)
     root.pop(ANYTHING, None)
     if definitions:
@@ -74,14 +76,18 @@ def output_schema(hint: Any) -> dict[str, Any]:
 def _generated(kinds: list[Any], mode: Literal["validation", "serialization"]) -> tuple[Any, dict[str, Any]]:
     models = Definitions(mode)
     schemas, definitions = msgspec.json.schema_components(kinds, schema_hook=models.hook)
+
+    # A name that msgspec gave away too: once more, with other names for the models.
     if not models.found.keys().isdisjoint(definitions):
         models = Definitions(mode, frozenset(definitions))
         schemas, definitions = msgspec.json.schema_components(kinds, schema_hook=models.hook)
+
     for definition in definitions.values():
         if definition.get("required") == []:
             del definition["required"]
     for definition in models.found.values():
         _drop_titles(definition)
+
     marks = Marks(definitions, kinds, "input" if mode == "validation" else "output")
     for kind, schema in zip(kinds, schemas, strict=True):
         marks.mark(type_info(kind), schema)

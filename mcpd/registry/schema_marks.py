@@ -83,6 +83,7 @@ class Marks:
         members = schema.get("properties", {})
         # A record as an array may have its tag in front.
         items = schema.get("prefixItems", ())[-len(found.fields) :]
+
         for index, field in enumerate(found.fields):
             if items:
                 self.mark(field.type, items[index])
@@ -104,9 +105,11 @@ class Marks:
                 records.append(bare)
             elif not isinstance(bare, types.NoneType):
                 others.append(kind)
+
         branches = schema.get("anyOf", [])
         for kind, branch in zip(others, branches, strict=False):
             self.mark(kind, branch)
+
         rest = branches[len(others) :]
         if rest and "anyOf" in rest[0]:
             rest = rest[0]["anyOf"]

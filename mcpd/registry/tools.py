@@ -79,11 +79,13 @@ class FunctionTool:
         self.requires = requires
         self.shows_errors = False
         """Whether the text of any exception reaches the model."""
+
         self._call = callee.call
         self._is_async = callee.is_async
         self._has_schema: bool | None = None
         self._has_any_root = False
         self._gives_blocks = False
+
         self._check_output = check_output
         self._finish = finish
         self._mirrors: tuple[Mirror, ...] | None = None

@@ -109,15 +109,18 @@ class UriTemplate:
 
     def __init__(self, text: str) -> None:
         self.text = text
+
         parts = tuple(_parsed(text))
         names = [name for part in parts if not isinstance(part, str) for name in part[1]]
         self.variables: tuple[str, ...] = tuple(dict.fromkeys(names))
+
         self._edges: list[tuple[_Edge, ...]] = [()]
         for part in parts:
             if isinstance(part, str):
                 self._add(_Literal(len(self._edges) - 1, _upper_triplets(part)))
             else:
                 self._add_expression(*part)
+
         first = parts[0] if parts else ""
         # A quick look before the work; triplets may be written in two ways.
         self._prefix = first.partition("%")[0] if isinstance(first, str) else ""
@@ -137,14 +140,17 @@ class UriTemplate:
             name = f"({'|'.join(re.escape(name) for name in names)})(?:=|(?={bound})|\\Z)"
             self._add(_Parameters(start, operator, re.compile(name), re.compile(bound)), _Literal(start, ""))
             return
+
         ends = operator.ends if len(names) == 1 else operator.ends_among_several
         run = re.compile(f"[^{re.escape(ends)}]*" if ends else r"[\s\S]*")
         least = 0 if operator.first else 1
+
         complete = []
         for index, name in enumerate(names):
             state = self._add(_Literal(state, operator.separator if index else operator.first))
             state = self._add(_Value(state, name, run, least))
             complete.append(state)
+
         if operator.first:
             # Absent variables are the last ones: what is there goes to the first names.
             self._add(*(_Literal(state, "") for state in (*reversed(complete), start)))
@@ -201,6 +207,7 @@ def _expression(text: str, start: int, inner: str) -> tuple[str, tuple[str, ...]
     at = start + 1 + len(sign)
     if inner[:1] and inner[:1] in "=,!@|":
         raise _error(text, at, f"the operator {inner[0]!r} is reserved and has no meaning")
+
     names = _upper_triplets(inner[len(sign) :]).split(",")
     for name in names:
         if name.endswith("*") or ":" in name:
@@ -209,6 +216,7 @@ def _expression(text: str, start: int, inner: str) -> tuple[str, tuple[str, ...]
             raise _error(
                 text, at, f"{name!r} has a modifier of RFC 6570 level 4 (':3' or '*'), which is not supported{hint}"
             )
+
         if not (name.isascii() and name.isidentifier()) and not re.match(_NAME, name):
             raise _error(text, at, f"{name!r} is no variable name: letters, digits, '_' and inner '.' only")
         at += len(name) + 1
@@ -239,10 +247,12 @@ class _Match:
         for edges in self._states[1:]:
             found = [self._ends(edge, self._reached[edge.source]) for edge in edges]
             self._reached.append(found[0] if len(found) == 1 else sorted({at for ends in found for at in ends}))
+
         if not _has(self._reached[-1], len(self._uri)):
             return None
         values: dict[str, str] = {}
         state, end = len(self._states) - 1, len(self._uri)
+
         while state:
             for edge in self._states[state]:
                 start, found_here = self._back(edge, end)
@@ -250,6 +260,7 @@ class _Match:
                     break
             else:
                 raise AssertionError("every position was reached from one before it")
+
             for name, value in found_here.items():
                 if values.setdefault(name, value) != value:
                     return None  # named twice in the template, and not the same
@@ -259,12 +270,14 @@ class _Match:
     def _ends(self, edge: _Edge, starts: list[int]) -> list[int]:
         """The positions an edge leads to from any of `starts`, ascending."""
         uri = self._uri
+
         if isinstance(edge, _Literal):
             length = len(edge.text)
             return [at + length for at in starts if uri.startswith(edge.text, at)]
         if isinstance(edge, _Parameters):
             choices = self._chosen[edge.source] = _parameters(edge, uri, starts)
             return sorted(choices)
+
         ends: list[int] = []
         done = -1
         for at in starts:
@@ -314,6 +327,7 @@ def _parameters(edge: _Parameters, uri: str, starts: list[int]) -> dict[int, _Ch
     # Looked up, not searched from each start: values may overlap, as in "?q=?q=?q=…".
     bounds = [found.start() for found in edge.bound.finditer(uri)] if starts else []
     bounds.append(len(uri))
+
     for start in starts:
         at, mark = start, edge.operator.first
         spans: dict[str, tuple[int, int]] = {}
