@@ -156,6 +156,8 @@ class Options(Settings, kw_only=True):
     """The argument: file.py, file.py:object or package.module:object; None for the built-in starter."""
     words: tuple[str, ...] = ()
     """What stands behind the target and is no option of ours: the target's own extensions may know it."""
+    arguments: tuple[str, ...] = ()
+    """What stands behind `--`: for a target that is a program with arguments of its own."""
     stateless: Annotated[
         bool, Option("--stateless", "HTTP", "HTTP: keep no sessions for clients older than 2026-07-28.")
     ] = False
@@ -169,6 +171,10 @@ class Options(Settings, kw_only=True):
     max_frame_bytes: Annotated[
         int, Option("--max-message-bytes", "Limits", "Refuse messages that are larger.", "BYTES")
     ] = MAX_FRAME_BYTES
+    no_compat: Annotated[
+        bool,
+        Option("--no-compat", "Other", "Let the target import other MCP libraries themselves, if they are installed."),
+    ] = False
     log_level: Annotated[
         str,
         Option(

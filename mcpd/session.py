@@ -167,7 +167,8 @@ class Session:
     """
 
     __slots__ = ("client", "identity", "in_flight", "is_stateless", "log_level", "max_frame_bytes",
-                 "max_in_flight", "peer", "phase", "principal", "said", "version", "vocabulary", "watched")  # fmt: skip
+                 "max_in_flight", "peer", "phase", "principal", "said", "version", "vocabulary", "watched",
+                 "__weakref__")  # fmt: skip
 
     def __init__(
         self,

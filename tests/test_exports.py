@@ -114,8 +114,9 @@ NO_VOCABULARY = {"META", "NO_JSON", "Wire", "AnyValue"}
 
 
 def test_all_types_are_in_one_module_for_people_and_for_type_checkers() -> None:
+    folder = Path(mcpd.types.__file__).parent
     chapters = {path.stem: importlib.import_module(name_of(path)).__all__
-                for path in FILES if path.parent.name == "types" and path.name != "__init__.py"}  # fmt: skip
+                for path in FILES if path.parent == folder and path.name != "__init__.py"}  # fmt: skip
     homes = {name: chapter for chapter, names in chapters.items() for name in names if name not in NO_VOCABULARY}
     assert set(mcpd.types.__all__) == set(homes)
     assert set(mcpd.types._CHAPTERS) == set(chapters)

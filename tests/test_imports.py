@@ -22,13 +22,14 @@ CORE = {"anyio", "click", "msgspec", "websockets"}
 # What extras bring, and the few files that may import each.
 EXTRAS: dict[str, set[str]] = {
     "httptools": {"http"},
+    "jsonschema": {"compat"},
     "jsonschema_rs": {"registry"},
     "publicsuffixlist": {"extensions"},
     "uvicorn": {"http"},
     "uvloop": {"server"},
 }
 # Used where the user has them installed, never required.
-WELCOME = {"attr", "attrs", "pydantic"}
+WELCOME = {"attr", "attrs", "httpx", "pydantic", "pydantic_core", "starlette"}
 
 
 def modules() -> Iterator[tuple[str, Path]]:
@@ -62,7 +63,7 @@ def test_the_core_needs_four_packages_and_extras_stay_in_their_rooms() -> None:
 def test_pyproject_names_the_same_four() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert {requirement.split(">")[0] for requirement in project["dependencies"]} == CORE
-    assert set(project["optional-dependencies"]) == {"all", "apps", "http", "schema", "test"}
+    assert set(project["optional-dependencies"]) == {"all", "apps", "compat", "http", "schema", "test"}
 
 
 def unmeasured(child: Child) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.json import encode, format
 
-from ..errors import NAMESAKE
+from ..errors import NAMESAKE, ConfigurationError
 from ..serve_options import Option, command_options
 from .options import parameter, target
 
@@ -37,16 +37,25 @@ _PARAMETERS: list[click.Parameter] = [
     ),
     parameter("strict", Option("--strict", "Other", "Count warnings as problems."), bool, False),
     parameter("log_level", *command_options()["log_level"], "error"),
+    parameter("no_compat", *command_options()["no_compat"], False),
+    click.Argument(["arguments"], nargs=-1),
 ]
 
 
 @click.command("check", params=_PARAMETERS, help=_HELP)
-def command(target: str | None, verbose: bool, strict: bool, log_level: str) -> int:
+def command(
+    target: str | None, verbose: bool, strict: bool, log_level: str, no_compat: bool, arguments: tuple[str, ...]
+) -> int:
+    from .programs import Looker, look_into
     from .target import load
 
     logging.basicConfig(level=log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
     heard = _Complaints()
-    server = load(target)
+    looker = Looker()
+    server = load(target, None if no_compat else looker, arguments) or looker.found
+    if server is None:
+        raise ConfigurationError(f"{target}: the program ended without serving anything")
+    look_into(server)
     click.echo(f"{server.name} {server.identity.version}")
     for title, offers in _offers(server):
         if offers:

@@ -13,6 +13,7 @@ from inspect import signature
 import mcpd
 
 from ..server import Server
+from .libraries import LIBRARIES as OURS
 
 __all__ = ["LIBRARIES", "hint"]
 
@@ -83,6 +84,8 @@ def _hint(error: Exception) -> str:
         library = LIBRARIES.get((error.name or "").partition(".")[0])
         if library is None:
             return ""
+        if (error.name or "").partition(".")[0] in OURS:
+            return f"servers of {library} are served without it: leave out --no-compat"
         return f"servers of {library} are not served, only mcpd's own: from mcpd import Context, Server, ToolError"
     if isinstance(error, ImportError) and error.name == "mcpd":
         found = re.search(r"cannot import name '(\w+)'", str(error))

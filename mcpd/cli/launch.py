@@ -42,19 +42,49 @@ def launch(options: Options) -> None:
 
         options.descriptors = claim()
     configure(options.log_level, options.target)
-    from ..server.serving import run
     from .target import load
 
-    server = load(options.target)
-    _hear_own_options(server, options)
+    way = _Way(options)
+    server = load(options.target, None if options.no_compat else way, (*options.words, *options.arguments))
+    if server is not None:
+        way.run(server)
 
-    if options.http is not None:
-        options.http_settings = _http_settings(options)
-    options.token = _token(options.token_file)
-    teller = _Teller(server, options)
-    options.announce, options.look_over = teller.announce, teller.look_over
-    _resume_collector()
-    run(server, options)
+
+class _Way:
+    """How a server is served, by the options: for the one that was loaded, and for programs that call their `run()`."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self.has_served = False
+
+    def run(self, server: Server, wanted: object = None) -> None:
+        """Serve until stopped; blocks. What a program wants is not asked: the options say it all."""
+        from ..server.serving import run
+
+        self._prepare(server)
+        run(server, self._options)
+
+    async def serve(self, server: Server, wanted: object = None) -> None:
+        """The same in a program's own event loop."""
+        from ..server.serving import serve_here
+
+        self._prepare(server)
+        await serve_here(server, self._options)
+
+    def take_words(self) -> None:
+        """The words behind the target were for the program."""
+        self._options.words = ()
+
+    def _prepare(self, server: Server) -> None:
+        options = self._options
+        self.has_served = True
+        _hear_own_options(server, options)
+        if options.http is not None:
+            options.http_settings = _http_settings(options)
+        options.token = _token(options.token_file)
+        teller = _Teller(server, options)
+        options.announce, options.look_over = teller.announce, teller.look_over
+        _resume_collector()
 
 
 def _hear_own_options(server: Server, options: Options) -> None:
@@ -128,7 +158,7 @@ def _has_http() -> bool:
     return find_spec("uvicorn") is not None and find_spec("httptools") is not None
 
 
-_ALWAYS_WITH_EFFECT = {"stdio", "target", "log_level", "extensions", "words"}
+_ALWAYS_WITH_EFFECT = {"stdio", "target", "log_level", "extensions", "words", "arguments", "no_compat"}
 
 
 def _without_effect(options: Options) -> Iterator[tuple[str, str]]:

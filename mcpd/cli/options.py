@@ -90,6 +90,12 @@ class ServeCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         words = list(args)
+        if "--" in words:
+            at = words.index("--")
+            self.parse_args(ctx, words[:at])
+            if ctx.params["target"] is not None:
+                ctx.params["arguments"] = tuple(words[at + 1 :])
+                return []
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption:

@@ -35,6 +35,9 @@ def read(words: Sequence[str], environment: Mapping[str, str]) -> Options | None
     for word in rest:
         if word == "--stdio":
             continue
+        if word == "--" and options.target is not None:
+            options.arguments = tuple(rest)
+            break
         if word.startswith("-"):
             name, found = _readable(word)
             if found is None:

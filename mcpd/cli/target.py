@@ -7,30 +7,36 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from types import CoroutineType, ModuleType
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from ..errors import ConfigurationError, McpdError
-from ..printable import printable
+from ..errors import ConfigurationError
 from ..server import Server
+from .libraries import Watch
+from .user_code import FORMS, Loading, guarded
+
+if TYPE_CHECKING:
+    from .loaded_by import LoadedBy
 
 __all__ = ["load", "split"]
 
-T = TypeVar("T")
 
-_FORMS = "give file.py, file.py:object or package.module:object"
+def load(target: str | None, program: LoadedBy | None = None, arguments: Sequence[str] = ()) -> Server | None:
+    """The server that TARGET names; the built-in starter for None. Raises ConfigurationError.
 
-
-def load(target: str | None) -> Server:
-    """The server that TARGET names; the built-in starter for None. Raises ConfigurationError."""
+    If it imports another library, `program` serves what calls its `run()`: None if it has done that, and the target
+    has come to its end. `arguments` are what such a target finds in `sys.argv`. Without `program` those libraries are
+    their own.
+    """
     if target is None:
         from ..sources.starter import make_server
 
         return make_server()
-    return _find(target)
+    with Watch(program) as watch:
+        return _find(target, Loading(watch, program, arguments))
 
 
 def split(target: str) -> tuple[str, str]:
@@ -41,16 +47,29 @@ def split(target: str) -> tuple[str, str]:
     return place, attribute
 
 
-def _find(target: str) -> Server:
+def _find(target: str, loading: Loading) -> Server | None:
     place, attribute = split(target)
     is_file = os.path.isfile(place)
+    is_module = not is_file and all(part.isidentifier() for part in place.split("."))
     if is_file and place.endswith(".py"):
         module = _from_file(place)
-    elif attribute and not is_file and all(part.isidentifier() for part in place.split(".")):
+    elif is_module and (attribute or _is_there(place)):
         module = _from_module(place)
     else:
         raise ConfigurationError(_why_not(target, place))
-    return _pick(module, attribute, place)
+    return None if loading.has_served else _pick(module, attribute, place, loading)
+
+
+def _is_there(name: str) -> bool:
+    """Whether there is a module of that name. Loads those that it is in."""
+    from importlib.util import find_spec
+
+    _look_here()
+    try:
+        found = None if os.path.isfile(f"{name}.py") else find_spec(name)
+    except (ImportError, ValueError):
+        return False
+    return found is not None and found.origin is not None  # a folder alone has none
 
 
 def _why_not(target: str, place: str) -> str:
@@ -58,9 +77,9 @@ def _why_not(target: str, place: str) -> str:
     if os.path.isdir(place):
         return f"{place} is a folder; name a file in it, as {os.path.join(place, 'server.py')}"
     if os.path.exists(place):
-        return f"{place} is no Python file; {_FORMS}"
+        return f"{place} is no Python file; {FORMS}"
     if "://" in target:
-        return f"{target} is the address of a server that runs already; {_FORMS}"
+        return f"{target} is the address of a server that runs already; {FORMS}"
     if target in ("stdio", "ws", "http"):
         return f"{target}: no such file; for the transport write --{target}"
     if place.endswith(".py"):
@@ -80,7 +99,7 @@ def _why_not(target: str, place: str) -> str:
         return f"{target}: no such file; did you mean {place}.py?"
     if all(part.isidentifier() for part in place.split(".")):
         return f"{target}: no such file; for a module name the object too, as {target}:server"
-    return f"{target}: no such file; {_FORMS}"
+    return f"{target}: no such file; {FORMS}"
 
 
 def _python_files(folder: str) -> list[str]:
@@ -97,137 +116,75 @@ def _from_file(path: str) -> ModuleType:
         sys.path.insert(0, folder)
     spec = spec_from_file_location(name if name.isidentifier() and name not in sys.modules else f"mcpd_{name}", path)
     if spec is None or spec.loader is None:
-        raise ConfigurationError(f"{path} is no Python file; {_FORMS}")
+        raise ConfigurationError(f"{path} is no Python file; {FORMS}")
     module = module_from_spec(spec)
     sys.modules[spec.name] = module
     loader = spec.loader
-    _run(path, lambda: loader.exec_module(module))
+    guarded(path, lambda: loader.exec_module(module))
     return module
 
 
-def _from_module(name: str) -> ModuleType:
+def _look_here() -> None:
     if "" not in sys.path and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
-    return _run(name, lambda: import_module(name))
 
 
-def _run(name: str, step: Callable[[], T], function: str = "") -> T:
-    """Run code of the user: import what `name` is, or call a `function` in it.
-
-    Whatever it raises becomes a ConfigurationError that says where.
-    """
-    serve = Server.run
-    # Serving belongs to whoever loads: a file that serves itself when it is imported would never come back.
-    Server.run = _refuse_to_run  # type: ignore[method-assign,assignment]
-    failed = f"{name}: {function}() failed" if function else f"{name} cannot be imported"
-    try:
-        return step()
-    except ConfigurationError:
-        raise
-    except McpdError as error:
-        raise ConfigurationError(f"{name}: {error}{_where(name, error)}") from error
-    except SystemExit as error:
-        when = f"in {function}()" if function else "while it was imported"
-        raise ConfigurationError(f"{name} ended by itself {when} (exit {error.code})") from error
-    except ModuleNotFoundError as error:
-        missing = error.name or ""
-        if not function and (name == missing or name.startswith(f"{missing}.")):
-            raise ConfigurationError(
-                f"no module {missing!r}, neither in {os.getcwd()} nor installed; {_FORMS}"
-            ) from error
-        instead = _hint(error) or f"; install it where mcpd runs: {sys.executable} -m pip install …"
-        raise ConfigurationError(f"{failed}: no module {missing!r}{_where(name, error)}{instead}") from error
-    except Exception as error:
-        what = error.msg if isinstance(error, SyntaxError) else str(error)
-        if isinstance(error, ImportError):
-            what = what.removesuffix(f" ({error.path})")  # which __init__.py that was helps nobody
-        text = f"{type(error).__name__}: {what}" if what else type(error).__name__
-        raise ConfigurationError(f"{failed}: {text}{_where(name, error)}{_hint(error)}{_source(error)}") from error
-    finally:
-        Server.run = serve  # type: ignore[method-assign]
+def _from_module(name: str) -> ModuleType:
+    _look_here()
+    return guarded(name, lambda: import_module(name))
 
 
-def _hint(error: Exception) -> str:
-    from .hints import hint  # on the way to an error only
-
-    return hint(error)
-
-
-def _refuse_to_run(server: Server, **_: Any) -> NoReturn:
-    raise ConfigurationError(
-        f"the file of server {server.name!r} calls run() while it is imported; "
-        'put that call under `if __name__ == "__main__":`'
-    )
-
-
-def _where(name: str, error: BaseException) -> str:
-    """` (line 12)`: the innermost line of the user's own code; with the file, if it is not the one that was named."""
-    folder = os.path.dirname(os.path.abspath(name)) if os.path.isfile(name) else os.getcwd()
-    found: tuple[str, int] | None = None
-    trace = error.__traceback__
-    while trace is not None:
-        path = trace.tb_frame.f_code.co_filename
-        if _is_own(path, folder):
-            found = path, trace.tb_lineno
-        trace = trace.tb_next
-    if isinstance(error, SyntaxError) and error.lineno and os.path.isfile(error.filename or ""):
-        found = error.filename or "", error.lineno
-    if found is None:
-        return ""
-    path, line = found
-    if os.path.isfile(name) and os.path.samefile(path, name):
-        return f" (line {line})"
-    path = os.path.abspath(path)
-    return f" ({path.removeprefix(os.getcwd() + os.sep)}, line {line})"
-
-
-def _source(error: BaseException) -> str:
-    """The line that Python could not read, and a mark below the place in it, on lines of their own."""
-    if not isinstance(error, SyntaxError) or not error.text:
-        return ""
-    line = error.text.rstrip("\r\n")
-    shown = line.lstrip()
-    # An offset counts from 1, in the line as it stands in the file.
-    at = min(max((error.offset or 1) - 1 - (len(line) - len(shown)), 0), len(shown))
-    return f"\n    {printable(shown)}\n    {' ' * at}^" if shown.isprintable() else f"\n    {printable(shown)}"
-
-
-def _is_own(path: str, folder: str) -> bool:
-    """Whether a file is of the user, who has it below that folder: neither installed nor Python's nor ours."""
-    path = os.path.abspath(path)
-    python, ours = os.path.dirname(os.__file__), os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    if "site-packages" in path or any(path.startswith(os.path.join(others, "")) for others in (python, ours)):
-        return False
-    return path.startswith(os.path.join(folder, "")) and os.path.isfile(path)
-
-
-def _pick(module: ModuleType, attribute: str, place: str) -> Server:
+def _pick(module: ModuleType, attribute: str, place: str, loading: Loading) -> Server | None:
     if attribute:
-        found = getattr(module, attribute, None)
-        if callable(found) and not isinstance(found, Server):
-            found = _run(place, found, attribute)
+        found: Any = getattr(module, attribute, None)
+        if callable(found) and not _is_server(found):
+            if loading.watch.has_seen:
+                from .programs import call
+
+                found = guarded(place, lambda: call(found, place, loading), attribute)
+            else:
+                found = guarded(place, found, attribute)
+            if loading.has_served:
+                return None
         if isinstance(found, CoroutineType):
             found.close()
             raise ConfigurationError(
                 f"{place}: {attribute} is async; the function that makes the server is a plain one"
             )
-        if not isinstance(found, Server):
+        if not _is_server(found):
             what = f"{attribute} is no Server, nor a function that makes one"
             raise ConfigurationError(f"{place}: {what}; {_have(module)}")
-        return found
+        return _ours(found)
     servers = _servers(module)
     distinct = {id(value): value for value in servers.values()}
     if len(distinct) == 1:
-        return next(iter(distinct.values()))
-    if "server" in servers:
-        return servers["server"]
+        return _ours(next(iter(distinct.values())))
+    for name in ("server", "mcp", "app"):
+        if name in servers:
+            return _ours(servers[name])
     if not servers:
+        # Of a package the program may be what imports the library, and not the package.
+        if loading.watch.has_seen or (loading.program is not None and hasattr(module, "__path__")):
+            from .programs import run_main
+
+            if run_main(module, place, loading):
+                return None
         raise ConfigurationError(f"{place}: {_have(module)}")
     raise ConfigurationError(f"{place}: {_have(module)}; name one, as {place}:{min(servers)}")
 
 
-def _servers(module: ModuleType) -> dict[str, Server]:
-    return {name: value for name, value in vars(module).items() if isinstance(value, Server)}
+def _is_server(found: Any) -> bool:
+    """Whether it is a server, of ours or of a library whose servers `mcpd.compat` runs."""
+    return isinstance(found, Server) or hasattr(type(found), "__mcpd_server__")
+
+
+def _ours(found: Any) -> Server:
+    server: Server = found if isinstance(found, Server) else found.__mcpd_server__()
+    return server
+
+
+def _servers(module: ModuleType) -> dict[str, Any]:
+    return {name: value for name, value in vars(module).items() if _is_server(value)}
 
 
 def _have(module: ModuleType) -> str:
@@ -239,5 +196,8 @@ def _have(module: ModuleType) -> str:
     for name, value in vars(module).items():
         library = LIBRARIES.get(type(value).__module__.partition(".")[0])
         if library is not None and hasattr(value, "run"):
-            return f'{name} is a server of {library}, which is not served; make one with server = mcpd.Server("name")'
+            return (
+                f"{name} is a server of {library} itself, which is not served: leave out --no-compat, "
+                'or make one of ours with server = mcpd.Server("name")'
+            )
     return 'there is no server in it; make one with server = mcpd.Server("name")'

@@ -37,6 +37,10 @@ class HandlerTable(dict[str, BoundHandler]):
         self._bare[method] = handler
         self[method] = self._wrapped(method, handler)
 
+    def bare(self, method: str) -> BoundHandler:
+        """The handler of a method, with nothing round it. Raises KeyError for one that is not served."""
+        return self._bare[method]
+
     def wrap(self, wrapper: Wrapper) -> None:
         """Put something round all handlers, those of now and of later; what came before it is outside of it."""
         self._wrappers.append(wrapper)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from .lifespan import Lifespan
     from .servable import Servable
 
-__all__ = ["Settings", "run", "serve", "settings_for"]
+__all__ = ["Settings", "run", "serve", "serve_here", "settings_for"]
 
 
 # Beyond the grace time: for what was cancelled to come to its end, and for the last answers to be written.
@@ -91,6 +91,30 @@ def run(server: Servable, settings: Settings) -> None:
             "in it write: await mcpd.server.serving.serve(server, Settings(stdio=True))"
         )
     older = threading.enumerate()
+    _take_process(settings)
+    exit_deadline = ExitDeadline()
+    try:
+        with asyncio.Runner(loop_factory=_fast_loop() if settings.http else None) as runner:
+            runner.run(serve(server, settings, exit_deadline))
+            # The runner waits for what does not let itself be cancelled, and for the loop's threads.
+            exit_deadline.arm(_HURRY_SECONDS)
+    finally:
+        exit_deadline.disarm()
+    end_if_hung(older=older)
+
+
+async def serve_here(server: Servable, settings: Settings) -> None:
+    """`run` for a program whose event loop runs already, and which has no other use for the process till it stops."""
+    _take_process(settings)
+    exit_deadline = ExitDeadline()
+    try:
+        await serve(server, settings, exit_deadline)
+    finally:
+        exit_deadline.disarm()
+
+
+def _take_process(settings: Settings) -> None:
+    """Make the process's descriptors and its terminal ours."""
     if settings.ws is not None or settings.http is not None or settings.listeners:
         from ..transports.accepting import raise_descriptor_limit
 
@@ -105,15 +129,6 @@ def run(server: Servable, settings: Settings) -> None:
         fill_gaps()
     elif settings.descriptors is None:
         settings.descriptors = claim()
-    exit_deadline = ExitDeadline()
-    try:
-        with asyncio.Runner(loop_factory=_fast_loop() if settings.http else None) as runner:
-            runner.run(serve(server, settings, exit_deadline))
-            # The runner waits for what does not let itself be cancelled, and for the loop's threads.
-            exit_deadline.arm(_HURRY_SECONDS)
-    finally:
-        exit_deadline.disarm()
-    end_if_hung(older=older)
 
 
 def _tell_address(url: str) -> None:

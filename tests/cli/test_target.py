@@ -241,12 +241,18 @@ def test_a_name_of_another_library_says_what_to_write(text: str, said: str) -> N
     assert "__init__.py" not in str(caught.value)
 
 
-@pytest.mark.parametrize("module", ["fastmcp", "mcp.server.fastmcp"])
-def test_a_file_for_another_library_is_no_reason_to_install_that(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        ("fastmcp", "not served, only mcpd's own: from mcpd import Context, Server"),
+        ("mcp.server.fastmcp", "servers of the official SDK are served without it: leave out --no-compat"),
+    ],
+)
+def test_a_file_for_another_library_is_no_reason_to_install_that(
+    module: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, module.partition(".")[0], None)  # as if it were not installed
-    with pytest.raises(
-        ConfigurationError, match="not served, only mcpd's own: from mcpd import Context, Server"
-    ) as caught:
+    with pytest.raises(ConfigurationError, match=said) as caught:
         load(write("theirs.py", f"from {module} import FastMCP\nmcp = FastMCP('a')\n"))
     assert "pip install" not in str(caught.value)
 
@@ -254,7 +260,7 @@ def test_a_file_for_another_library_is_no_reason_to_install_that(module: str, mo
 def test_a_server_of_another_library_is_named(here: Path) -> None:
     write("fastmcp.py", "class FastMCP:\n    def run(self): ...\n")
     with pytest.raises(
-        ConfigurationError, match="theirs.py: mcp is a server of FastMCP, which is not served; make one"
+        ConfigurationError, match="theirs.py: mcp is a server of FastMCP itself, which is not served: leave out --no"
     ):
         load(write("theirs.py", "from fastmcp import FastMCP\nmcp = FastMCP()\n"))
 

@@ -1,0 +1,57 @@
+"""`mcp.shared.exceptions`, and how its errors travel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import ProtocolError
+from .types.asking import ElicitRequestURLParams
+from .types.messages import URL_ELICITATION_REQUIRED, ErrorData
+
+__all__ = ["McpError", "UrlElicitationRequiredError", "WireError"]
+
+
+class McpError(Exception):
+    """An error answer: what a handler raises to give one, and what is raised for one of the client's."""
+
+    error: ErrorData
+
+    def __init__(self, error: ErrorData) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+class UrlElicitationRequiredError(McpError):
+    """The user has to visit these pages first."""
+
+    def __init__(self, elicitations: Sequence[ElicitRequestURLParams], message: str | None = None) -> None:
+        self._elicitations = list(elicitations)
+        if message is None:
+            message = f"URL elicitation{'s' if len(self._elicitations) > 1 else ''} required"
+        asked = [one.model_dump(by_alias=True, exclude_none=True) for one in self._elicitations]
+        super().__init__(ErrorData(code=URL_ELICITATION_REQUIRED, message=message, data={"elicitations": asked}))
+
+    @property
+    def elicitations(self) -> list[ElicitRequestURLParams]:
+        """What the user is to visit."""
+        return self._elicitations
+
+    @classmethod
+    def from_error(cls, error: ErrorData) -> UrlElicitationRequiredError:
+        """Of an error answer. Raises ValueError for one of another code."""
+        if error.code != URL_ELICITATION_REQUIRED:
+            raise ValueError(f"Expected error code {URL_ELICITATION_REQUIRED}, got {error.code}")
+        asked = (error.data or {}).get("elicitations", [])
+        return cls([ElicitRequestURLParams.model_validate(one) for one in asked], error.message)
+
+
+class WireError(ProtocolError):
+    """An error answer with a code of the author's."""
+
+    code: int  # type: ignore[misc]  # of each one here, and not of the class
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(message, data)
+        self.message = message  # an empty text stays one
+        self.code = code

@@ -1,0 +1,40 @@
+"""`Application`: a low-level server as what serves it looks at it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from .decorators import Handler
+from .options import InitializationOptions
+
+if TYPE_CHECKING:
+    from ...transports.authentication import Authenticator
+
+__all__ = ["Application", "Handlers", "lifespan"]
+
+
+@asynccontextmanager
+async def lifespan(_: Any) -> AsyncIterator[dict[str, Any]]:
+    """The lifespan of a server that has none of its own."""
+    yield {}
+
+
+class Handlers(Protocol):
+    """What has a handler for each request that it serves, by the request's model."""
+
+    @property
+    def request_handlers(self) -> Mapping[type[Any], Handler]:
+        """The handlers; more may come."""
+
+
+class Application(Handlers, Protocol):
+    """A low-level server."""
+
+    said: InitializationOptions | None
+    lifespan: Callable[[Any], AbstractAsyncContextManager[Any]]
+    authenticate: Authenticator | None
+
+    def create_initialization_options(self) -> InitializationOptions:
+        """What it says of itself."""

@@ -1,0 +1,66 @@
+"""Which modules of version 1 of the official SDK are found here, beside FastMCP's; see `compat`."""
+
+from __future__ import annotations
+
+from ..names import Names
+
+__all__ = ["MODULES"]
+
+_TYPES = tuple(
+    f"types.{chapter}"
+    for chapter in (
+        "content",
+        "tools",
+        "resources",
+        "prompts",
+        "lifecycle",
+        "notifications",
+        "asking",
+        "messages",
+        "base",
+    )
+)
+
+_SERVER = Names(
+    {
+        "Server": "lowlevel.server",
+        "LifespanResultT": "lowlevel.server",
+        "RequestT": "lowlevel.server",
+        "lifespan": "lowlevel.server",
+        "NotificationOptions": "lowlevel.options",
+        "request_ctx": "lowlevel.context",
+    }
+)
+
+MODULES: dict[str, Names] = {
+    "mcp": Names(
+        {
+            "ServerSession": "lowlevel.session",
+            "stdio_server": "lowlevel.stdio",
+            "McpError": "exceptions",
+            "UrlElicitationRequiredError": "exceptions",
+            "SamplingRole": "types.base:Role",
+        },
+        _TYPES,
+    ),
+    "mcp.types": Names({}, _TYPES),
+    "mcp.server": Names(
+        {
+            "Server": "lowlevel.server",
+            "NotificationOptions": "lowlevel.options",
+            "InitializationOptions": "lowlevel.options",
+            "FastMCP": "fastmcp1.server",
+        }
+    ),
+    "mcp.server.lowlevel": Names.of("lowlevel.options", "NotificationOptions").joined(
+        Names.of("lowlevel.server", "Server")
+    ),
+    "mcp.server.lowlevel.server": _SERVER,
+    "mcp.server.lowlevel.helper_types": Names.of("lowlevel.options", "ReadResourceContents"),
+    "mcp.server.models": Names.of("lowlevel.options", "InitializationOptions"),
+    "mcp.server.stdio": Names.of("lowlevel.stdio", "stdio_server"),
+    "mcp.server.session": Names.of("lowlevel.session", "ServerSession", "ServerSessionT"),
+    "mcp.shared": Names(),
+    "mcp.shared.exceptions": Names.of("exceptions", "McpError", "UrlElicitationRequiredError"),
+    "mcp.shared.context": Names.of("lowlevel.context", "RequestContext", "LifespanContextT", "RequestT", "SessionT"),
+}

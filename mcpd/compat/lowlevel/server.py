@@ -1,0 +1,133 @@
+"""`Server` of `mcp.server.lowlevel`, version 1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from .. import program
+from ..program import Wanted
+from ..types import lifecycle, notifications, prompts, resources, tools
+from ..types.content import Icon
+from .application import lifespan
+from .context import RequestContext, request_ctx
+from .decorators import Decorators
+from .options import InitializationOptions, NotificationOptions
+from .stdio import StandIn
+
+if TYPE_CHECKING:
+    from ...server import Server as McpdServer
+    from ...transports.authentication import Authenticator
+    from .session import ServerSession
+
+__all__ = ["LifespanResultT", "RequestT", "Server", "lifespan"]
+
+LifespanResultT = TypeVar("LifespanResultT")
+RequestT = TypeVar("RequestT")
+
+Lifespan = Callable[[Any], AbstractAsyncContextManager[Any]]
+
+
+class Server(Decorators, Generic[LifespanResultT, RequestT]):
+    """A server that is a handler for each method, registered with its decorators."""
+
+    authenticate: Authenticator | None = None
+    """Who may call over HTTP; None for everybody."""
+
+    def __init__(
+        self,
+        name: str,
+        version: str | None = None,
+        instructions: str | None = None,
+        website_url: str | None = None,
+        icons: list[Icon] | None = None,
+        lifespan: Lifespan = lifespan,
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self.version = version
+        self.instructions = instructions
+        self.website_url = website_url
+        self.icons = icons
+        self.lifespan = lifespan
+        self.said: InitializationOptions | None = None
+        """What the program says of the server when it is run."""
+        self._served: McpdServer | None = None
+
+    def create_initialization_options(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
+    ) -> InitializationOptions:
+        """What the server says of itself."""
+        from ... import __version__
+
+        return InitializationOptions(
+            server_name=self.name,
+            server_version=self.version or __version__,
+            capabilities=self.get_capabilities(
+                notification_options or NotificationOptions(), experimental_capabilities or {}
+            ),
+            instructions=self.instructions,
+            website_url=self.website_url,
+            icons=self.icons,
+        )
+
+    def get_capabilities(
+        self, notification_options: NotificationOptions, experimental_capabilities: dict[str, dict[str, Any]]
+    ) -> lifecycle.ServerCapabilities:
+        """What there are handlers for."""
+        has, told = self.request_handlers, notification_options
+        capabilities = lifecycle.ServerCapabilities(experimental=experimental_capabilities)
+        if prompts.ListPromptsRequest in has:
+            capabilities.prompts = lifecycle.PromptsCapability(listChanged=told.prompts_changed)
+        if resources.ListResourcesRequest in has:
+            capabilities.resources = lifecycle.ResourcesCapability(
+                subscribe=resources.SubscribeRequest in has, listChanged=told.resources_changed
+            )
+        if tools.ListToolsRequest in has:
+            capabilities.tools = lifecycle.ToolsCapability(listChanged=told.tools_changed)
+        if notifications.SetLevelRequest in has:
+            capabilities.logging = lifecycle.LoggingCapability()
+        if prompts.CompleteRequest in has:
+            capabilities.completions = lifecycle.CompletionsCapability()
+        return capabilities
+
+    @property
+    def request_context(self) -> RequestContext[ServerSession, LifespanResultT, RequestT]:
+        """The request that runs. Raises LookupError where none does."""
+        return request_ctx.get()
+
+    @property
+    def experimental(self) -> Any:
+        """Tasks, which this does not have."""
+        raise NotImplementedError(
+            "server.experimental: mcpd.compat has no tasks; run the server with its own library instead"
+        )
+
+    async def run(
+        self,
+        read_stream: Any,
+        write_stream: Any,
+        initialization_options: InitializationOptions | None = None,
+        raise_exceptions: bool = False,
+        stateless: bool = False,
+    ) -> None:
+        """Serve until stopped: what `stdio_server()` gave stands for the transport."""
+        if not isinstance(read_stream, StandIn) or not isinstance(write_stream, StandIn):
+            raise NotImplementedError(
+                "Server.run: mcpd has the transports itself; give it what stdio_server() gives, "
+                "or serve it with mcpd serve --http"
+            )
+        if initialization_options is not None:
+            self.said = initialization_options
+        await program.current().serve(self.__mcpd_server__(), Wanted(stateless=stateless))
+
+    def __mcpd_server__(self) -> McpdServer:
+        """The server of ours that serves this one."""
+        if self._served is None:
+            from .bridge import served
+
+            self._served = served(self)
+        return self._served

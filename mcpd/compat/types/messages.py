@@ -1,0 +1,207 @@
+"""JSON-RPC messages and errors, and the unions of all requests, notifications and results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, TypeAlias
+
+from pydantic import ConfigDict, RootModel
+
+from . import asking, lifecycle, notifications, prompts, resources, tools
+from .base import Model, RequestId
+
+__all__ = [
+    "CONNECTION_CLOSED",
+    "DEFAULT_NEGOTIATED_VERSION",
+    "INTERNAL_ERROR",
+    "INVALID_PARAMS",
+    "INVALID_REQUEST",
+    "LATEST_PROTOCOL_VERSION",
+    "METHOD_NOT_FOUND",
+    "PARSE_ERROR",
+    "URL_ELICITATION_REQUIRED",
+    "AnyFunction",
+    "ClientNotification",
+    "ClientNotificationType",
+    "ClientRequest",
+    "ClientRequestType",
+    "ClientResult",
+    "ClientResultType",
+    "ErrorData",
+    "JSONRPCError",
+    "JSONRPCMessage",
+    "JSONRPCNotification",
+    "JSONRPCRequest",
+    "JSONRPCResponse",
+    "ServerNotification",
+    "ServerNotificationType",
+    "ServerRequest",
+    "ServerRequestType",
+    "ServerResult",
+    "ServerResultType",
+]
+
+AnyFunction: TypeAlias = Callable[..., Any]
+
+# Of the library whose names these are: what its servers say they speak, not what is spoken here.
+LATEST_PROTOCOL_VERSION = "2025-11-25"
+DEFAULT_NEGOTIATED_VERSION = "2025-03-26"
+
+URL_ELICITATION_REQUIRED = -32042
+CONNECTION_CLOSED = -32000
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+
+
+class ErrorData(Model):
+    """An error answer."""
+
+    code: int
+    message: str
+    data: Any | None = None
+
+
+class JSONRPCRequest(Model):
+    """A request as it travels."""
+
+    jsonrpc: Literal["2.0"] = "2.0"
+    id: RequestId
+    method: str
+    params: dict[str, Any] | None = None
+
+
+class JSONRPCNotification(Model):
+    """A notification as it travels."""
+
+    jsonrpc: Literal["2.0"] = "2.0"
+    method: str
+    params: dict[str, Any] | None = None
+
+
+class JSONRPCResponse(Model):
+    """An answer as it travels."""
+
+    jsonrpc: Literal["2.0"] = "2.0"
+    id: RequestId
+    result: dict[str, Any]
+
+
+class JSONRPCError(Model):
+    """An error as it travels."""
+
+    jsonrpc: Literal["2.0"] = "2.0"
+    id: str | int
+    error: ErrorData
+
+
+_LATER = ConfigDict(defer_build=True)
+
+
+class JSONRPCMessage(RootModel[JSONRPCRequest | JSONRPCNotification | JSONRPCResponse | JSONRPCError]):
+    """Any message."""
+
+    model_config = _LATER
+
+
+ClientRequestType: TypeAlias = (
+    lifecycle.PingRequest
+    | lifecycle.InitializeRequest
+    | prompts.CompleteRequest
+    | notifications.SetLevelRequest
+    | prompts.GetPromptRequest
+    | prompts.ListPromptsRequest
+    | resources.ListResourcesRequest
+    | resources.ListResourceTemplatesRequest
+    | resources.ReadResourceRequest
+    | resources.SubscribeRequest
+    | resources.UnsubscribeRequest
+    | tools.CallToolRequest
+    | tools.ListToolsRequest
+)
+
+
+class ClientRequest(RootModel[ClientRequestType]):
+    """Any request of a client."""
+
+    model_config = _LATER
+
+
+ClientNotificationType: TypeAlias = (
+    notifications.CancelledNotification
+    | notifications.ProgressNotification
+    | lifecycle.InitializedNotification
+    | asking.RootsListChangedNotification
+)
+
+
+class ClientNotification(RootModel[ClientNotificationType]):
+    """Any notification of a client."""
+
+    model_config = _LATER
+
+
+ClientResultType: TypeAlias = (
+    lifecycle.EmptyResult
+    | asking.CreateMessageResult
+    | asking.CreateMessageResultWithTools
+    | asking.ListRootsResult
+    | asking.ElicitResult
+)
+
+
+class ClientResult(RootModel[ClientResultType]):
+    """Any result of a client."""
+
+    model_config = _LATER
+
+
+ServerRequestType: TypeAlias = (
+    lifecycle.PingRequest | asking.CreateMessageRequest | asking.ListRootsRequest | asking.ElicitRequest
+)
+
+
+class ServerRequest(RootModel[ServerRequestType]):
+    """Any request of a server."""
+
+    model_config = _LATER
+
+
+ServerNotificationType: TypeAlias = (
+    notifications.CancelledNotification
+    | notifications.ProgressNotification
+    | notifications.LoggingMessageNotification
+    | resources.ResourceUpdatedNotification
+    | resources.ResourceListChangedNotification
+    | tools.ToolListChangedNotification
+    | prompts.PromptListChangedNotification
+    | asking.ElicitCompleteNotification
+)
+
+
+class ServerNotification(RootModel[ServerNotificationType]):
+    """Any notification of a server."""
+
+    model_config = _LATER
+
+
+ServerResultType: TypeAlias = (
+    lifecycle.EmptyResult
+    | lifecycle.InitializeResult
+    | prompts.CompleteResult
+    | prompts.GetPromptResult
+    | prompts.ListPromptsResult
+    | resources.ListResourcesResult
+    | resources.ListResourceTemplatesResult
+    | resources.ReadResourceResult
+    | tools.CallToolResult
+    | tools.ListToolsResult
+)
+
+
+class ServerResult(RootModel[ServerResultType]):
+    """Any result of a server."""
+
+    model_config = _LATER

@@ -1,0 +1,64 @@
+"""Between the pydantic models of `compat.types` and the structs of `mcpd.types`.
+
+Both are the same JSON. Models become structs by way of what they dump, as their own library writes it on the wire:
+aliases, without members that are None.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from msgspec import Struct, ValidationError, convert
+from pydantic import BaseModel
+
+from ..errors import InternalError
+from ..jsonrpc import explain
+from ..types.base import EmptyResult, ObjectResult, Result
+from ..types.completion import CompleteResult
+from ..types.prompts import GetPromptResult, ListPromptsResult
+from ..types.resources import ListResourcesResult, ListResourceTemplatesResult, ReadResourceResult
+from ..types.tools import CallToolResult, ListToolsResult
+
+__all__ = ["as_json", "result_of", "struct_of"]
+
+S = TypeVar("S", bound=Struct)
+
+_RESULTS: dict[str, type[Result]] = {
+    "tools/list": ListToolsResult,
+    "tools/call": CallToolResult,
+    "resources/list": ListResourcesResult,
+    "resources/templates/list": ListResourceTemplatesResult,
+    "prompts/list": ListPromptsResult,
+    "prompts/get": GetPromptResult,
+    "completion/complete": CompleteResult,
+    "resources/subscribe": EmptyResult,
+    "resources/unsubscribe": EmptyResult,
+    "logging/setLevel": EmptyResult,
+    "ping": EmptyResult,
+}
+
+
+def as_json(model: BaseModel) -> Any:
+    """A model as its JSON values."""
+    return model.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+
+def struct_of(members: Any, kind: type[S]) -> S:
+    """JSON values as a struct. Raises InternalError for what does not fit."""
+    try:
+        return convert(members, kind)
+    except ValidationError as error:
+        raise InternalError(explain(error)) from error
+
+
+def result_of(method: str, result: BaseModel) -> Result:
+    """The result of a method as a struct; one that our structs cannot hold goes out as it is."""
+    members = as_json(result)
+    if method == "resources/read":
+        # A union of structs without a tag: dicts are written as they are.
+        return ReadResourceResult(contents=members.get("contents", []), meta=members.get("_meta"))
+    try:
+        return convert(members, _RESULTS[method])
+    except (ValidationError, KeyError):
+        meta = members.pop("_meta", None)
+        return ObjectResult(members=members, meta=meta)

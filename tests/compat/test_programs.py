@@ -1,0 +1,214 @@
+"""`mcpd serve` and `mcpd check` on programs that were written for another library: what is run, and with what."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Child
+
+from mcpd.cli.libraries import LIBRARIES
+from mcpd.compat.install import LIBRARIES as FOUND
+
+MESSAGES = [
+    {
+        "jsonrpc": "2.0", "id": 1, "method": "initialize",
+        "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+    },
+    {"jsonrpc": "2.0", "method": "notifications/initialized"},
+    {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "echo", "arguments": {"text": "hi"}}},
+]  # fmt: skip
+
+FASTMCP = """
+    from mcp.server.fastmcp import FastMCP
+    mcp = FastMCP("fast")
+
+    @mcp.tool()
+    def echo(text: str) -> str:
+        return text
+"""
+
+LOWLEVEL = """
+    import argparse, asyncio, sys
+    import mcp.types as types
+    from mcp.server import NotificationOptions, Server
+    from mcp.server.models import InitializationOptions
+    from mcp.server.stdio import stdio_server
+
+    async def serve(word):
+        server = Server("low")
+
+        @server.list_tools()
+        async def list_tools():
+            return [types.Tool(name="echo", description="Echoes", inputSchema={"type": "object"})]
+
+        @server.call_tool()
+        async def call_tool(name, arguments):
+            return [types.TextContent(type="text", text=arguments["text"] + word)]
+
+        async with stdio_server() as (read, write):
+            offered = server.get_capabilities(NotificationOptions(), {})
+            await server.run(read, write, InitializationOptions(
+                server_name="said", server_version="3", capabilities=offered))
+        print("came to its end", file=sys.stderr)
+
+    def main():
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--word", default="!")
+        asyncio.run(serve(parser.parse_args().word))
+"""
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(textwrap.dedent(text), encoding="utf-8")
+    return path
+
+
+def run(child: Child, folder: Path, *arguments: str, python: bool = False) -> tuple[list[Any], str, int]:
+    """The answers over stdio, stderr, and the exit code."""
+    command = [child.python, *arguments] if python else child.mcpd(*arguments)
+    done = subprocess.run(
+        command,
+        input="".join(json.dumps(message) + "\n" for message in MESSAGES),
+        cwd=folder,
+        env=child.env,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    return [json.loads(line) for line in done.stdout.splitlines()], done.stderr, done.returncode
+
+
+def texts(answers: list[Any]) -> list[str]:
+    return [block["text"] for block in answers[1]["result"]["content"]]
+
+
+def test_the_short_list_of_libraries_is_the_whole_one() -> None:
+    assert set(LIBRARIES) == set(FOUND)
+
+
+@pytest.mark.parametrize(
+    ("end", "arguments"),
+    [
+        ("", ()),
+        ('\nif __name__ == "__main__":\n    mcp.run(transport="sse")\n', ()),
+        ("\nmcp.run()\n", ()),
+        ("\ndef main():\n    mcp.run()\n", ()),
+        ("\nother = FastMCP('other')\n", ()),
+        ("\nother = FastMCP('other')\nmine, mcp = mcp, None\n", (":mine",)),
+        ("\ndef make():\n    return mcp\nserver = other = None\n", (":make",)),
+    ],
+)
+def test_a_server_of_functions(end: str, arguments: tuple[str, ...], child: Child, tmp_path: Path) -> None:
+    write(tmp_path, "old.py", textwrap.dedent(FASTMCP) + end)
+    answers, stderr, code = run(child, tmp_path, "serve", "--stdio", "old.py" + "".join(arguments))
+    assert (answers[0]["result"]["serverInfo"]["name"], texts(answers), code) == ("fast", ["hi"], 0), stderr
+
+
+@pytest.mark.parametrize(
+    ("end", "target"),
+    [
+        ("", ("old.py",)),
+        ("", ("old.py:main",)),
+        ("main, run = None, main\nif __name__ == '__main__':\n    run()\n", ("old.py",)),
+        ("async def main():\n    await serve('!')\n", ("old.py",)),
+    ],
+)
+def test_a_program_that_makes_its_server_itself(
+    end: str, target: tuple[str, ...], child: Child, tmp_path: Path
+) -> None:
+    write(tmp_path, "old.py", textwrap.dedent(LOWLEVEL) + end)
+    answers, stderr, code = run(child, tmp_path, "serve", "--stdio", *target)
+    assert answers[0]["result"]["serverInfo"] == {"name": "said", "version": "3"}, stderr
+    assert (texts(answers), code) == (["hi!"], 0), stderr
+    assert "came to its end" in stderr
+
+
+@pytest.mark.parametrize("arguments", [("--word", "?"), ("--", "--word", "?")])
+def test_a_package_gets_its_arguments(arguments: tuple[str, ...], child: Child, tmp_path: Path) -> None:
+    write(tmp_path, "old_package/__init__.py", LOWLEVEL)
+    answers, stderr, code = run(child, tmp_path, "serve", "--stdio", "old_package", *arguments)
+    assert (texts(answers), code) == (["hi?"], 0), stderr
+
+
+def test_a_package_whose_program_is_its_main_module(child: Child, tmp_path: Path) -> None:
+    write(tmp_path, "old_package/__init__.py", "")
+    write(tmp_path, "old_package/server.py", LOWLEVEL)
+    write(tmp_path, "old_package/__main__.py", "import sys\nfrom .server import main\nsys.exit(main())\n")
+    answers, stderr, _ = run(child, tmp_path, "serve", "--stdio", "old_package")
+    assert texts(answers) == ["hi!"], stderr
+
+
+def test_a_program_that_ends_with_an_error_says_so(child: Child, tmp_path: Path) -> None:
+    write(tmp_path, "old.py", LOWLEVEL)
+    answers, stderr, code = run(child, tmp_path, "serve", "--stdio", "old.py", "--", "--wrod", "?")
+    assert (answers, code) == ([], 1)
+    assert "unrecognized arguments: --wrod" in stderr
+    assert "old.py ended by itself in main() (exit 2)" in stderr
+
+
+def test_a_script_that_installs_the_names_itself(child: Child, tmp_path: Path) -> None:
+    write(
+        tmp_path, "old.py", "import mcpd.compat\nmcpd.compat.install()\n" + textwrap.dedent(FASTMCP) + "\nmcp.run()\n"
+    )
+    answers, stderr, _ = run(child, tmp_path, "old.py", python=True)
+    assert texts(answers) == ["hi"], stderr
+
+
+@pytest.mark.parametrize("text", [FASTMCP, LOWLEVEL])
+def test_check_lists_what_it_offers(text: str, child: Child, tmp_path: Path) -> None:
+    write(tmp_path, "old.py", text)
+    done = subprocess.run(
+        child.mcpd("check", "old.py"),
+        cwd=tmp_path,
+        env=child.env,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert "tools (1)\n  echo" in done.stdout, done.stderr
+    assert done.returncode == 0
+
+
+def test_without_pydantic_it_says_what_to_install(child: Child, tmp_path: Path) -> None:
+    write(tmp_path, "old.py", FASTMCP)
+    write(tmp_path, "pydantic.py", "raise ImportError('none')\n")
+    _, stderr, code = run(child, tmp_path, "serve", "--stdio", "old.py")
+    assert code == 1
+    assert "a server of the official SDK needs pydantic: " in stderr
+    assert "mcpd-server[compat]" in stderr
+
+
+def test_a_server_of_our_own_loads_nothing_of_it(child: Child, tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        "new.py",
+        """
+        import sys
+        from mcpd import Server
+        server = Server("new")
+
+        @server.tool
+        def echo(text: str) -> str:
+            return " ".join(name for name in sys.modules if name.startswith(("mcpd.compat", "pydantic"))) or text
+        """,
+    )
+    answers, stderr, _ = run(child, tmp_path, "serve", "--stdio", "new.py")
+    assert texts(answers) == ["hi"], stderr
+
+
+def test_no_compat_leaves_the_names_alone(child: Child, tmp_path: Path) -> None:
+    write(tmp_path, "old.py", FASTMCP)
+    write(tmp_path, "mcp/__init__.py", "")
+    _, stderr, code = run(child, tmp_path, "serve", "--stdio", "--no-compat", "old.py")
+    assert code == 1
+    assert "no module 'mcp.server'" in stderr
+    assert "leave out --no-compat" in stderr
