@@ -239,6 +239,22 @@ def test_one_signal_alone_ends_in_order(serving: Any) -> None:
 # ------------------------------------------------------------------------- descriptors that are closed
 
 
+def connected(path: Path) -> socket.socket:
+    """A connection to a server that is starting: its path is there a moment before it listens."""
+    deadline = time.monotonic() + GONE
+    while True:
+        client = socket.socket(socket.AF_UNIX)
+        client.settimeout(GONE)
+        try:
+            client.connect(str(path))
+        except (FileNotFoundError, ConnectionRefusedError):
+            client.close()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        else:
+            return client
+
+
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_descriptors_are_no_ones_sockets(child: Child, server_file: str, tmp_path: Path, closed: str) -> None:
     """What is opened next would get their numbers: libuv aborted at the end, and prints went into sockets."""
@@ -246,13 +262,7 @@ def test_closed_descriptors_are_no_ones_sockets(child: Child, server_file: str, 
     command = shlex.join(child.mcpd("serve", "--http", f"unix:{path}", server_file))
     process = subprocess.Popen(["/bin/sh", "-c", f"exec {command} {closed}"], env=child.env)
     try:
-        deadline = time.monotonic() + GONE
-        while not path.exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(GONE)
-            client.connect(str(path))
+        with connected(path) as client:
             client.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert client.recv(1000).startswith(b"HTTP/1.1 200")
         if sys.platform == "linux":
