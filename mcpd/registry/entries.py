@@ -84,7 +84,10 @@ class TemplateEntry(Entry, Completing, Protocol):
         """The template as `resources/templates/list` shows it where those extensions are active."""
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """The values of the variables in a URI of this family; None if it is none of it."""
+        """The values of the variables in a URI of this family; None if it is none of it.
+
+        Raises InvalidParams for values that are not to be had, as `..` in a path.
+        """
 
     def run(self, uri: str, variables: dict[str, str], exchange: Exchange) -> Later[ReadResourceResult]:
         """Read the resource of a URI that matches. Raises ResourceNotFound."""

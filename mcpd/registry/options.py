@@ -6,7 +6,7 @@ time, are in `server/metadata.py` too; a test holds them together. An option tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeAlias, TypedDict
 
 from ..types.base import Icon
@@ -51,3 +51,6 @@ class DescribedResource(Described, total=False):
     size: int | None
     """In bytes; for a resource with a fixed URI."""
     annotations: Annotations | Mapping[str, Any] | None
+    unsafe_paths: bool | Collection[str]
+    """The variables of a template that may hold any text: True for all, or their names. Those of others are no
+    absolute paths and have no `..`, backslash, drive letter or NUL, in any encoding."""

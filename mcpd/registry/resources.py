@@ -10,7 +10,7 @@ from msgspec import structs
 
 from ..context.exchange import Exchange
 from ..context.input_required import is_failure
-from ..errors import InternalError, McpdError, ResourceNotFound, as_told
+from ..errors import InternalError, InvalidParams, McpdError, ResourceNotFound, as_told
 from ..printable import printable
 from ..types.resources import ReadResourceResult, Resource, ResourceTemplate
 from .content import resource_contents
@@ -89,13 +89,16 @@ class FunctionTemplate:
         *,
         requires: str | None = None,
         finish: Finisher | None = None,
+        unsafe_paths: Collection[str] = (),
     ) -> None:
+        """`unsafe_paths` are the variables whose values may be any text, as `..` and absolute paths."""
         self.key = template.uri_template
         self.template = template
         self.uri_template = uri_template
         self.callee = callee
         self.requires = requires
         self._finish = finish
+        self._unsafe_paths = frozenset(unsafe_paths)
 
     def listed(self, active: ActiveExtensions) -> ResourceTemplate:
         """The template as `resources/templates/list` shows it."""
@@ -113,8 +116,20 @@ class FunctionTemplate:
         return rank(choices(self.callee.input_schema, argument), value)
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """The values of the variables in a URI; None if it is no resource of this family."""
-        return self.uri_template.match(uri)
+        """The values of the variables in a URI; None if it is no resource of this family.
+
+        Raises InvalidParams for a value that could lead a path out of its folder.
+        """
+        variables = self.uri_template.match(uri)
+        if variables:
+            from .path_screen import problem_of  # noqa: PLC0415 - patterns cost start-up
+
+            problem = problem_of(variables, self._unsafe_paths)
+            if problem is not None:
+                # No other family is asked: a template that takes less must not hand on to one that takes all.
+                text = f"uri: the value of {problem[0]!r} {problem[1]}; ask for a path below the resource's own"
+                raise InvalidParams(text, {"uri": uri})
+        return variables
 
     async def run(self, uri: str, variables: dict[str, str], exchange: Exchange) -> ReadResourceResult:
         """The result of `resources/read` for a URI that matches. Raises ResourceNotFound as the function does."""

@@ -14,8 +14,8 @@ How matching reads the RFC, which defines expansion only:
 - Characters that expansion would have encoded are taken as they are, where that leaves no doubt:
   hosts fill in templates by hand. Where a URI can be cut in several ways, earlier variables get more.
 
-**A value is the peer's text.** `{+path}` may hold "../..", and so may `{name}` as "%2E%2E%2F": who opens
-files by it checks that the result is where it should be. Nothing here knows of files.
+**A value is the peer's text.** `{+path}` may hold "../..", and so may `{name}` as "%2E%2E%2F". Nothing here knows
+of files: `path_screen` looks at the values of an author's templates.
 
 Matching takes time in proportion to the URI's length: it goes forward once with all positions a part
 may end at, and back once to choose; it never tries the same thing twice, as a regular expression would.

@@ -191,9 +191,10 @@ def resource_entry(
         "annotations": hints_of(options.get("annotations"), Annotations, where),
     }
 
+    unsafe = _unsafe_paths(options.get("unsafe_paths", ()), template.variables, where)
     if template.variables:
         described = checked(ResourceTemplate(uri_template=uri, **shared), where)
-        return FunctionTemplate(described, template, callee, requires=requires, finish=finish)
+        return FunctionTemplate(described, template, callee, requires=requires, finish=finish, unsafe_paths=unsafe)
     resource = checked(Resource(uri=checked_uri(uri), size=options.get("size"), **shared), where)
     return FunctionResource(resource, callee, requires=requires, finish=finish)
 
@@ -237,6 +238,21 @@ def checked_uri(uri: str) -> str:
     if as_uri(uri) != uri:
         raise RegistrationError(f"resource URI {uri!r}: has characters that have to be encoded; write {as_uri(uri)!r}")
     return uri
+
+
+def _unsafe_paths(given: bool | Collection[str], variables: Sequence[str], where: str) -> Collection[str]:
+    """The variables that are not screened."""
+    if given is True and not variables:
+        raise RegistrationError(f"{where}, unsafe_paths: its URI has no variables; leave the option out")
+    if isinstance(given, bool):
+        return variables if given else ()
+    names = (given,) if isinstance(given, str) else given
+    if not isinstance(names, Collection):
+        raise RegistrationError(f"{where}, unsafe_paths: expected True, or names of variables, not {given!r}")
+    unknown = [name for name in names if name not in variables]
+    if unknown:
+        raise RegistrationError(f"{where}, unsafe_paths: the URI has no variable {unknown[0]!r}")
+    return names
 
 
 def _check_variables(uri: str, variables: Sequence[str], callee: Callee) -> None:

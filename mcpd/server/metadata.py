@@ -39,7 +39,7 @@ S = TypeVar("S", bound=Struct)
 _DESCRIBED = ("name", "title", "description", "icons", "meta")
 OPTIONS = {
     "tool": (*_DESCRIBED, "annotations", "input_schema", "output_schema", "extensions"),
-    "resource": (*_DESCRIBED, "mime_type", "size", "annotations"),
+    "resource": (*_DESCRIBED, "mime_type", "size", "annotations", "unsafe_paths"),
     "prompt": _DESCRIBED,
 }
 """The names of those in `registry.options`, by decorator: their classes, which type checkers read, cost start-up."""

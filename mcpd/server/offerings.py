@@ -82,7 +82,9 @@ class Offerings:
 
         The function returns str, bytes, or data that become JSON; the variables of a template are its
         arguments. FileNotFoundError, or `errors.ResourceNotFound`, says that there is none. Options are `name`,
-        `title`, `description`, `mime_type`, `size`, `annotations`, `icons` and `meta`.
+        `title`, `description`, `mime_type`, `size`, `annotations`, `icons` and `meta`. A variable's value that is an
+        absolute path, or has `..`, a backslash, drive letter or NUL, is refused with InvalidParams, however it is
+        encoded; `unsafe_paths=True`, or the names of variables, takes them.
         Raises RegistrationError for a URI or signature that cannot be served.
         Spec: 2026-07-28 server/resources; RFC 6570 levels 1 to 3.
         """

@@ -40,6 +40,16 @@ def bed(name: str) -> str:
     return name
 
 
+@server.resource("map://{+path}", unsafe_paths=True)
+def map_of(path: str) -> str:
+    return path
+
+
+@server.resource("find://{+path}{?text}", unsafe_paths={"text"})
+def find(path: str, text: str) -> str:
+    return path + text
+
+
 @server.prompt
 def plan(season: str) -> str:
     return season

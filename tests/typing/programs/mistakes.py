@@ -60,6 +60,11 @@ def south() -> str:
     return "south"
 
 
+@server.resource("bed://{name}", unsafe_paths=1)  # error
+def bed(name: str) -> str:
+    return name
+
+
 @server.prompt(annotations={})  # error
 def weed() -> str:
     return "weed"
