@@ -465,6 +465,15 @@ def test_code_is_read_whatever_is_collected_meanwhile() -> None:
         gc.set_threshold(*thresholds)
 
 
+def test_code_is_read_in_one_place() -> None:
+    """Whoever builds a tree apart from it builds one that garbage can break."""
+    reads = re.compile(r"\bast\.parse\(")
+    found = lines_with(
+        reads, [path for path in tracked("tests/*.py") if path.name not in {"source_code.py", "test_house.py"}]
+    )
+    assert not [line for line in found if "ast.parse` runs" not in line], "\n".join(found)
+
+
 @pytest.mark.parametrize("ci", [False, True], ids=["at a desk", "in CI"])
 def test_the_frame_of_the_tests(tmp_path: Path, child: Child, ci: bool) -> None:
     """Coroutine tests run, leaks and hangs fail, warnings are errors, and in CI a skip is a failure."""

@@ -9,6 +9,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 import pytest
+from support.source_code import parsed
 
 PACKAGE = Path(__file__).resolve().parent.parent / "mcpd"
 
@@ -59,7 +60,7 @@ def calls(tree: ast.AST) -> Iterator[ast.Call]:
 def faults(source: str) -> list[str]:
     """The log calls in a module that may write what a peer sent."""
     found = []
-    for call in calls(ast.parse(source)):
+    for call in calls(parsed(source)):
         template, *arguments = call.args[1:] if ast.unparse(call.func).endswith((".log", ".say")) else call.args
         # A text too long for its line is named in the one before.
         if not isinstance(template, ast.Constant) and ast.unparse(template) != "text":
@@ -86,12 +87,7 @@ def test_what_peers_send_is_printable_in_every_log_line() -> None:
 
 
 def test_the_exceptions_are_all_in_use() -> None:
-    used = {
-        ast.unparse(argument)
-        for path in MODULES
-        for call in calls(ast.parse(path.read_text("utf-8")))
-        for argument in call.args[1:]
-    }
+    used = {ast.unparse(argument) for path in MODULES for call in calls(parsed(path)) for argument in call.args[1:]}
     assert set(OURS) <= used, sorted(set(OURS) - used)
 
 

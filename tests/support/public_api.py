@@ -14,6 +14,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # as a script it is not among the tests' packages
+
+from support.source_code import parsed
+
 MODULES = ("mcpd", "mcpd.testing", "mcpd.types")
 OPTIONS = (
     "mcpd.registry.options:Described",
@@ -92,7 +96,7 @@ def _body(value: Any) -> list[ast.stmt]:
 
 @lru_cache
 def _module(path: str) -> ast.Module:
-    return ast.parse(Path(path).read_text(encoding="utf-8"))
+    return parsed(Path(path))
 
 
 def _node(cls: type) -> ast.ClassDef | None:

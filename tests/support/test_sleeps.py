@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import ast
-
 import pytest
 from support.sleeps import sleeps
+from support.source_code import parsed
 
 
 @pytest.mark.parametrize(
@@ -19,4 +18,4 @@ from support.sleeps import sleeps
     ],
 )
 def test_what_counts_as_a_sleep(text: str, number: int) -> None:
-    assert sleeps(ast.parse(text)) == number
+    assert sleeps(parsed(text)) == number
