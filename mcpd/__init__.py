@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .errors import RemoteError as RemoteError
     from .errors import RequestTimeout as RequestTimeout
     from .errors import ResourceNotFound as ResourceNotFound
+    from .errors import ResultMismatch as ResultMismatch
     from .errors import ToolError as ToolError
     from .extensions.ui.results import ViewResult as ViewResult
     from .extensions.ui.results import view_result as view_result
@@ -128,6 +129,7 @@ __all__ = [
     "ResourceNotFound",
     "ResourceTemplate",
     "Result",
+    "ResultMismatch",
     "Root",
     "RouteRequest",
     "RouteResponse",
@@ -199,6 +201,7 @@ _HOMES = {
     "Resource": "types.resources",
     "ResourceLink": "types.content",
     "ResourceNotFound": "errors",
+    "ResultMismatch": "errors",
     "ResourceTemplate": "types.resources",
     "Result": "types.base",
     "Root": "types.sampling",

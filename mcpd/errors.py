@@ -16,6 +16,7 @@
         UrlElicitationRequired   -32042, 2025-11-25 only
       LocalProtocolError         we were asked to send what is not legal now
       RemoteError                the peer answered with an error
+      ResultMismatch             what a tool gave is not of the type that its caller named
       TransportError
         ConnectionLost
       RequestTimeout             the peer did not answer in time
@@ -58,6 +59,7 @@ __all__ = [
     "RequestCancelled",
     "RequestTimeout",
     "ResourceNotFound",
+    "ResultMismatch",
     "ResultTooLarge",
     "ThreadsBusy",
     "ToolError",
@@ -236,6 +238,15 @@ class RemoteError(McpdError):
         self.message = message
         self.data = data
         super().__init__(f"{message} ({code})")
+
+
+class ResultMismatch(McpdError):
+    """What a tool gave is not of the type that its caller named; the text says where, and what was expected there."""
+
+    def __init__(self, tool: str, problem: str) -> None:
+        self.tool = tool
+        self.problem = problem
+        super().__init__(f"tool {tool}: {problem}")
 
 
 class TransportError(McpdError):

@@ -9,19 +9,16 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from msgspec import UNSET, DecodeError, Raw, Struct
+from msgspec import DecodeError, Struct
 from msgspec.json import decode
 
 from .channel import Receiver
 from .client import Callbacks, Client, ClientLimits
-from .errors import ToolError
 from .jsonrpc import Id
 from .principal import ANONYMOUS, Origin, Principal
 from .server import Server
 from .transports.memory import MemoryChannel
-from .types.content import TextContent
 from .types.lifecycle import Implementation
-from .types.tools import CallToolResult
 from .versions.table import SUPPORTED
 
 __all__ = ["VERSIONS", "TestClient", "WireMessage"]
@@ -83,19 +80,8 @@ class TestClient(Client):
         )
 
     async def value(self, tool: str, /, **arguments: Any) -> Any:
-        """What a tool returned, as JSON has it; its text if that is all there is, as in versions before 2025-06-18.
-
-        A tool with other content gives the list of it, one without any None. Raises ToolError with its text if the
-        tool failed, RemoteError if there is no such tool.
-        """
-        result = await self.call_tool(tool, arguments)
-        texts = [block.text for block in result.content if isinstance(block, TextContent)]
-        if result.is_error:
-            raise ToolError("\n".join(texts))
-        if result.structured_content is not UNSET:
-            # Versions before 2026-07-28 know objects only, and have all else wrapped.
-            return result.structured_content["result"] if _is_wrapped(result) else result.structured_content
-        return texts[0] if len(texts) == len(result.content) == 1 else result.content or None
+        """`call` without options, for tools whose arguments are called like them."""
+        return await self.call(tool, arguments)
 
     def sent(self, method: str | None = None) -> list[Any]:
         """The messages that this client sent, as JSON; those of one method only, if it is named."""
@@ -109,12 +95,6 @@ class TestClient(Client):
         return [
             one.message for one in self.messages if one.sender == sender and (method is None or one.method == method)
         ]
-
-
-def _is_wrapped(result: CallToolResult) -> bool:
-    meta = decode(result.meta) if isinstance(result.meta, Raw) else result.meta
-    mark = meta.get("fastmcp") if meta else None
-    return isinstance(mark, dict) and mark.get("wrap_result") is True
 
 
 class _Target:

@@ -9,6 +9,7 @@
     limits     how much a server may take
     lists      a list from all its pages
     faults     what a server does wrong, in the log
+    values     what a tool returned, as the type that is wanted
     target     from what the user named to a channel
     client     `Client`: one method for each thing a server can be asked
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Coroutine, Mapping
-from typing import Any, Literal, Self, TypeVar
+from types import UnionType
+from typing import Any, Literal, Self, TypeVar, overload
 
 from msgspec import Raw, Struct
 from msgspec.json import decode
@@ -41,6 +42,7 @@ from .limits import ClientLimits
 from .lists import read_list
 from .session import ClientSession
 from .target import Target, connect
+from .values import plain_value, typed_value
 
 __all__ = ["Client"]
 
@@ -182,6 +184,53 @@ class Client:
         params = {"name": name, "arguments": {} if arguments is None else arguments}
         raw = await self.request("tools/call", params, on_progress=on_progress, timeout=timeout)
         return _read("tools/call", CallToolResult, raw)
+
+    @overload
+    async def call(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any] | None = None,
+        /,
+        *,
+        returns: type[T],
+        on_progress: OnProgress | None = None,
+        timeout: float | None | Literal["default"] = "default",
+        **named: Any,
+    ) -> T: ...
+
+    @overload
+    async def call(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any] | None = None,
+        /,
+        *,
+        returns: UnionType | None = None,
+        on_progress: OnProgress | None = None,
+        timeout: float | None | Literal["default"] = "default",
+        **named: Any,
+    ) -> Any: ...
+
+    async def call(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any] | None = None,
+        /,
+        *,
+        returns: type[Any] | UnionType | None = None,
+        on_progress: OnProgress | None = None,
+        timeout: float | None | Literal["default"] = "default",
+        **named: Any,
+    ) -> Any:
+        """What a tool returned: `await client.call("forecast", city="Bern", returns=Forecast)`.
+
+        `returns` is any type that JSON can be read as, such as a dataclass, a list of them or a pydantic model; without
+        it the value is as JSON has it, or a text if that is all there is. Arguments that are called like an option
+        here go in the mapping. Raises ToolError with its text if the tool failed, ResultMismatch if what it gave is
+        not of that type, RemoteError for calls that were none, ConfigurationError for a type that no JSON can be.
+        """
+        result = await self.call_tool(tool, {**(arguments or {}), **named}, on_progress=on_progress, timeout=timeout)
+        return plain_value(result) if returns is None else typed_value(tool, result, returns)
 
     # -------------------------------------------------------------------------------------- resources
 

@@ -144,3 +144,10 @@ server.run(apps="sometimes")  # error
 server.run(strict_modellist=True)  # error
 server.app("chart", "<p>", prefersborder=True)  # error
 server.run(listeners=[5])  # error
+
+
+async def call(client: mcpd.Client) -> None:
+    water: str = await client.call("count", returns=int)  # error
+    beds: list[str] = await client.call("count", returns=list[int])  # error
+    print(water, beds)
+    await client.call("count", returns=int, timeout="soon")  # error

@@ -1,0 +1,155 @@
+"""What a tool returned, out of its result: as JSON has it, or as the type that the caller names.
+
+Two libraries wrap what is no object as `{"result": …}`, since versions before 2026-07-28 know objects only: one says
+so in `_meta`, the other does not. Spec: 2026-07-28 server/tools, structured content.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Mapping
+from types import UnionType
+from typing import Any, Union
+
+from msgspec import UNSET, Raw
+from msgspec.json import decode, encode
+
+from ..errors import ConfigurationError, RegistrationError, ResultMismatch, ToolError
+from ..jsonrpc import MALFORMED
+from ..printable import printable
+from ..types.content import TextContent
+from ..types.tools import CallToolResult
+
+__all__ = ["plain_value", "typed_value"]
+
+_MOST_SHOWN = 200
+_ANYTHING = (Any, object)
+
+
+def plain_value(result: CallToolResult) -> Any:
+    """What a tool returned, as JSON has it; its text if that is all there is, a list of other content, None if nothing.
+
+    Raises ToolError with its text if the tool failed.
+    """
+    texts = _texts(result)
+    if result.structured_content is not UNSET:
+        return result.structured_content["result"] if _is_wrapped(result) else result.structured_content
+    return texts[0] if len(texts) == len(result.content) == 1 else result.content or None
+
+
+def typed_value(tool: str, result: CallToolResult, returns: Any) -> Any:
+    """The same as `returns`, a type. Without structured content the text is read as JSON, unless text is wanted.
+
+    Raises ResultMismatch with the tool, the place and what was expected there; ConfigurationError for a type that
+    cannot be read from JSON.
+    """
+    texts = _texts(result)
+    read = _readable(tool, returns)
+
+    if result.structured_content is UNSET:
+        return _from_text(tool, result, texts, read, returns)
+
+    found = result.structured_content
+    if _is_wrapped(result):
+        return _read(tool, found["result"], read, returns)
+    if not (isinstance(found, dict) and found.keys() == {"result"}) or returns in _ANYTHING:
+        return _read(tool, found, read, returns)
+
+    # Wrapped or not, only the type can tell. As an object it would fit any type whose members all have defaults.
+    if not _has_result(returns):
+        return _read(tool, found["result"], read, returns)
+    try:
+        return _read(tool, found, read, returns)
+    except ResultMismatch as mismatch:
+        try:
+            return _read(tool, found["result"], read, returns)
+        except ResultMismatch:
+            raise mismatch from None
+
+
+def _from_text(tool: str, result: CallToolResult, texts: list[str], read: Any, returns: Any) -> Any:
+    """The value of a tool that has no structured content, as in versions before 2025-06-18."""
+    if not result.content:
+        return _read(tool, None, read, returns)
+    if len(texts) < len(result.content):
+        kinds = sorted({str(getattr(block, "type", type(block).__name__)) for block in result.content})
+        raise ResultMismatch(tool, f"its content is {', '.join(kinds)}, not {_name(returns)}; call_tool gives it")
+    if len(texts) == 1 and returns is str:
+        return texts[0]
+
+    try:
+        values = [decode(text.encode()) for text in texts]
+    except MALFORMED:
+        if len(texts) == 1 and str in _members(returns):
+            return texts[0]
+        shown = printable(texts[0], _MOST_SHOWN)
+        raise ResultMismatch(
+            tool, f"it has no structured content, and its text is not JSON to read as {_name(returns)}: {shown}"
+        ) from None
+    # Several texts are how version 1 of the official SDK gives a list.
+    return _read(tool, values[0] if len(values) == 1 else values, read, returns)
+
+
+def _texts(result: CallToolResult) -> list[str]:
+    texts = [block.text for block in result.content if isinstance(block, TextContent)]
+    if result.is_error:
+        raise ToolError("\n".join(texts))
+    return texts
+
+
+def _is_wrapped(result: CallToolResult) -> bool:
+    meta = decode(result.meta) if isinstance(result.meta, Raw) else result.meta
+    mark = meta.get("fastmcp") if isinstance(meta, dict) else None
+    found = result.structured_content
+    return isinstance(mark, dict) and mark.get("wrap_result") is True and isinstance(found, dict) and "result" in found
+
+
+def _readable(tool: str, returns: Any) -> Any:
+    """The type as msgspec reads it, as it is done with the hints of a tool's own function."""
+    from ..registry.hints import readable  # noqa: PLC0415 - most clients name no type
+
+    try:
+        return readable(returns, f"call of tool {tool}: returns={_name(returns)}")
+    except RegistrationError as error:
+        raise ConfigurationError(str(error)) from None
+
+
+def _read(tool: str, value: Any, read: Any, returns: Any) -> Any:
+    from ..registry.hooks import dec_hook  # noqa: PLC0415
+
+    try:
+        # As JSON: bytes, dates and keys of objects are read from their text there.
+        return decode(encode(value), type=read, dec_hook=dec_hook)
+    except MALFORMED as error:
+        said, _, place = str(error).partition(" - at `")
+        # A place is written as `$.days[0].high`, and a key of a mapping as `$[...]`.
+        where = place.removesuffix("`").removeprefix("$").removeprefix(".")
+        problem = f"{where}: {said}" if where else said
+        raise ResultMismatch(tool, f"the result is not {_name(returns)}: {printable(problem, 500)}") from None
+
+
+def _has_result(returns: Any) -> bool:
+    """Whether `{"result": …}` may be meant as it stands: an object of any members, or one with that member."""
+    for kind in _members(returns):
+        origin = typing.get_origin(kind) or kind
+        if isinstance(origin, type) and issubclass(origin, Mapping | dict) and not typing.is_typeddict(origin):
+            return True
+        if any("result" in getattr(base, "__annotations__", {}) for base in getattr(origin, "__mro__", ())):
+            return True
+        if "result" in getattr(origin, "__struct_encode_fields__", ()):
+            return True
+    return False
+
+
+def _members(returns: Any) -> tuple[Any, ...]:
+    """The types of a union, or the one type."""
+    if typing.get_origin(returns) is typing.Annotated:
+        return _members(returns.__origin__)
+    if typing.get_origin(returns) in (Union, UnionType):
+        return tuple(kind for member in typing.get_args(returns) for kind in _members(member))
+    return (returns,)
+
+
+def _name(returns: Any) -> str:
+    is_class = isinstance(returns, type) and not typing.get_args(returns)
+    return returns.__name__ if is_class else str(returns).replace("typing.", "")
