@@ -24,7 +24,7 @@ function el(tag, attributes = {}, ...children) {
     else if (value === true) node.setAttribute(name, "");
     else if (value !== false && value !== undefined && value !== null) node.setAttribute(name, value);
   }
-  node.append(...children.filter((child) => child !== null && child !== undefined && child !== false));
+  for (const child of children.flat()) if (child !== null && child !== undefined && child !== false) node.append(child);  // too many for one call
   return node;
 }
 const icon = (path) => el("svg", { viewBox: "0 0 16 16", "aria-hidden": "true" }, el("path", { d: path }));

@@ -247,7 +247,8 @@ function build() {
   page.send = button(spec.submit ?? "Run", submit, { class: "button primary" });
   page.stop = button("Stop", () => page.running?.abort(), { hidden: true });
   page.said = el("span", { class: "quiet", role: "status" });
-  if (own(state.caps, "serverTools") === undefined) { page.send.disabled = true; page.said.textContent = state.live ? "This host lets no view call tools." : ""; }
+  page.send.disabled = !own(state.caps, "serverTools");
+  say("");
   const form = el("div", { class: "form", role: "form", "aria-label": spec.title ?? tool.title ?? tool.name, keydown: (event) => { if (event.key === "Enter" && event.target.tagName === "INPUT" && !event.isComposing) { event.preventDefault(); submit(); } } }, ...page.fields.map(({ node }) => node));
   const title = spec.title ?? tool.title ?? humane(String(tool.name ?? ""));
   const about = typeof tool.description === "string" ? el("p", { class: "about", dir: "auto" }, clip(tool.description, 1000)) : null;
@@ -256,6 +257,11 @@ function build() {
   main.replaceChildren(body);
   page.body = body;
   if (focused) page.fields[0]?.focus();
+}
+
+/** What is going on, or why nothing can. */
+function say(text) {
+  page.said.textContent = text || (state.live && !own(state.caps, "serverTools") ? "This host lets no view call tools." : "");
 }
 
 function fill(values) {
@@ -297,7 +303,7 @@ async function submit() {
   page.running = null;
   page.send.disabled = false;
   page.stop.hidden = true;
-  page.said.textContent = "";
+  say("");
   page.outcome.classList.remove("old");
   main.setAttribute("aria-busy", "false");
   if (state.closed) return;
@@ -351,6 +357,6 @@ views.form = {
     fill(given);
     if (final && !state.ended) { root.dataset.phase = "running"; page.said.textContent = "Running"; }
   },
-  result(result) { build(); page.said.textContent = ""; show(result); },
+  result(result) { build(); say(""); show(result); },
   cancelled(reason) { build(); page.said.textContent = typeof reason === "string" && reason ? `Cancelled: ${clip(reason, 200)}` : "The call was cancelled."; root.dataset.phase = "cancelled"; },
 };

@@ -33,7 +33,7 @@ function blocks(lines, depth = 0) {
       let end = text.length;
       while (text[end - 1] === "#") end -= 1;
       if (end === 0 || text[end - 1] === " ") text = text.slice(0, end).trimEnd();
-      found.push(() => el(`h${marks.length}`, { dir: "auto" }, ...inline(text)));
+      found.push(() => el(`h${marks.length}`, { dir: "auto" }, inline(text)));
       at += 1;
     } else if (RULE.test(line)) {
       found.push(() => el("hr"));
@@ -61,12 +61,12 @@ function blocks(lines, depth = 0) {
       const under = at > start && /^ {0,3}(=+|-+)[ \t]*$/.exec(lines[at] ?? "");
       if (under) at += 1;
       const tag = under ? (under[1][0] === "=" ? "h1" : "h2") : "p";
-      found.push(() => el(tag, { dir: "auto" }, ...inline(text)));
+      found.push(() => el(tag, { dir: "auto" }, inline(text)));
     }
   }
   return found;
 }
-const nested = (tag, attributes, lines, depth) => () => el(tag, attributes, ...(depth >= MAX_DEPTH ? [el("p", {}, lines.join("\n"))] : blocks(lines, depth + 1).map((make) => make())));
+const nested = (tag, attributes, lines, depth) => () => el(tag, attributes, depth >= MAX_DEPTH ? [el("p", {}, lines.join("\n"))] : blocks(lines, depth + 1).map((make) => make()));
 
 function list(lines, start, depth, found) {
   const first = ITEM.exec(lines[start]);
@@ -88,12 +88,12 @@ function list(lines, start, depth, found) {
     blank = false;
     at += 1;
   }
-  found.push(() => el(ordered ? "ol" : "ul", { dir: "auto", start: ordered && Number.parseInt(first[2], 10) !== 1 ? Number.parseInt(first[2], 10) : undefined }, ...items.map((item) => {
+  found.push(() => el(ordered ? "ol" : "ul", { dir: "auto", start: ordered && Number.parseInt(first[2], 10) !== 1 ? Number.parseInt(first[2], 10) : undefined }, items.map((item) => {
     const task = /^\[([ xX])\] +/.exec(item[0]);
     if (task) item = [item[0].slice(task[0].length), ...item.slice(1)];
     const made = depth >= MAX_DEPTH ? [document.createTextNode(item.join("\n"))] : blocks(item, depth + 1).map((make) => make());
     const flat = loose ? made : made.flatMap((node) => (node.tagName === "P" ? [...node.childNodes] : [node]));
-    return el("li", { class: task ? "task" : undefined }, task ? el("input", { type: "checkbox", disabled: true, checked: task[1] !== " ", "aria-label": task[1] === " " ? "open" : "done" }) : null, ...flat);
+    return el("li", { class: task ? "task" : undefined }, task ? el("input", { type: "checkbox", disabled: true, checked: task[1] !== " ", "aria-label": task[1] === " " ? "open" : "done" }) : null, flat);
   })));
   return at;
 }
@@ -112,7 +112,7 @@ function isDivider(line, count) {
 }
 function grid([head, divider, ...rows]) {
   const sides = cells(divider).map((mark) => ({ "true true": "center", "false true": "end" })[`${mark.startsWith(":")} ${mark.endsWith(":")}`]);
-  const row = (line, tag) => { const found = cells(line); return el("tr", {}, ...sides.map((side, at) => el(tag, { dir: "auto", scope: tag === "th" ? "col" : undefined, style: side && `text-align:${side}` }, ...inline(found[at] ?? "")))); };
+  const row = (line, tag) => { const found = cells(line); return el("tr", {}, sides.map((side, at) => el(tag, { dir: "auto", scope: tag === "th" ? "col" : undefined, style: side && `text-align:${side}` }, inline(found[at] ?? "")))); };
   return el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Table" }, el("table", {}, el("thead", {}, row(head, "th")), el("tbody", {}, ...rows.slice(0, 5000).map((line) => row(line, "td")))));
 }
 
@@ -173,7 +173,7 @@ function inline(text) {
       if (!opened.image) for (const one of brackets) one.place = one.image ? one.place : Infinity;  // no link in a link
       const usable = brackets.findIndex(({ place }) => place === Infinity);
       if (usable >= 0) brackets.length = usable;
-      parts.push(opened.image ? picture(url, text.slice(opened.start, at)) : link(url, ...emphasised(inner)));
+      parts.push(opened.image ? picture(url, text.slice(opened.start, at)) : link(url, emphasised(inner)));
       at += (target ?? data)[0].length;
     } else if (char === "<" || char === "h") {
       const rest = text.slice(at, at + 2000);
@@ -205,7 +205,7 @@ function emphasised(parts) {
         const use = both >= 2 ? 2 : 1;
         const inner = done.splice(place + 1).map((one) => (one.mark ? one.mark.repeat(one.count) : one));
         forget(place + 1);
-        done.push(el(part.mark === "~" ? "del" : use === 2 ? "strong" : "em", {}, ...inner));
+        done.push(el(part.mark === "~" ? "del" : use === 2 ? "strong" : "em", {}, inner));
         part.count -= use;
         opener.count -= use;
         if (!opener.count) { stack.pop(); done.splice(place, 1); forget(place); }

@@ -242,8 +242,9 @@ function tableNode(told, { title = null, tools = [] } = {}) {
   /** Draw the rows in sight and a few on both sides, with room for the others above and below. */
   function paint(anew = false) {
     const some = view.length > 120;
-    const first = some ? Math.max(0, Math.floor(scroll.scrollTop / height) - 12) : 0;
-    const last = some ? Math.min(view.length, first + Math.ceil((scroll.clientHeight || 460) / height) + 24) : view.length;
+    const many = Math.ceil((scroll.clientHeight || 460) / height) + 24;
+    const first = some ? Math.max(0, Math.min(view.length - many, Math.floor(scroll.scrollTop / height) - 12)) : 0;
+    const last = some ? Math.min(view.length, first + many) : view.length;
     if (!anew && first === from && last === to) return;
     if (!anew && some && first >= from && last <= to + 6 && Math.abs(first - from) < 6) return;
     [from, to] = [first, last];
@@ -271,7 +272,7 @@ function tableNode(told, { title = null, tools = [] } = {}) {
     el("div", { class: "frame" }, scroll), detail);
   tell("");
   paint(true);
-  new ResizeObserver(() => { stretch(); paint(); }).observe(scroll);
+  new ResizeObserver(() => { stretch(); paint(true); }).observe(scroll);
   node.repaint = () => paint(true);
   return node;
 }

@@ -16,6 +16,9 @@ import pytest
 from support.apps_scene import HASTY, OPAQUE, STRICT, Open, Scene, initialize_result
 from support.browser import Chromium, chromium
 from support.pages import Pages
+from support.views_stage import FORM_TOOL
+
+from mcpd.extensions.ui.views.pages import page as make_page
 
 __all__ = ["chromium"]
 
@@ -80,6 +83,52 @@ def open_app(chromium: Chromium, pages: Pages, diagnostics_html: str) -> Open:
         async with chromium.page(width=size[0], height=size[1], scheme=scheme, script=HASTY if hasty else "") as page:
             host = await page.goto(pages.url("/host"))
             await host.call("(scenario) => host.open(scenario)", scenario)
+            view = await page.frame("/view")
+            if await_phase:
+                await view.until(f"document.documentElement.dataset.phase === '{await_phase}'")
+            yield Scene(page, host, view)
+
+    return opened
+
+
+@pytest.fixture
+def open_view(chromium: Chromium, pages: Pages) -> Open:
+    """Show a bundled view in the scripted host: `async with open_view("table", data(rows)) as scene`."""
+
+    @contextlib.asynccontextmanager
+    async def opened(
+        kind: str,
+        result: Any = None,
+        *,
+        options: Any = None,
+        arguments: Any = None,
+        context: Any = None,
+        capabilities: Any = None,
+        answers: dict[str, Any] | None = None,
+        policy: str = STRICT,
+        size: tuple[int, int] = (800, 700),
+        await_phase: str | None = "shown",
+        **scenario: Any,
+    ) -> AsyncIterator[Scene]:
+        pages.put("/host", (HERE / "scripted_host.html").read_text(encoding="utf-8"))
+        html = make_page(kind, options or {}, FORM_TOOL if kind == "form" else None)
+        pages.put("/view", html, content_security_policy=policy)
+        told = initialize_result()
+        told["hostContext"].update({"locale": "en-GB", "timeZone": "UTC", **(context or {})})
+        offered = {**told["hostCapabilities"], **(capabilities or {})}
+        told["hostCapabilities"] = {name: offer for name, offer in offered.items() if offer is not None}
+        sent = [("tool-input", {"arguments": arguments or {}})] + ([] if result is None else [("tool-result", result)])
+        planned = {
+            "view": pages.url("/view", "view"),
+            "answers": {"ui/initialize": {"result": told}, **(answers or {})},
+            "sandbox": OPAQUE,
+            "fitHeight": True,
+            "initialized": [{"jsonrpc": "2.0", "method": f"ui/notifications/{m}", "params": p} for m, p in sent],
+            **scenario,
+        }
+        async with chromium.page(width=size[0], height=size[1]) as page:
+            host = await page.goto(pages.url("/host"))
+            await host.call("(planned) => host.open(planned)", planned)
             view = await page.frame("/view")
             if await_phase:
                 await view.until(f"document.documentElement.dataset.phase === '{await_phase}'")

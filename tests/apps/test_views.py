@@ -5,10 +5,12 @@ What a page does in itself is in test_views_pages.py, what it withstands in test
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
+from conftest import REPOSITORY
 from msgspec import Meta
 from support.apps_scene import OPAQUE, STRICT, Scene
 from support.browser import Chromium, Frame, Page
@@ -158,4 +160,39 @@ async def test_a_form_calls_its_tool_again_through_our_host(chromium: Chromium, 
         said = str(update)
         assert "Atlantis" in said
         assert "failed" in said
+        Scene(show.page, show.page.main, frame).clean()
+
+
+EXAMPLE = {
+    "stock": ({}, "document.querySelectorAll('tbody tr').length === 6"),
+    "sales": ({"weeks": 8}, "document.querySelectorAll('[data-series]').length === 3"),
+    "levels": ({}, "document.querySelectorAll('[data-series]').length === 1"),
+    "advice": ({"plant": "carrots"}, "document.querySelector('.markdown table')"),
+    "plan": ({}, "document.querySelector('.stage img').naturalWidth === 300"),
+    "order": ({"article": "Spade"}, "document.querySelector('.outcome table')"),
+}
+
+
+@pytest.mark.parametrize("tool", EXAMPLE)
+async def test_the_example(chromium: Chromium, pages: Pages, tool: str) -> None:
+    place = "example_of_views", REPOSITORY / "examples" / "views.py"
+    spec = importlib.util.spec_from_file_location(*place)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    arguments, sign = EXAMPLE[tool]
+    async with showing(chromium, pages, module.server) as show:
+        view = await show.view(await show.host.call_tool(tool, arguments))
+        frame = await show.page.frame("/view")
+        assert await view.live()
+        await shown(frame)
+        await frame.until(sign)
+        await look(frame, DARK)
+        if tool == "order":
+            await frame.evaluate("document.querySelectorAll('[role=form] input')[0].value = '99'")
+            await frame.click(".primary")
+            await frame.until(
+                "document.querySelector('.wrong:not([hidden])')?.textContent === 'only 18 of Spade are left'"
+            )
         Scene(show.page, show.page.main, frame).clean()
