@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from .registry.content import image as image
     from .registry.content import link as link
     from .registry.content import text as text
+    from .registry.depends import Depends as Depends
     from .registry.routes import RouteRequest as RouteRequest
     from .registry.routes import RouteResponse as RouteResponse
     from .server import Server as Server
@@ -97,6 +98,7 @@ __all__ = [
     "Context",
     "CreateMessageParams",
     "CreateMessageResult",
+    "Depends",
     "ElicitFormParams",
     "ElicitResult",
     "ElicitUrlParams",
@@ -171,6 +173,7 @@ _HOMES = {
     "Context": "context",
     "CreateMessageParams": "types.sampling",
     "CreateMessageResult": "types.sampling",
+    "Depends": "registry.depends",
     "ElicitFormParams": "types.elicitation",
     "ElicitResult": "types.elicitation",
     "ElicitUrlParams": "types.elicitation",

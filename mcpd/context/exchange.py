@@ -54,6 +54,8 @@ class Exchange(Struct, eq=False):
     peer: Peer
     lifespan: Any = None
     """What the server's lifespan gave; None where it has none."""
+    dependencies: Any = None
+    """What dependencies gave for this request, see `registry.dependencies`; None while there is nothing."""
     _asking: Asking | None = None
     _pending: set[ThreadCall] | None = None
     _has_ended: bool = False

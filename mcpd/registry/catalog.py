@@ -66,6 +66,9 @@ class Catalog:
         self.on_change: Callable[[Kind], None] | None = None
         """Called with the kind of list that is another one now."""
 
+        self.overrides: dict[Callable[..., Any], Callable[..., Any]] = {}
+        """Dependencies, and the functions that are called instead of them."""
+
         self.extension_filters: dict[str, Callable[[ClientIdentity], bool]] = {}
         self.extensions: dict[str, dict[str, Any]] = {}
         """Extension id -> the settings this server announces for it."""

@@ -7,14 +7,21 @@ from __future__ import annotations
 
 import inspect
 import logging
+import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ..context import Context
 from ..context.exchange import Exchange
 from ..context.input_required import is_failure
-from ..errors import as_told
+from ..errors import RegistrationError, as_told
 from ..types.completion import Completion
+from .annotations import find_kind, plain_function, resolved
+from .signature import Callee, bind
 from .threads import run_in_thread
+
+if TYPE_CHECKING:
+    from .dependencies import Overrides
 
 __all__ = ["MAX_VALUES", "Completer", "choices", "rank"]
 
@@ -25,27 +32,51 @@ MAX_VALUES = 100
 
 class Completer:
     """Completes one argument. The function takes the text so far and, if it has a second parameter, the other
-    arguments as a dict; it gives candidates (matched and ranked here) or a `Completion` as it stands."""
+    arguments as a dict; it gives candidates (matched and ranked here) or a `Completion` as it stands. Beside these it
+    may have a Context and dependencies; of those `overrides` names what is called instead."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], overrides: Overrides | None = None) -> None:
         self._function = function
-        self._wants_others = len(inspect.signature(function).parameters) > 1
         self._is_async = inspect.iscoroutinefunction(function)
+        self._callee: Callee | None = None
+        self._names = tuple(inspect.signature(function).parameters)
+        if _wants_more(function):
+            self._callee = callee = bind(function, context_type=Context, overrides=overrides)
+            self._names = callee.arguments.__struct_fields__
+            self._is_async = callee.is_async
 
     async def complete(self, value: str, others: Mapping[str, str], exchange: Exchange | None = None) -> Completion:
         """The suggestions; none if the function fails, which is logged."""
-        arguments = (value, dict(others)) if self._wants_others else (value,)
+        function: Callable[..., Any] = self._function
+        arguments: tuple[Any, ...] = (value, dict(others)) if len(self._names) > 1 else (value,)
+        if self._callee is not None:
+            function, arguments = self._callee.call_values, (dict(zip(self._names, arguments, strict=False)), exchange)
         try:
             if self._is_async:
-                found = await self._function(*arguments)
+                found = await function(*arguments)
             else:
-                found = await run_in_thread(self._function, *arguments, exchange=exchange)
+                found = await run_in_thread(function, *arguments, exchange=exchange)
             return found if isinstance(found, Completion) else rank(found, value)
         except BaseException as error:
             if not is_failure(error):
                 raise
             log.error("completion failed", exc_info=as_told(error))
             return Completion(values=[])
+
+
+def _wants_more(function: Callable[..., Any]) -> bool:
+    """Whether a function has a Context or dependencies beside what it completes."""
+    slots = inspect.signature(function).parameters.values()
+    try:
+        hints = resolved(plain_function(function), "completion")
+    except RegistrationError:
+        return len(slots) > 2  # what is wrong with it is said then
+    depends = sys.modules.get(f"{__package__}.depends")
+    return any(
+        find_kind(hint := hints.get(slot.name), Context) is not None
+        or (depends is not None and depends.dependency_of(slot, hint) is not None)
+        for slot in slots
+    )
 
 
 def rank(candidates: Iterable[Any], value: str) -> Completion:

@@ -139,14 +139,11 @@ class SchemaCallee:
 
         self._schema = JsonSchema(schema, what)
         self._parameter = takes[0]
-        self._context_name: str | None = inner.context_name
-        self._make_context = inner.make_context
+        self._inner = inner
 
     def call(self, raw: bytes | Raw, context: Any = None) -> Any:
         """Validate the arguments and call the function. Raises ArgumentsError, InvalidParams if they are no object."""
-        arguments = self._read(raw)
-        extra = {} if self._context_name is None else {self._context_name: self._make_context(context)}
-        return self.function(**{self._parameter: arguments}, **extra)
+        return self._inner.call_values({self._parameter: self._read(raw)}, context)
 
     def call_strings(self, values: Mapping[str, str | None], context: Any = None) -> Any:
         """As `call`, with values that came as strings."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from inspect import Parameter as Slot
 from typing import TYPE_CHECKING, Any, Literal
@@ -38,6 +39,8 @@ from .returns import awaited, data_type
 
 if TYPE_CHECKING:
     from .arguments import ArgumentParser
+    from .dependencies import Overrides
+    from .depends import Dependency
     from .type_adapter import StandIn
 
 __all__ = ["Argument", "Callee", "bind"]
@@ -68,6 +71,8 @@ class _Plan(Struct, frozen=True):
     order: _Order
     # Whether values lack defaults when they are decoded.
     is_incomplete: bool
+    # What gives the values of the parameters that are neither arguments nor the context.
+    dependencies: dict[str, Dependency]
 
 
 class Callee:
@@ -80,7 +85,13 @@ class Callee:
 
     call: Callable[..., Any]
 
-    def __init__(self, function: Callable[..., Any], plan: _Plan, is_content: Callable[[Any], bool] | None) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        plan: _Plan,
+        is_content: Callable[[Any], bool] | None,
+        overrides: Overrides | None = None,
+    ) -> None:
         self.function = function
         self.name = plan.name
         self.arguments = plan.arguments
@@ -100,7 +111,11 @@ class Callee:
             from .defaults import completed  # noqa: PLC0415 - few functions take such classes
 
             self._decode = completed(self._decode)
-        self._invoke = _invoker(function, plan)
+        if plan.dependencies:
+            self._invoke = _depending(function, plan, {} if overrides is None else overrides)
+            self.is_async = True  # whatever the function is, its dependencies are awaited
+        else:
+            self._invoke = _invoker(function, plan)
         self.call = _caller(function, plan, self._decode, lambda raw: self._parser.from_json(raw), self._invoke)
         # Now, not in a request: pydantic takes its time when it is imported.
         if may_need_pydantic(plan.returns) and _is_stand_in(self.output_type):
@@ -131,6 +146,10 @@ class Callee:
         Raises InvalidParams if they do not fit.
         """
         return self._invoke(*self._parser.from_strings(values), context)
+
+    def call_values(self, values: dict[str, Any], context: Any = None) -> Any:
+        """Call the function with values that are what it takes already, by the names of its parameters."""
+        return self._invoke(self.arguments(**values), {}, context)
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -203,11 +222,13 @@ def bind(
     *,
     context_type: type | None = None,
     is_content: Callable[[Any], bool] | None = None,
+    overrides: Overrides | None = None,
 ) -> Callee:
     """Read a function's signature: plain, async, method, partial or callable object.
 
     The parameter annotated with `context_type` gets the caller's context. `is_content` says of a
-    return type that its values are content already and no data. Raises RegistrationError.
+    return type that its values are content already and no data. A function with dependencies has to be called with
+    an Exchange, and gives a coroutine; `overrides` are looked at then. Raises RegistrationError.
     """
     plain = plain_function(function)
     name: str = type(function).__name__ if call_method(function) else getattr(plain, "__name__", repr(plain))
@@ -228,7 +249,7 @@ def bind(
     plan = _plan(name, slots, _own(hints, plain, slots), context_type)
     if takes_names_only(function):
         plan = structs.replace(plan, order="all by name")
-    return Callee(function, plan, is_content)
+    return Callee(function, plan, is_content, overrides)
 
 
 def _is_function(given: object) -> bool:
@@ -254,6 +275,8 @@ def _plan(name: str, slots: list[Slot], hints: dict[str, Any], context_type: typ
     make_context: Callable[[Any], Any] = _as_it_is
     extra: Any = None
     by_name = False
+    dependencies: dict[str, Dependency] = {}
+    dependency_of = _finder_of_dependencies()
 
     for slot in slots:
         where = f"function {name!r}, parameter {slot.name!r}"
@@ -264,6 +287,10 @@ def _plan(name: str, slots: list[Slot], hints: dict[str, Any], context_type: typ
         hint = hints[slot.name]
         if isinstance(hint, str):
             raise RegistrationError(f"{where}: the annotation {hint!r} cannot be resolved")
+
+        if dependency_of is not None and (dependency := dependency_of(slot, hint)) is not None:
+            dependencies[slot.name] = dependency
+            continue
 
         if context_type is not None and slot.kind is not Slot.VAR_KEYWORD:
             kind = find_kind(hint, context_type)
@@ -280,7 +307,8 @@ def _plan(name: str, slots: list[Slot], hints: dict[str, Any], context_type: typ
             fields.append(plain_field(slot, hint) or _argument(slot, hint, where))
 
     arguments = _struct(name, fields, is_open=extra is not None)
-    order: _Order = "all by name" if by_name or extra is not None else _order(slots, context)
+    is_by_name = by_name or extra is not None or dependencies
+    order: _Order = "all by name" if is_by_name else _order(slots, context)
     return _Plan(
         name=name,
         arguments=arguments,
@@ -290,6 +318,7 @@ def _plan(name: str, slots: list[Slot], hints: dict[str, Any], context_type: typ
         returns=awaited(hints["return"]),
         order=order,
         is_incomplete=any(map(_needs_completion, (extra, *(field[1] for field in fields)))),
+        dependencies=dependencies,
     )
 
 
@@ -322,6 +351,26 @@ def _is_stand_in(kind: Any) -> bool:
     from .type_adapter import StandIn  # noqa: PLC0415
 
     return isinstance(kind, StandIn)
+
+
+def _finder_of_dependencies() -> Callable[[Slot, Any], Dependency | None] | None:
+    """What finds a `Depends` in a parameter; None if nobody has written one in this process."""
+    module = sys.modules.get(f"{__package__}.depends")
+    return None if module is None else module.dependency_of
+
+
+def _depending(
+    function: Callable[..., Any], plan: _Plan, overrides: Overrides
+) -> Callable[[Struct, dict[str, Any], Any], Any]:
+    """`_invoker` for a function with dependencies: gives a coroutine."""
+    from .dependencies import Calling  # noqa: PLC0415 - few functions have any
+
+    arguments = plan.arguments.__struct_fields__
+    calling = Calling(function, f"function {plan.name!r}", plan.dependencies, arguments, overrides)
+    name, make = plan.context_name, plan.make_context
+    return lambda values, extra, exchange: calling.call(
+        {**asdict(values), **extra}, {} if name is None else {name: make(exchange)}, exchange
+    )
 
 
 def _struct(name: str, fields: list[Any], *, is_open: bool) -> type[Struct]:

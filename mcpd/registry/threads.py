@@ -13,16 +13,23 @@ import asyncio
 import threading
 from collections.abc import Callable
 from types import CoroutineType
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from ..context.exchange import this_thread
 from ..serve_defaults import MAX_THREADS, THREAD_TIMEOUT
 from .thread_slots import Borrower, RunsFor, ThreadSlots
 
-__all__ = ["limit_threads", "run_in_thread"]
+__all__ = ["StepsFor", "ThreadStep", "limit_threads", "run_in_thread"]
 
 _no_limit: Any = None
+
+
+class StepsFor(RunsFor, Protocol):
+    """The request that a `ThreadStep` is part of."""
+
+    def end(self) -> None:
+        """It is over: what it still waits for will not come."""
 
 
 async def run_in_thread(function: Callable[..., Any], *args: Any, exchange: RunsFor | None = None) -> Any:
@@ -61,6 +68,65 @@ def limit_threads(most: int, wait_seconds: float) -> ThreadSlots:
 
 
 _slots_of: WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadSlots] = WeakKeyDictionary()
+
+
+class ThreadStep:
+    """One step of something that is opened, used and closed, in a thread, with a call's cancellation put off.
+
+    A step that has begun is waited for, though its call is cancelled: what it uses is closed after it. One that
+    `has_to_run` takes no slot, which others may hold for long, and runs although it was cancelled before it began.
+    """
+
+    def __init__(self, exchange: StepsFor, *, has_to_run: bool = False) -> None:
+        self._exchange = exchange
+        self._has_to_run = has_to_run
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        self._has_begun = False
+        self._is_given_up = False
+        self._ended = asyncio.Event()
+
+    async def run(self, function: Callable[..., Any], options: dict[str, Any], /, *args: Any) -> Any:
+        """`function(*args, **options)`, None if it `has_to_run`. Raises what it raises, or CancelledError after it."""
+        if self._has_to_run:
+            await self._run_surely(function, options, args)
+            return None
+        try:
+            return await run_in_thread(self._run, function, options, args, exchange=self._exchange)
+        except asyncio.CancelledError:
+            with self._lock:
+                self._is_given_up = not self._has_begun
+            if self._has_begun:
+                self._exchange.end()  # what it asks of the client meanwhile is not answered any more
+                await self._ended.wait()
+            raise
+
+    async def _run_surely(self, function: Callable[..., Any], options: dict[str, Any], args: tuple[Any, ...]) -> None:
+        import anyio.to_thread
+
+        # In a task of its own: cancelled, it would not begin.
+        work = anyio.to_thread.run_sync(self._run, function, options, args, limiter=anyio.CapacityLimiter(1))
+        task = asyncio.ensure_future(work)
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait([task])
+            if not task.cancelled():
+                task.exception()  # seen: that the call was cancelled says more
+            raise
+
+    def _run(self, function: Callable[..., Any], options: dict[str, Any], args: tuple[Any, ...]) -> Any:
+        with self._lock:
+            if self._is_given_up:
+                return None
+            self._has_begun = True
+        try:
+            return function(*args, **options)
+        finally:
+            try:
+                self._loop.call_soon_threadsafe(self._ended.set)
+            except RuntimeError:  # the loop is closed, and nobody waits
+                pass
 
 
 class _Slot(Borrower):

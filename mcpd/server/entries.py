@@ -49,7 +49,7 @@ def tool_entry(
     catalog: Catalog, installed: Collection[Extension], function: Callable[..., Any], options: ToolOptions
 ) -> FunctionTool:
     """A tool; `options` are those that are given to its decorator, ours and those of the extensions."""
-    bound = bind(function, context_type=Context, is_content=is_content)
+    bound = bind(function, context_type=Context, is_content=is_content, overrides=catalog.overrides)
     name = _checked_name(options.get("name") or bound.name)
     where = f"tool {name!r}"
     callee, check_output = _with_schemas(where, function, bound, options)
@@ -166,10 +166,14 @@ def _checked_name(name: Any) -> str:
 
 
 def resource_entry(
-    installed: Collection[Extension], uri: str, function: Callable[..., Any], options: DescribedResource
+    catalog: Catalog,
+    installed: Collection[Extension],
+    uri: str,
+    function: Callable[..., Any],
+    options: DescribedResource,
 ) -> FunctionResource | FunctionTemplate:
     """A resource, or with `{variables}` in its URI a template; an extension may make something of its own of it."""
-    callee = bind(function, context_type=Context)
+    callee = bind(function, context_type=Context, overrides=catalog.overrides)
     where = f"resource {uri!r}"
     template = UriTemplate(uri)
     _check_variables(uri, template.variables, callee)
@@ -270,11 +274,11 @@ def _check_variables(uri: str, variables: Sequence[str], callee: Callee) -> None
 # -- prompts -----------------------------------------------------------------------------------
 
 
-def prompt_entry(function: Callable[..., Any], options: Described) -> FunctionPrompt:
+def prompt_entry(catalog: Catalog, function: Callable[..., Any], options: Described) -> FunctionPrompt:
     """A prompt; its parameters are the arguments."""
     from ..registry.prompts import FunctionPrompt  # many servers have none
 
-    callee = bind(function, context_type=Context)
+    callee = bind(function, context_type=Context, overrides=catalog.overrides)
     name = options.get("name") or callee.name
     where = f"prompt {name!r}"
     prompt = Prompt(

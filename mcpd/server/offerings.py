@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from ..registry.entries import Entries
     from ..registry.options import Described, DescribedResource
     from .options import ToolOptions
+    from .overrides import Override
 else:
     # For whoever evaluates annotations (`inspect.signature`): the real ones would cost every start-up.
     Entries = NewType("Entries", object)
+    Override = NewType("Override", object)
     for _name in ("Described", "DescribedResource", "ToolOptions"):
         globals()[_name] = NewType(_name, dict)
 
@@ -93,7 +95,7 @@ class Offerings:
         check_options("resource", options)
 
         def register(function: F) -> F:
-            entry = resource_entry(self.extensions.values(), uri, function, options)
+            entry = resource_entry(self.catalog, self.extensions.values(), uri, function, options)
             if isinstance(entry, FunctionTemplate):
                 self.catalog.templates.add(entry)
             else:
@@ -122,6 +124,18 @@ class Offerings:
     def _resource_changed(self, uri: str, *, is_removed: bool) -> None:
         for extension in self.extensions.values():
             extension.resource_changed(uri, is_removed=is_removed)
+
+    # -- dependencies ------------------------------------------------------------------------
+
+    def override(self, dependency: Callable[..., Any], replacement: Callable[..., Any]) -> Override:
+        """Call `replacement` wherever `dependency` stands in a `Depends`: for tests, from now on.
+
+        As `with server.override(get_db, fake_db):` until the end of the block. The replacement may be whatever a
+        dependency may be, and have dependencies of its own.
+        """
+        from .overrides import Override  # for tests
+
+        return Override(self.catalog.overrides, dependency, replacement)
 
     # -- sources -----------------------------------------------------------------------------
 
@@ -158,7 +172,7 @@ class Offerings:
     def add_prompt(self, function: Callable[..., Any], **options: Unpack[Described]) -> None:
         """`prompt` without the decorator."""
         check_options("prompt", options)
-        self.catalog.prompts.add(prompt_entry(function, options))
+        self.catalog.prompts.add(prompt_entry(self.catalog, function, options))
 
     def remove_prompt(self, name: str) -> bool:
         """Take a prompt away; False if there is none of that name."""
@@ -167,8 +181,9 @@ class Offerings:
     def completion(self, argument: str, *, prompt: str | None = None, template: str | None = None) -> Callable[[F], F]:
         """Register what completes one argument of a prompt, or one variable of a resource template.
 
-        The function takes the text so far, and if it wants a dict of the other arguments; it gives candidates,
-        which are matched, ranked and cut to 100. Arguments with a fixed set of values complete by themselves.
+        The function takes the text so far, and if it wants a dict of the other arguments; beside them a Context and
+        dependencies, if it says so. It gives candidates, which are matched, ranked and cut to 100. Arguments with a
+        fixed set of values complete by themselves.
         """
         if (prompt is None) == (template is None):
             raise RegistrationError("completion: name either a prompt= or a template=")
@@ -176,7 +191,7 @@ class Offerings:
         from ..registry.completion import Completer  # few servers complete anything
 
         def register(function: F) -> F:
-            self.catalog.completers[prompt or template or "", argument] = Completer(function)
+            self.catalog.completers[prompt or template or "", argument] = Completer(function, self.catalog.overrides)
             self.catalog.offer("completions")
             return function
 

@@ -1,9 +1,12 @@
 """A server as authors write it: nothing here may be an error to a type checker."""
 
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Annotated
 
 from mcpd import ContentBlock as Block
-from mcpd import Context, Server, ToolAnnotations, ToolError, View, image, text
+from mcpd import Context, Depends, Server, ToolAnnotations, ToolError, View, image, text
 
 server = Server("garden", version="1", show_errors=True, apps="always", strict_model_list=True)
 
@@ -54,6 +57,27 @@ def find(path: str, text: str) -> str:
 def plan(season: str) -> str:
     return season
 
+
+def get_soil() -> Iterator[str]:
+    yield "soil"
+
+
+async def get_bed(ctx: Context, soil: Annotated[str, Depends(get_soil)]) -> list[str]:
+    return [soil, ctx.method]
+
+
+@asynccontextmanager
+async def get_pump() -> AsyncIterator[float]:
+    yield 1.0
+
+
+@server.tool
+def pump(bed: list[str] = Depends(get_bed), soil: str = Depends(get_soil), pump: float = Depends(get_pump)) -> str:
+    return f"{bed} {soil} {pump}"
+
+
+with server.override(get_soil, lambda: "sand"):
+    pass
 
 uri: str = server.app("chart", Path("chart.html"))
 server.tool(water, name="sprinkle")

@@ -1,8 +1,10 @@
 """Mistakes that a type checker has to find: each marked line is an error, and no other line is one."""
 
+from collections.abc import Iterator
+
 import mcpd
 from mcpd import Sever  # error
-from mcpd import CallNext, Context, MiddlewareRequest, Result, Server, TextContent, View
+from mcpd import CallNext, Context, Depends, MiddlewareRequest, Result, Server, TextContent, View
 from mcpd.host.shown import ShownView
 from mcpd.http import HttpSettings
 from mcpd.serve_options import Settings
@@ -28,6 +30,17 @@ def rows() -> list[dict[str, int]]:
     return []
 
 
+def get_db() -> Iterator[str]:
+    yield "db"
+
+
+@server.tool
+def count(db: int = Depends(get_db)) -> str:  # error
+    return str(db)
+
+
+Depends(get_db, cached=True)  # error
+server.override(get_db)  # error
 View("chart", knid="bar")  # error
 View("chart", kind="bars")  # error
 View("table", x="month")  # error
