@@ -58,7 +58,8 @@ def new_config(app: HttpApp, upgrade: Callable[..., asyncio.Protocol]) -> Config
         lifespan="off",
         proxy_headers=False,
         server_header=False,
-        access_log=False,
+        # False would take the handlers from uvicorn's log of accesses, which a program may use for a server of its own.
+        access_log=True,
         log_config=None,
     )
     config.load()
@@ -135,6 +136,7 @@ class Http1Protocol(HttpToolsProtocol):
 
     def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any], **more: Any) -> None:
         super().__init__(config, server_state, app_state, **more)
+        self.access_log = False
         app: HttpApp = config.app  # type: ignore[assignment]
         self._settings = app.settings
         self._most_head_bytes = app.settings.max_head_bytes

@@ -24,6 +24,7 @@ def answer_at_once(send: Send, status: int, kind: Header, body: bytes) -> bool:
     """Write a whole answer, as two messages to `send` would; False if it needs more than that, and nothing was done.
 
     It needs more if the connection ends with it, the client reads slowly or has left, or `send` is not uvicorn's own.
+    `kind` is written as it is: nothing here looks for line breaks in it, as uvicorn would.
     """
     cycle: Any = getattr(send, "__self__", None)
     writer = getattr(cycle, "transport", None)
