@@ -245,6 +245,7 @@ def machine_memory() -> int:
         least = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
         least = 4 << 30  # Windows; nothing was said of it
+
     for path in _limit_files():
         try:
             with open(path, encoding="ascii") as file:
@@ -264,6 +265,7 @@ def _limit_files() -> list[str]:
             lines = file.read().splitlines()
     except OSError:
         return found
+
     for line in lines:
         _, kinds, path = (line.split(":", 2) + ["", "", ""])[:3]
         base, name = (
@@ -274,4 +276,5 @@ def _limit_files() -> list[str]:
         parts = [part for part in path.split("/") if part and part != ".."]
         for depth in range(len(parts), 0, -1):
             found.append("/".join((base, *parts[:depth], name)))
+
     return found

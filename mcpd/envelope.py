@@ -112,6 +112,7 @@ def check_envelope(meta: RequestMeta | None, *, is_fixed: bool) -> Version:
     if missing:
         hint = "" if is_fixed else " (or send initialize first, for 2025-11-25 and older)"
         raise InvalidParams(f"Missing in params._meta: {', '.join(missing)}{hint}", {"missing": missing})
+
     assert meta is not None
     if meta.protocol_version not in table.MODERN:
         raise UnsupportedVersion(str(meta.protocol_version), table.SUPPORTED)

@@ -204,6 +204,7 @@ def _decode_other(frame: bytes | Raw | str) -> Message | Batch:
         if whole is not None:
             return decode(whole)
         raise _refuse(ParseError(f"Parse error: {error}")) from None
+
     return _sort(message)
 
 
@@ -223,10 +224,12 @@ def _split(frame: bytes | Raw | str, error: ValidationError) -> Batch:
         parts = _batch_decoder.decode(frame) if size <= MOST_PARTS else []
     except ValidationError:
         raise _refuse(InvalidRequest(f"Not a JSON-RPC message: {explain(error)}")) from None
+
     if max(size, len(parts)) > MOST_PARTS:
         raise _refuse(InvalidRequest(f"Batch too large: it may have {MOST_PARTS} messages")) from None
     if not parts:
         raise _refuse(InvalidRequest("Empty batch")) from None
+
     return Batch(parts)
 
 
@@ -263,6 +266,7 @@ def _sort(message: _Envelope) -> Message:
         raise _refuse(InvalidRequest('The member "jsonrpc" must be "2.0"'), request_id if readable else None)
     if request_id is not UNSET and not readable and not (request_id is None and not is_call):
         raise _refuse(InvalidRequest("The id must be a string or an integer"))
+
     if is_call:
         if not isinstance(message.method, str):
             raise _refuse(InvalidRequest('The member "method" must be a string'), request_id if readable else None)
@@ -283,13 +287,16 @@ def _answer(message: _Envelope) -> Response | Failure:
             InvalidRequest("Neither a request (method), a result (id, result) nor an error (error)"),
             request_id if not has_error and not has_result and request_id is not UNSET else None,
         )
+
     if has_result:
         if request_id is None:
             raise _refuse(InvalidRequest("The id must be a string or an integer"))
         return Response(request_id, message.result)
+
     error = message.error
     if not isinstance(error, dict) or type(error.get("code")) is not int or not isinstance(error.get("message"), str):
         raise _refuse(InvalidRequest("An error needs an integer code and a message"))
+
     return Failure(ErrorObject(error["code"], error["message"], error.get("data", UNSET)), request_id)
 
 

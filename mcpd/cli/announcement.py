@@ -47,6 +47,7 @@ def pointers(url: str, name: str, options: Options) -> list[str]:
     code: dict[str, Any] = {"name": name, **entry}
     header = {"headers": {"Authorization": "Bearer TOKEN"}} if needs_token else {}
     inspector = f"npx @modelcontextprotocol/inspector -- {words}"
+
     claude = f"claude mcp add {name} -- {words}"
     if url.startswith("ws://"):
         claude = f"claude mcp add-json {name} {_quoted({'type': 'ws', 'url': url, **header})}"
@@ -55,6 +56,7 @@ def pointers(url: str, name: str, options: Options) -> list[str]:
         claude = f"claude mcp add --transport http {name} {url}{option}"
         inspector = f"npx @modelcontextprotocol/inspector --transport http --server-url {url}{option}"
         code = {"name": name, "type": "http", "url": url, **header}
+
     return [
         "mcpd: point a host at it:" + (" (TOKEN is the one it was started with)" if needs_token else ""),
         f"  Claude Code  {claude}",
@@ -109,6 +111,7 @@ def _own_address(wildcard: str) -> str:
                 address: str = probe.getsockname()[0]
             except OSError:
                 continue
+
         if address not in _WILDCARDS:
             return f"[{address}]" if ":" in address else address
     return "ADDRESS-OF-THIS-MACHINE"
@@ -123,6 +126,7 @@ def claude_desktop(target: str | None) -> dict[str, Any]:
     command = _installed_command()
     if command is not None:
         entry = {"command": command, "args": ["serve", "--stdio"]}
+
     if target is not None:
         place, attribute = split(target)
         if os.path.isfile(place):

@@ -55,6 +55,7 @@ def command(
     server = load(target, None if no_compat else looker, arguments) or looker.found
     if server is None:
         raise ConfigurationError(f"{target}: the program ended without serving anything")
+
     look_into(server)
     click.echo(f"{server.name} {server.identity.version}")
     for title, offers in _offers(server):
@@ -65,6 +66,7 @@ def command(
             for what, schema in details if verbose else ():
                 shown = format(encode(schema), indent=2).decode().replace("\n", "\n      ")
                 click.echo(f"    {what}\n      {shown}")
+
     problems = {str(problem): problem.is_error for problem in server.problems()}
     problems = {**{text: level >= logging.ERROR for text, level in heard.texts.items()}, **problems}
     for text, is_error in sorted(problems.items(), key=lambda problem: not problem[1]):
@@ -72,6 +74,7 @@ def command(
     for name in _namesakes():
         click.echo(f"mcpd: problem: the distribution {name} is installed too. {NAMESAKE}", err=True)
         problems[name] = True
+
     return 1 if any(problems.values()) or (strict and problems) else 0
 
 

@@ -138,6 +138,7 @@ def _explain(error: click.UsageError, command: str) -> str:
         see = f"for example {error.option_name} :8080"
     elif ";" in text:
         return text
+
     return f"{text}; {see}"
 
 

@@ -87,6 +87,7 @@ def _hint(error: Exception) -> str:
         if (error.name or "").partition(".")[0] in OURS:
             return f"servers of {library} are served without it: leave out --no-compat"
         return f"servers of {library} are not served, only mcpd's own: from mcpd import Context, Server, ToolError"
+
     if isinstance(error, ImportError) and error.name == "mcpd":
         found = re.search(r"cannot import name '(\w+)'", str(error))
         return _of_name(found[1]) if found else ""
@@ -94,9 +95,11 @@ def _hint(error: Exception) -> str:
         return _of_name(error.name or "")
     if isinstance(error, AttributeError) and isinstance(error.obj, Server):
         return _among(error.name or "", _METHODS, dir(error.obj))
+
     unknown = _UNKNOWN_OPTION.search(str(error)) if isinstance(error, TypeError) else None
     if unknown is None:
         return ""
+
     options = [name for name in signature(Server).parameters if name != "name"]
     return _among(unknown[1], _OPTIONS, options) or f"there are {', '.join(options)}"
 

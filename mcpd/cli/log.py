@@ -44,9 +44,11 @@ def configure(level: str, target: str | None = None) -> None:
     root = logging.getLogger()
     if root.handlers:
         return
+
     stream = sys.stderr
     if stream is None:
         return
+
     # What a program has put in the place of stderr is its own; so is a stream without a descriptor.
     if stream is sys.__stderr__ and isinstance(stream, io.TextIOWrapper):
         stream.flush()
@@ -58,6 +60,7 @@ def configure(level: str, target: str | None = None) -> None:
         handler = _Handler(writer.put, writer.finish)
     else:
         handler = _Handler(lambda data: print(data.decode(), end="", file=stream), stream.flush)
+
     if level != "debug":
         handler.addFilter(_OwnNews(target))
     root.addHandler(handler)
@@ -169,14 +172,17 @@ class _Repeats:
         if now >= self._next_look:
             self._look(now)
         key = (record.name, _template(record), _place(record))
+
         kind = self._kinds.get(key)
         if kind is None:
             if len(self._kinds) >= _MOST_KINDS:
                 self._say(self._kinds.popitem(last=False)[1])
             self._kinds[key] = kind = _Kind(record, now)
+
         if kind.written < MOST_ALIKE:
             kind.written += 1
             return True
+
         if not kind.suppressed:
             self._tell(kind, "more lines like this one follow; they are counted")
         kind.suppressed += 1

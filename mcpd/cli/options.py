@@ -35,6 +35,7 @@ def parameter(name: str, option: Option, kind: Any, default: Any) -> click.Optio
         how["type"] = click.IntRange(min=1)
     elif get_origin(kind) is tuple:
         how["multiple"] = True
+
     if default:
         how |= {"default": default, "show_default": True}
     return click.Option([option.flag, name], help=option.help, envvar=option.environment, show_envvar=True, **how)
@@ -96,6 +97,7 @@ class ServeCommand(click.Command):
             if ctx.params["target"] is not None:
                 ctx.params["arguments"] = tuple(words[at + 1 :])
                 return []
+
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption:

@@ -92,6 +92,7 @@ def run_main(module: ModuleType, place: str, loading: Loading) -> bool:
             guarded(place, lambda: call(as_main, place, loading), "__main__")
     elif os.path.isfile(place):
         guarded(place, lambda: call(lambda: runpy.run_path(place, run_name="__main__"), place, loading), "__main__")
+
     return loading.has_served
 
 

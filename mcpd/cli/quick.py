@@ -29,6 +29,7 @@ def read(words: Sequence[str], environment: Mapping[str, str]) -> Options | None
         return None
     if any(name.startswith("MCPD_") and name not in _READ_ELSEWHERE for name in environment):
         return None
+
     options = Options(stdio=True)
     extensions: dict[str, dict[str, Any]] = {}
     rest = iter(words[1:])
@@ -54,6 +55,7 @@ def read(words: Sequence[str], environment: Mapping[str, str]) -> Options | None
             return None
         else:
             options.target = word
+
     options.extensions = extensions
     return options
 

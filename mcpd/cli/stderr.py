@@ -55,6 +55,7 @@ class DescriptorWriter:
                 data = self._push(data)
                 if not data:
                     return
+
             while waits and self._size and self._size + len(data) > self._most:
                 self._changed.wait()
             self._keep(data)
@@ -116,12 +117,14 @@ class DescriptorWriter:
                     self._changed.notify_all()
                     return
                 data, write, own = self._waiting[0], self._write, self._own
+
             if write is None:
                 rest = self._push_waiting(data)
             else:
                 if not _is_writable(own):
                     continue
                 rest = self._push(data)
+
             with self._lock:
                 if rest:
                     self._waiting[0] = rest
@@ -157,6 +160,7 @@ def _writer(fd: int) -> tuple[int, Callable[[bytes], int] | None]:
         if stat.S_ISSOCK(mode):
             peer = socket.socket(fileno=os.dup(fd))
             return peer.fileno(), lambda data: peer.send(data, socket.MSG_DONTWAIT)
+
         # Linux opens the same pipe anew here; elsewhere such paths give the same flags back, and are of no use.
         own = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         return own, lambda data: os.write(own, data)

@@ -82,6 +82,7 @@ def _why_not(target: str, place: str) -> str:
         return f"{target} is the address of a server that runs already; {FORMS}"
     if target in ("stdio", "ws", "http"):
         return f"{target}: no such file; for the transport write --{target}"
+
     if place.endswith(".py"):
         from difflib import get_close_matches  # on the way to an error only
 
@@ -95,10 +96,12 @@ def _why_not(target: str, place: str) -> str:
             return f"{place}: no such file"
         # A host starts its servers in a folder of its own.
         return f"{place}: no such file in {os.getcwd()}; write its whole path"
+
     if os.path.isfile(f"{place}.py"):
         return f"{target}: no such file; did you mean {place}.py?"
     if all(part.isidentifier() for part in place.split(".")):
         return f"{target}: no such file; for a module name the object too, as {target}:server"
+
     return f"{target}: no such file; {FORMS}"
 
 
@@ -117,6 +120,7 @@ def _from_file(path: str) -> ModuleType:
     spec = spec_from_file_location(name if name.isidentifier() and name not in sys.modules else f"mcpd_{name}", path)
     if spec is None or spec.loader is None:
         raise ConfigurationError(f"{path} is no Python file; {FORMS}")
+
     module = module_from_spec(spec)
     sys.modules[spec.name] = module
     loader = spec.loader

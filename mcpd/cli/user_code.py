@@ -46,6 +46,7 @@ def guarded(name: str, step: Callable[[], T], function: str = "") -> T:
     serve = Server.run
     # Serving belongs to whoever loads: a file that serves itself when it is imported would never come back.
     Server.run = _refuse_to_run  # type: ignore[method-assign,assignment]
+
     failed = f"{name}: {function}() failed" if function else f"{name} cannot be imported"
     try:
         return step()
@@ -102,13 +103,16 @@ def _where(name: str, error: BaseException) -> str:
         if _is_own(path, folder):
             found = path, trace.tb_lineno
         trace = trace.tb_next
+
     if isinstance(error, SyntaxError) and error.lineno and os.path.isfile(error.filename or ""):
         found = error.filename or "", error.lineno
     if found is None:
         return ""
+
     path, line = found
     if os.path.isfile(name) and os.path.samefile(path, name):
         return f" (line {line})"
+
     path = os.path.abspath(path)
     return f" ({path.removeprefix(os.getcwd() + os.sep)}, line {line})"
 

@@ -136,6 +136,7 @@ async def tell(callbacks: Callbacks, method: str, params: Raw, faults: Faults) -
     except MALFORMED as error:
         faults.say(logging.WARNING, "the server sent a bad %s: %s", printable(method), printable(explain(error)))
         return
+
     if found is None:
         return
     callback, argument = found

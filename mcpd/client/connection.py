@@ -189,6 +189,7 @@ class ClientConnection:
             text = f"This client works on {limits.questions} questions at a time: wait for its answers"
             self.session.refuse(asked.ask_id, InvalidRequest(text))
             return
+
         task = self._do(self._answer(asked))
         self._answering[task] = size
         self._asked[asked.ask_id] = task

@@ -62,6 +62,7 @@ async def run_rounds(
         needed = _needed(result)
         if needed is None:
             return result
+
         retry: dict[str, Any] = dict(_members(b"{}" if params is None else encode(params)))
         if needed.input_requests:
             if len(needed.input_requests) > limits.questions:
@@ -72,6 +73,7 @@ async def run_rounds(
         else:
             # Nothing to answer: the server only wants to be asked again, and not at once for ever.
             await asyncio.sleep(min(0.05 * 2**number, _LONGEST_PAUSE))
+
         if needed.request_state is not None:
             retry["requestState"] = needed.request_state
         result = await ask(retry)

@@ -232,6 +232,7 @@ class ClientSession:
         except ProtocolError as error:
             self._refuse(error, frame)
             return
+
         if not isinstance(message, Batch):
             self._take(message, frame)
         elif self.version is not None and self.version.has_batches:

@@ -141,6 +141,7 @@ class Subscription:
                 error = raised
             finally:
                 del self._acknowledged[request.id]
+
             if not acknowledged.done():
                 acknowledged.set_exception(error or ProtocolError("The server ended what it had not acknowledged"))
                 return
@@ -148,6 +149,7 @@ class Subscription:
                 if not isinstance(error, TransportError):
                     log.warning("changes at the server will not be heard of any more: %s", printable(error))
                 return
+
             await asyncio.sleep(AGAIN_SECONDS)
 
     def _is_wanted(self, told: Notified) -> bool:

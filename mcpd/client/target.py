@@ -38,6 +38,7 @@ async def connect(target: Target, limits: ClientLimits = _DEFAULT_LIMITS) -> Sta
         return await open_process(
             target, max_frame_bytes=limits.message_bytes, stderr_bytes_per_second=limits.stderr_bytes_per_second
         )
+
     if hasattr(target, "start") and hasattr(target, "send"):
         return target  # type: ignore[return-value]
     raise ConfigurationError(

@@ -146,11 +146,13 @@ class _Rounds(Asking):
         super().__init__(call, peer)
         self._answers: dict[str, Raw] = {}
         params = call.params
+
         state = getattr(params, "request_state", None)
         if state is not None:
             opened = peer.state_codec.open(self._binding(), state)
             self._answers.update(opened.answers)
             self.kept.update(opened.kept)
+
         raw = getattr(params, "input_responses", NO_JSON)
         if raw is not NO_JSON and bytes(raw) != b"null":
             try:

@@ -158,9 +158,11 @@ class Context(RequestInfo):
             return
         if not -_ENDLESS < progress < _ENDLESS:  # JSON has neither nan nor inf
             return
+
         if total is not None and not -_ENDLESS < total < _ENDLESS:
             total = None
         call.last_progress = progress
+
         params = ProgressParams(progress_token=token, progress=progress, total=total, message=message)
         try:
             await self._exchange.peer.notify("notifications/progress", params, call)

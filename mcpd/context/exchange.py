@@ -151,6 +151,7 @@ class Exchange(Struct, eq=False):
             running = asyncio.get_running_loop()
         except RuntimeError:
             running = None
+
         if running is self.peer.loop:
             return work
         from .thread_call import ThreadCall  # where all functions are async it is never needed
@@ -162,6 +163,7 @@ class Exchange(Struct, eq=False):
             self._pending.add(pending)
             if self._has_ended:
                 pending.cancel()  # the request was over before anybody could know of this
+
         slot = this_thread.slot if is_question else None
         if slot is not None:
             slot.release()

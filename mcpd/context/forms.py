@@ -55,12 +55,14 @@ def form_schema(form: type | Mapping[str, Any]) -> tuple[dict[str, Any], type | 
     if hasattr(form, "model_json_schema"):  # a pydantic model, without importing pydantic
         whole = form.model_json_schema()
         return _flat(whole, whole.get("$defs", {}), f"{form!r} cannot be a form"), form
+
     if _is_bare(form):
         form = defstruct("Form", [("value", form)], bases=(_Single,))
     try:
         whole = json_schema(form)
     except TypeError as error:
         raise LocalProtocolError(f"{form!r} cannot be a form: {error}") from None
+
     definitions = whole.pop("$defs", {})
     problem = (
         f"{form!r} cannot be a form: use a struct, dataclass, TypedDict or pydantic model, or the type of one field"
@@ -108,14 +110,17 @@ def _member(name: str, node: Any, definitions: Mapping[str, Any]) -> dict[str, A
         if len(real) != 1:
             raise LocalProtocolError(f"form field {name!r}: a form field has one type")
         member = {**_resolve(real[0], definitions), **member}
+
     if member.get("default", ...) is None:
         del member["default"]
     _read_choice(name, member)
+
     kind = member.get("type")
     if kind not in _KEPT:
         raise LocalProtocolError(
             f"form field {name!r}: only strings, numbers, booleans and choices can stand in a form"
         )
+
     if kind == "array":
         member["items"] = _items(name, _resolve(member.get("items"), definitions))
     if member.get("format") not in _FORMATS:
@@ -151,6 +156,7 @@ def _add_what_msgspec_drops(members: dict[str, Any], form: type) -> None:
         hints = get_type_hints(form, include_extras=True)
     except NameError:
         hints = {}  # msgspec could read it all the same
+
     for field in getattr(type_info(form), "fields", ()):
         member = members[field.encode_name]
         choice = member["items"] if member["type"] == "array" else member
@@ -224,15 +230,18 @@ def _checked(name: str, value: Any, member: Mapping[str, Any]) -> Any:
     is_of_kind = isinstance(value, _TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))
     if not is_of_kind:
         raise ValidationError(f"Expected {kind} for {name}")
+
     allowed = _allowed(member["items"] if kind == "array" else member)
     if allowed is not None and any(item not in allowed for item in (value if kind == "array" else [value])):
         raise ValidationError(f"Expected one of {', '.join(map(str, allowed))} for {name}")
+
     ends = _ENDS[kind]
     size = len(value) if kind in ("string", "array") else value
     least, most = (member.get(end) for end in ends)
     if (least is not None and size < least) or (most is not None and size > most):
         limits = ", ".join(f"{end} {member[end]}" for end in ends if end in member)
         raise ValidationError(f"Expected {limits} for {name}")
+
     return value
 
 

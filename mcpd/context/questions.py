@@ -146,6 +146,7 @@ def _check_conversation(params: CreateMessageParams) -> None:
             raise LocalProtocolError("a sampling message with tool results holds nothing else")
         if open_uses != results:
             raise LocalProtocolError("each tool use is answered by its tool result in the very next message")
+
         open_uses = {block.id for block in blocks if isinstance(block, ToolUseContent)}
         if open_uses and message.role != "assistant":
             raise LocalProtocolError("only the assistant uses tools")

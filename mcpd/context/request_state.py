@@ -52,9 +52,11 @@ class RequestStateCodec:
             raw = a2b_base64(sealed, strict_mode=True)
             if b2a_base64(raw, newline=False) != sealed.encode():
                 raise ValueError("its last character says more than it needs to")
+
             mac, body = raw[:32], raw[32:]
             if not hmac.compare_digest(mac, self._mac(binding, body)):
                 raise InvalidParams("requestState: not a state of this request; start again without it")
+
             state = _decode(body)
         except (ValueError, Base64Error, DecodeError):
             raise InvalidParams("requestState: not a state of this server; start again without it") from None

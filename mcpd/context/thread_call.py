@@ -32,6 +32,7 @@ class ThreadCall:
         self._is_cancelled = False
         self._done = threading.Lock()
         self._done.acquire()  # released when it is done: the cheapest thing to wait for
+
         try:
             loop.call_soon_threadsafe(self._begin)
         except RuntimeError:

@@ -347,6 +347,7 @@ class ServerConnection(ClientPeer):
             self.channel.send(answer, call.id, call.method)
         else:
             self._send(call, answer)
+
         return answer
 
     def _ask_again(

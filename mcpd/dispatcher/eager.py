@@ -41,6 +41,7 @@ class EagerTaskRunner:
                 if not task.cancelled():
                     task.result()
                 return None
+
         self._tasks.add(task)
         task.add_done_callback(self._discard)
         return task

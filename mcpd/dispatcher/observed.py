@@ -57,6 +57,7 @@ class ObservedSession(Session):
             self._tell("call_began", seen)
             self._tell("call_ended", seen, Outcome("refused", perf_counter() - began, error.code))
             raise
+
         params = opened.params
         subject = getattr(params, "name", None) or getattr(params, "uri", None)
         seen.subject = subject if isinstance(subject, str) else ""

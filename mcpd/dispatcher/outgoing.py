@@ -35,6 +35,7 @@ class OutgoingRequests:
         answer: asyncio.Future[Raw] = self._loop.create_future()
         request_id = self.pending.add(PendingRequest(method, answer))
         self._channel.send(frame, related_request.id, method)
+
         try:
             async with asyncio.timeout(timeout):
                 return await answer

@@ -124,6 +124,7 @@ class Subscriptions:
             # One task at most; it is held until the peer has taken enough or is gone.
             self._draining = asyncio.ensure_future(self._drain())
             return
+
         self._is_scheduled = False
         due, self._due = self._due, {}
         for method, uri in due:

@@ -160,6 +160,7 @@ async def _spare(parked: _ParkedFuture) -> None:
                 return
             await _ResumptionInContext(parked.work, parked.context, waits_for)
             return
+
         if parked.work is not None and parked.context is not None:
             await _ResumptionInContext(parked.work, parked.context, parked.waits_for)
     except GeneratorExit:
@@ -190,18 +191,21 @@ class EagerTaskRunner:
         parked = self._parked
         if parked.wakeup is None or parked.is_cancelled:
             return self._start_later(work)
+
         loop, task = self._loop, self._task
         context = copy_context()
         try:
             _enter_task(loop, task)
         except RuntimeError:  # another task is current
             return self._start_later(work)
+
         try:
             waits_for = context.run(work.send, None)
         except StopIteration:
             return None
         finally:
             _leave_task(loop, task)
+
         parked.work, parked.context, parked.waits_for = work, context, waits_for
         parked.wake()
         self._park()

@@ -49,6 +49,7 @@ def configure(installed: Mapping[str, Extension], given: Mapping[str, Mapping[st
             if name not in known:
                 there = ", ".join(known) or "none"
                 raise ConfigurationError(f"extension {id} has no option {name!r} for serving; there are {there}")
+
         try:
             installed[id].configure(values)
         except ValueError as error:

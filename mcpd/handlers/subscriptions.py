@@ -29,6 +29,7 @@ def listen(catalog: Catalog, exchange: Exchange, params: ListenParams) -> Corout
     uris = wanted.resource_subscriptions
     if uris is not None and len(uris) > MAX_WATCHED:
         raise InvalidParams(f"notifications.resourceSubscriptions: at most {MAX_WATCHED} resources in one subscription")
+
     if uris:
         exchange.hold(sum(map(len, uris)) + WATCH_BYTES * len(uris))
     honoured = SubscriptionFilter(

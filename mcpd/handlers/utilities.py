@@ -38,14 +38,17 @@ async def complete(catalog: Catalog, exchange: Exchange, params: CompleteParams)
             if not catalog.has_resource(params.ref.uri, active):
                 raise InvalidParams(f"ref.uri: unknown resource template {params.ref.uri}")
             return CompleteResult(completion=Completion(values=[]))
+
     name = params.argument.name
     if name not in entry.arguments:
         raise InvalidParams(f"argument.name: there is no argument {name}")
+
     known = (params.context.arguments if params.context else None) or {}
     others = {name: value for name, value in known.items() if value is not None}
     completer = catalog.completers.get((entry.key, name))
     if completer is not None:
         return CompleteResult(completion=await completer.complete(params.argument.value, others, exchange))
+
     return CompleteResult(completion=await entry.complete(name, params.argument.value, others, exchange))
 
 

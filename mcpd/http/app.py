@@ -143,6 +143,7 @@ class HttpApp:
                     await lifespan.let_go(self)
                 await send({"type": "lifespan.shutdown.complete"})
                 return
+
             if lifespan is not None:
                 lifespan.hold(self)
                 try:
@@ -151,6 +152,7 @@ class HttpApp:
                     await lifespan.let_go(self)
                     await send({"type": "lifespan.startup.failed", "message": str(error)})
                     return
+
             await send({"type": "lifespan.startup.complete"})
 
     def _route(self, request: HttpRequest) -> Step:
@@ -212,6 +214,7 @@ class HttpApp:
         if isinstance(known, Refusal):
             log.warning("Refused a WebSocket: %d", known.status)
             return known
+
         request.user = known
         if request.path not in self.paths and request.path != "/":
             return Refusal(404, f"Nothing is served at this path: connect to {self.paths[0]}.\n")
@@ -236,6 +239,7 @@ class HttpApp:
                 if len(self._checked) >= _MOST_CHECKED:
                     self._checked.clear()
                 self._checked[key] = check
+
         return check
 
     # -- the endpoint ------------------------------------------------------------------------

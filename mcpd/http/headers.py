@@ -51,10 +51,12 @@ def check_standard(
         and (member is None or (name is not None and _is_plainly(fields.get(_NAME), name)))
     ):
         return
+
     if request.repeated:
         for header, spelled in ((_VERSION, "MCP-Protocol-Version"), (_METHOD, "Mcp-Method"), (_NAME, "Mcp-Name")):
             if header in request.repeated:
                 raise HeaderMismatch(f"Header mismatch: {spelled} came more than once")
+
     _compare("MCP-Protocol-Version", fields.get(_VERSION), version, is_encoded=False)
     _compare("Mcp-Method", fields.get(_METHOD), method, is_encoded=False)
     if member is not None:
@@ -91,20 +93,24 @@ def check_mirrors(request: HttpRequest, mirrors: Sequence[Mirror], arguments: Ra
         value = _at(values, mirror.path)
         if mirror.key in request.repeated:
             raise HeaderMismatch(f"Header mismatch: {mirror.header} came more than once")
+
         if raw is None:
             if value is not None:
                 raise HeaderMismatch(
                     f"Header mismatch: {mirror.header} is missing; it repeats the argument {'.'.join(mirror.path)}"
                 )
             continue
+
         try:
             text = decode_value(raw)
         except ValueError as error:
             raise HeaderMismatch(f"Header mismatch: {mirror.header} {error}") from None
+
         if value is None:
             raise HeaderMismatch(
                 f"Header mismatch: {mirror.header} is there, the argument {'.'.join(mirror.path)} is not"
             )
+
         if not is_same(text, value):
             raise HeaderMismatch(
                 f"Header mismatch: {mirror.header} says {_show(text)}, "

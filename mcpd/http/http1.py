@@ -163,12 +163,14 @@ class Http1Protocol(HttpToolsProtocol):
             self._head_bytes += len(data)
         elif self._head_bytes < 0:
             self._beside_bytes += len(data)
+
         self._data = data
         super().data_received(data)
         if self._again and not self._is_again:
             self._parse_again()
         if self._head_bytes == 0:
             return  # most requests come whole, and cost no timer
+
         if self._head_bytes > self._most_head_bytes or self._beside_bytes > self._most_head_bytes:
             self._refuse(_TOO_LARGE)
         elif self._head_bytes > 0 and self._is_answering:
@@ -301,10 +303,12 @@ class Http1Protocol(HttpToolsProtocol):
         if self.pipeline and (self._writer.is_over or self.transport.is_closing()):
             # What came behind a wish to close is not for us (RFC 9112 9.6), and nobody would get its answer.
             self.pipeline.clear()
+
         if self.pipeline:
             self._running = self.pipeline[-1][0]
             super().on_response_complete()
             return
+
         # As uvicorn does it, but for its timer: `close_idle` has one for all connections.
         self.server_state.total_requests += 1
         if not self._writer.transport.is_closing():
@@ -327,11 +331,13 @@ class Http1Protocol(HttpToolsProtocol):
         transport = self._writer.transport
         if not self._head_bytes or transport.is_closing() or not transport.can_write_eof():
             return False
+
         self._ignores_input = self._writer.is_over = True
         try:
             transport.write_eof()
         except OSError:  # the client has reset it
             return False
+
         transport.resume_reading()
         self._cancel_timer()
         self._set_timer(LINGER)

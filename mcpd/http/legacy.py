@@ -100,6 +100,7 @@ class LegacyEndpoint:
         session = self.sessions.new(request)
         if request.watch is not None:
             request.watch.begin(session.connection)
+
         is_added = False
         try:
             call = session.connection.session.receive_request(message)
@@ -126,6 +127,7 @@ class LegacyEndpoint:
         if request.watch is not None:
             request.watch.begin(connection)
         self.sessions.touch(session)
+
         if isinstance(message, (Notification, Response, Failure)):
             if connection.receive_message(message):
                 if self.sessions.shared is not None:
@@ -165,6 +167,7 @@ class LegacyEndpoint:
         if request.watch is not None:
             request.watch.begin(connection)
         core.open.add(connection)
+
         try:
             if isinstance(message, Request):
                 await self._request(connection, reply, message)
@@ -229,6 +232,7 @@ class LegacyEndpoint:
         for request_id in own:
             assert session is not None
             session.replies[request_id] = reply
+
         try:
             connection.receive_batch(parts, partial(_settle, done))
             if not done.done():
@@ -238,6 +242,7 @@ class LegacyEndpoint:
             for request_id in own:
                 assert session is not None
                 session.replies.pop(request_id, None)
+
         if session is not None and self.sessions.shared is not None:
             await self.sessions.save(session)
         await reply.finish(answer)
@@ -268,6 +273,7 @@ class LegacyEndpoint:
                 await request.fail_plainly(400, "Last-Event-ID names no event of this session that is still kept")
                 return
             stream, missed = resumed
+
         await self._serve_stream(session, request, stream, missed)
 
     async def _resume(self, session: HttpSession, last: bytes) -> tuple[ResumableStream, list[bytes]] | None:
@@ -339,14 +345,17 @@ class LegacyEndpoint:
             # Also what a client of 2024-11-05 meets, whose first request is a GET.
             await request.refuse(Refusal(405, NO_STREAM, (("Allow", "POST"),)))
             return None
+
         try:
             self._version(request)
         except UnsupportedVersion as error:
             await request.fail(400, error)
             return None
+
         if session_id is None:
             await request.fail_plainly(400, NO_SESSION)
             return None
+
         session = self.sessions.find(session_id, self._core.principal(request))
         if session is None and self.sessions.shared is not None:
             try:
@@ -354,6 +363,7 @@ class LegacyEndpoint:
             except CannotRestore as error:
                 await request.refuse(_unavailable(error))
                 return None
+
         if session is None:
             await request.fail_plainly(404, NOT_FOUND)
         return session

@@ -95,15 +95,18 @@ class HttpListener:
         self.app.drain()
         if self._acceptor is None:
             return
+
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
         self._acceptor.close()
         if self._address.path:
             try:
                 os.unlink(self._address.path)
             except OSError:
                 pass  # gone already
+
         self._websockets.pause()
         for connection in list(self._state.connections):
             connection.shutdown()
@@ -114,6 +117,7 @@ class HttpListener:
         await self.app.aclose()
         if self._acceptor is None:
             return
+
         await self._websockets.aclose("the server is shutting down")
         connections = self._state.connections
         for connection in list(connections):
@@ -122,6 +126,7 @@ class HttpListener:
         for connection in list(self._state.connections):
             # Whose client does not read, or never sent all of its request: for its task the client is gone now.
             connection.transport.abort()
+
         await self._settle()
         for task in list(self._state.tasks):
             task.cancel()

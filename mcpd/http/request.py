@@ -198,6 +198,7 @@ class HttpRequest:
             message = await self.receive()
             if message["type"] != "http.request":
                 raise ClientDisconnected
+
             part: bytes = message.get("body", b"")
             parts.append(part)
             size += len(part)

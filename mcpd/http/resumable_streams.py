@@ -144,6 +144,7 @@ class ResumableStream:
         assert self._streams is not None
         if not 0 < number <= self._last:
             return None
+
         missed = []
         position = number
         while position < self._last:

@@ -89,6 +89,7 @@ class Router:
         for route in (*core.settings.routes, *self._added):
             if route.path in endpoint:
                 raise ConfigurationError(f"route {route.path!r}: this is the path of the MCP endpoint; take another")
+
         self._own = (Route("/healthz", self._is_alive, public=True), Route("/readyz", self._is_ready, public=True))
         self._nowhere = Refusal(
             404,
@@ -194,12 +195,14 @@ class Router:
         if isinstance(value, Refusal):
             await request.refuse(value)
             return
+
         try:
             status, kind, content, fields = _written(value)
         except Exception as error:
             log.error("What the route %s gave cannot be sent: %s", printable(route.path), printable(error))
             await request.refuse(_FAILED)
             return
+
         if status in _EMPTY:
             await request.answer_empty(status, fields)
         else:
@@ -317,10 +320,12 @@ def _written(value: object) -> tuple[int, Header, bytes, list[Header]]:
             kind = text
         else:
             fields.append((lower.encode(), text.encode("latin-1")))
+
     if response.content_type is not None:
         if not _is_value(response.content_type):
             raise ValueError(f"the content type {response.content_type!r} is not one line")
         kind = response.content_type
+
     return response.status, (b"content-type", kind.encode("latin-1")), body, fields
 
 

@@ -72,10 +72,12 @@ class SharedSessions:
         is_young = saved is not None and (not self._life or loop.time() - saved.at < self._life / 2)
         if saved is not None and is_young and saved.record == record:
             return saved
+
         if len(record) > _MOST_BYTES:
             if saved is None or saved.record != record:
                 log.warning("a session of %d bytes is not saved for other processes", len(record))
             return Saved(record, loop.time())
+
         try:
             await self._store.put(session_id, record, self._life)
         except OSError as error:

@@ -33,6 +33,7 @@ async def serve_websocket(core: Core, request: HttpRequest, send: Send, refusal:
         else:
             await send({"type": "websocket.close", "code": 1008})
         return
+
     await send({"type": "websocket.accept", "subprotocol": "mcp" if "mcp" in scope.get("subprotocols", ()) else None})
     await AsgiWebSocket(send, request, core.settings.write_timeout).run(core, request)
 

@@ -96,17 +96,20 @@ def _of_function(where: str, callee: Any, *, has_schema: bool) -> Iterator[Probl
         slots = inspect.signature(callee.function).parameters
     except (TypeError, ValueError):
         return
+
     if not any(slot.kind is inspect.Parameter.VAR_KEYWORD for slot in slots.values()):
         for name in parse(inspect.getdoc(function)).parameters:
             if name not in slots and not (has_schema and slots):
                 known = ", ".join(callee.parameters) or "none"
                 yield _warning(where, f"its docstring describes {name!r}, and there is no such parameter, only {known}")
+
     if has_schema:
         return
     for name in callee.parameters:
         slot = slots.get(name)
         if slot is not None and slot.annotation is inspect.Parameter.empty:
             yield _warning(where, f"parameter {name!r} has no annotation: models may give it anything")
+
     yield from _of_defaults(where, callee.arguments)
 
 
@@ -117,6 +120,7 @@ def _of_defaults(where: str, arguments: type[Struct]) -> Iterator[Problem]:
             if field.default_factory is NODEFAULT:
                 continue
             default = field.default_factory()
+
         try:
             given = convert(to_builtins(default), field.type, dec_hook=dec_hook)
         except ValidationError as error:
@@ -125,6 +129,7 @@ def _of_defaults(where: str, arguments: type[Struct]) -> Iterator[Problem]:
             continue
         except Exception:  # a default that is no JSON, such as a sentinel, is the function's own affair
             continue
+
         if type(default) in _AS_WRITTEN and type(given) not in _AS_WRITTEN:
             # JSON is read as such an object; a default is not read, and reaches the function as it is.
             kind = field.type if isinstance(field.type, type) else type(given)
@@ -204,10 +209,12 @@ def _fails(kind: Any) -> bool:
         return False
     if any(hasattr(kind, name) for name in ("model_dump", "tolist", "__dataclass_fields__", "__attrs_attrs__")):
         return False
+
     try:
         enc_hook(kind.__new__(kind))
     except TypeError:
         return True
     except Exception:
         return False
+
     return False

@@ -126,10 +126,12 @@ class Server(Offerings, BuiltInMethods, RouteMethods):
         self._roots_watchers: RootsWatchers | None = None
         self._routes = []
         self.lifespan: Lifespan | None = None
+
         if lifespan is not None:
             from .lifespan import guarded
 
             self.lifespan = guarded(lifespan, self, self.handlers)
+
         self.catalog.on_change = self._connections.changed
         self._identity_meta = Raw(encode({f"{META}serverInfo": self.identity}))
         for extension in (*make_extensions(extension_options), *extensions):
@@ -244,6 +246,7 @@ class Server(Offerings, BuiltInMethods, RouteMethods):
             from ..dispatcher.observed_frames import observed_by
 
             make_session, make = observed_by(self._observers)
+
         session = make_session(
             self._identity_meta,
             max_in_flight=self.max_in_flight,
@@ -251,6 +254,7 @@ class Server(Offerings, BuiltInMethods, RouteMethods):
             vocabulary=self._methods.vocabulary,
             opening=opening,
         )
+
         connection: ServerConnection = make(
             session, self.handlers, channel, self._get_state_codec, self._listeners, to_builtins
         )
@@ -258,6 +262,7 @@ class Server(Offerings, BuiltInMethods, RouteMethods):
             self._connections.add(connection)
             if make_session is not Session:
                 session.follow(connection.ended)
+
         return connection
 
     def asgi_app(

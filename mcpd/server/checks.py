@@ -28,12 +28,14 @@ def find_problems(catalog: Catalog, extensions: Iterable[Extension]) -> list[Pro
             mirrors(entry.tool.input_schema or entry.callee.input_schema)
         except McpdError as error:
             found.append(Problem(f"tool {entry.key}", str(error)))
+
     for listing in (catalog.tools, catalog.resources, catalog.templates, catalog.prompts):
         for item in listing:
             try:
                 encode(item.listed(everything))
             except Exception as error:  # one item that cannot be written fails the list for every client
                 found.append(Problem(f"{listing.what} {item.key}", str(error)))
+
     for name, argument in catalog.completers:
         found += _completion_problems(catalog, name, argument)
     for extension in extensions:

@@ -142,6 +142,7 @@ def _options_of(
                 there = ", ".join(known[name].tool_options) or "none"
                 raise RegistrationError(f"{where}, extensions: {name} has no option {option!r}; there are {there}")
         given[name] = dict(values)
+
     for extension in installed:
         for option in extension.tool_options:
             if option in options:
@@ -211,10 +212,12 @@ def text_entry(
     where = f"resource {uri!r}"
     if not isinstance(text, (str, bytes)):
         raise RegistrationError(f"{where}: its content is str or bytes, not {type(text).__name__}")
+
     try:
         data = text.encode() if isinstance(text, str) else text
     except UnicodeEncodeError as error:
         raise RegistrationError(f"{where}: its text cannot be sent: {error}") from None
+
     resource = checked(Resource(uri=checked_uri(uri), name=name, mime_type=mime_type, size=len(data)), where)
     if addition is not None:
         resource = replace(resource, mime_type=addition.mime_type, meta=addition.meta)

@@ -124,9 +124,11 @@ def _struct(given: Any, kind: type[S], where: str) -> S:
     members = kind.__struct_encode_fields__
     if not isinstance(given, Mapping):
         raise RegistrationError(f"{where}: expected {kind.__name__} or a dict of {', '.join(members)}; got {given!r}")
+
     unknown = [key for key in given if key not in members]
     if unknown:
         raise RegistrationError(f"{where}: there is no {unknown[0]!r}, only {', '.join(members)}")
+
     try:
         return convert(given, kind)
     except ValidationError as error:

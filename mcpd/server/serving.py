@@ -90,6 +90,7 @@ def run(server: Servable, settings: Settings) -> None:
             "run() makes an event loop of its own, and one runs here already; "
             "in it write: await mcpd.server.serving.serve(server, Settings(stdio=True))"
         )
+
     older = threading.enumerate()
     _take_process(settings)
     exit_deadline = ExitDeadline()
@@ -100,6 +101,7 @@ def run(server: Servable, settings: Settings) -> None:
             exit_deadline.arm(_HURRY_SECONDS)
     finally:
         exit_deadline.disarm()
+
     end_if_hung(older=older)
 
 
@@ -383,6 +385,7 @@ class _Stop:
         self._is_settled = False
         self._settling: asyncio.TimerHandle | None = None
         self._before: dict[int, Any] = {}
+
         for number in (signal.SIGTERM, signal.SIGINT):
             before = signal.getsignal(number)
             if before is None or (exit_deadline is None and not _is_default(before)):
@@ -395,6 +398,7 @@ class _Stop:
             # The loop is woken all the same: it had itself told of signals through a descriptor.
             signal.signal(number, self._arm)
             self._before[number] = before
+
         if self._before and exit_deadline is not None:
             # Not while a host waits for the start.
             self._settling = loop.call_later(_ONCE_SECONDS, self._settle)

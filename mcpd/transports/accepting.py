@@ -176,9 +176,11 @@ class Acceptor:
             except BaseException:
                 copy.close()
                 raise
+
             if self._is_closed or self._is_paused:
                 server.close()
                 return
+
             self._servers.append(server)
             listening.listen(_BACKLOG)  # as asyncio's own limit is for both the queue and what it accepts at once
 

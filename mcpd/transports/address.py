@@ -44,17 +44,20 @@ def parse(text: str) -> Address:
         if not path.startswith("/"):
             raise ConfigurationError(f"Address {text!r}: write unix:/path/to/socket, with a path from the root")
         return Address(path=path)
+
     host, colon, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
         is_good = _family(host) == socket.AF_INET6
     else:
         is_good = all(c.isalnum() or c in "-._" for c in host)
+
     if not colon or not is_good or not (port.isascii() and port.isdigit()):
         hint = "an IPv6 address goes in brackets" if text.count(":") > 2 and "/" not in text else "for example :8080"
         raise ConfigurationError(
             f"Address {text!r}: expected :PORT (this machine only), HOST:PORT or [IPV6]:PORT, {hint}"
         )
+
     if len(port) > 5 or int(port) > 65535:
         raise ConfigurationError(f"Address {text!r}: a port is a number up to 65535, or 0 for any that is free")
     return Address("" if host.lower() == "localhost" else host.lower(), int(port))
@@ -99,16 +102,19 @@ async def bind(address: Address, *, is_guarded: bool) -> list[socket.socket]:
         found = await _resolve(address)
     else:
         found = list(_LOOPBACK)
+
     if not is_guarded and not all(map(is_loopback, found)):
         raise ConfigurationError(
             f"{address} can be reached from other machines: ask for a token with --token-file FILE or MCPD_TOKEN, "
             "or give --insecure if everyone who can reach it may use it (in Python: token=… or insecure=True); "
             f":{address.port} is for this machine only"
         )
+
     for _ in range(_PORT_TRIES):
         sockets = _listen(address, found)
         if sockets is not None:
             return sockets
+
     raise ConfigurationError("No port is free on both 127.0.0.1 and ::1: name one, for example :8080")
 
 
@@ -145,6 +151,7 @@ def _listen(address: Address, found: list[str]) -> list[socket.socket] | None:
     except BaseException:
         _close(sockets)
         raise
+
     return sockets
 
 
@@ -165,6 +172,7 @@ def _open(host: str, port: int) -> socket.socket:
     except BaseException:
         listening.close()
         raise
+
     return listening
 
 

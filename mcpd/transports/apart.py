@@ -102,6 +102,7 @@ def unread(descriptor: int) -> int:
         import termios
     except ImportError:  # Windows
         return 0
+
     try:
         mode = os.fstat(descriptor).st_mode
         if stat.S_ISFIFO(mode):

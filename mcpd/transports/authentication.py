@@ -127,9 +127,11 @@ class TokenAuthenticator:
                 "This server asks for its token: send the header Authorization: Bearer TOKEN.\n",
                 (("WWW-Authenticate", "Bearer"),),
             )
+
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() == "bearer" and compare_digest(token.strip().encode("utf-8", "replace"), self._token):
             return self._principal
+
         return Refusal(
             401,
             "The token is wrong: send the one that the server was started with as Authorization: Bearer TOKEN.\n",
@@ -172,10 +174,12 @@ class Authentication:
         except BaseException as error:  # even SystemExit, which would end the server
             log.error("An authenticator failed", exc_info=error)
             return _UNAVAILABLE
+
         if not isinstance(found, Awaitable):
             return _judged(found)
         if may_wait and len(self._tasks) < _MOST_AT_ONCE:
             return self._wait(found)
+
         if isinstance(found, Coroutine):
             found.close()
         log.warning("Too many wait to hear who they are; who comes now is told to try again")
@@ -191,13 +195,16 @@ class Authentication:
         except asyncio.CancelledError:
             task.cancel()  # the client has left
             raise
+
         if not task.done():
             task.cancel()
             log.error("An authenticator did not answer within %g s", self._timeout)
             return _UNAVAILABLE
+
         if task.cancelled():
             log.error("An authenticator was cancelled")
             return _UNAVAILABLE
+
         return task.result()
 
 
@@ -219,10 +226,12 @@ def _judged(found: object) -> Principal | Refusal:
         log.error("An authenticator gave a %s, where a Principal or a Refusal is wanted",
                   printable(type(found).__qualname__))  # fmt: skip
         return _UNAVAILABLE
+
     if not _is_proper(found):
         log.error("An authenticator gave a Refusal that cannot be sent: its status is one of %s, text and headers are "
                   "strings", printable(", ".join(map(str, sorted(_REFUSALS)))))  # fmt: skip
         return _UNAVAILABLE
+
     if found.status == 401 and not any(name.lower() == "www-authenticate" for name, _ in found.headers):
         return Refusal(401, found.text, (*found.headers, ("WWW-Authenticate", "Bearer")))
     return found
@@ -237,6 +246,7 @@ def _is_proper(refusal: Refusal) -> bool:
             texts.append(value)
             if not value.isascii() or not value.isprintable():
                 return False
+
         refusal.text.encode()
     except (AttributeError, TypeError, ValueError):
         return False

@@ -62,10 +62,12 @@ class Guard:
         self._takes_ip_addresses = bound in ("0.0.0.0", "::")
         if bound and not self._takes_ip_addresses:
             self._hosts.add(f"[{bound}]" if ":" in bound else bound.lower())
+
         if access.token is not None and access.authenticate is not None:
             raise ConfigurationError(
                 "The server has an authenticator (authenticate=) and a token; leave out the token, also in MCPD_TOKEN"
             )
+
         authenticate = access.authenticate if access.token is None else TokenAuthenticator(access.token)
         self.authentication: Authentication | None = None
         """What asks who sends a request; None where nobody is asked."""
@@ -110,11 +112,13 @@ class Guard:
             return False
         if name in self._hosts:
             return True
+
         bare = name[1:-1] if name[0] == "[" else name
         if not bare or "%" in bare or (name[0] == "[") != (":" in bare):
             return False  # brackets are for IPv6, and its zones mean something on one machine only (RFC 6874)
         if is_loopback(bare):
             return True
+
         # An IP address cannot be pointed elsewhere as a name can; but a page may be served from any of them.
         return self._takes_ip_addresses and not is_origin and is_ip_address(bare)
 
@@ -129,6 +133,7 @@ def _name(authority: str) -> str | None:
         end = authority.find(":")
         if end < 0:
             end = len(authority)
+
     port = authority[end:]
     if port and not (port[0] == ":" and port[1:].isascii() and port[1:].isdigit()):
         return None

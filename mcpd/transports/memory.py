@@ -106,15 +106,18 @@ class MemoryChannel:
         receiver = self._receiver
         if receiver is None:
             return
+
         for _ in range(len(self._waiting)):
             if self._is_paused:
                 break
             frame = self._waiting.popleft()
             self._waiting_bytes -= len(frame)
             receiver.receive(frame)
+
         self._wake()
         if self._is_paused:
             return
+
         if (self.other._is_closed or self._is_closed) and not self._waiting and not self._has_ended:
             self._has_ended = True
             ended: McpdError | None = None

@@ -121,6 +121,7 @@ class ProcessChannel:
         self._is_closed = True
         if self._watching is not None:
             self._watching.cancel()
+
         fd_in, fd_out = self._descriptors
         try:
             try:
@@ -150,6 +151,7 @@ class ProcessChannel:
                         await self._until_all_ended()
             except TimeoutError:
                 continue
+
             if self._has_ended or not _lives(self.process.pid):
                 self._has_ended = True
                 return
@@ -182,10 +184,12 @@ def _lives(group: int) -> bool:
         os.killpg(group, 0)
     except (ProcessLookupError, PermissionError):
         return False
+
     try:
         numbers = [name for name in os.listdir("/proc") if name.isdigit()]
     except OSError:
         return True  # no Linux
+
     for name in numbers:
         try:
             with open(f"/proc/{name}/stat", "rb") as file:
@@ -194,6 +198,7 @@ def _lives(group: int) -> bool:
             continue
         if int(its_group) == group and state not in (b"Z", b"X"):
             return True
+
     return False
 
 
@@ -240,6 +245,7 @@ async def open_process(
         raise ConfigurationError(f"{command[0]} cannot be started: {text}") from error
     finally:
         pipes.close_childs()
+
     stderr = None
     if pipes.fd_err is not None and stderr_bytes_per_second is not None:
         stderr = StderrCopy(pipes.fd_err, os.path.basename(command[0]), stderr_bytes_per_second)

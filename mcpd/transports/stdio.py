@@ -402,6 +402,7 @@ class StdioChannel:
         had_ended, self._has_ended = self._has_ended, True
         if not had_ended and self._receiver is not None:
             self._receiver.closed()
+
         try:
             # Not wait_for: it forgets a cancellation that comes just as the work is done (Python 3.11).
             async with asyncio.timeout(_LAST_SECONDS):

@@ -23,14 +23,17 @@ def claim() -> tuple[int, int]:
     for fd, name in enumerate(("stdin", "stdout")):
         if not _is_open(fd):
             raise ConfigurationError(f"{name} is closed; --stdio needs both, as a host that starts it gives them")
+
     if not _is_open(2):
         # Or the next file that is opened would be what programs take for stderr.
         _open_nothing(2, os.O_WRONLY)
+
     if sys.stdout is not None:
         sys.stdout.flush()
         if isinstance(sys.stdout, io.TextIOWrapper):
             # Who prints to find a mistake wants to read it now, not when the server ends.
             sys.stdout.reconfigure(line_buffering=True)
+
     fd_in, fd_out = os.dup(0), os.dup(1)
     _open_nothing(0, os.O_RDONLY)
     os.dup2(2, 1)

@@ -33,10 +33,12 @@ def read_in_thread(taker: Taker, loop: asyncio.AbstractEventLoop, fd: int) -> No
                 chunk = os.read(fd, _READ_BYTES)
             except OSError:
                 chunk = b""
+
             try:
                 loop.call_soon_threadsafe(taker.take, chunk, turn.release)
             except RuntimeError:  # the loop is gone, and nobody waits for this thread
                 return
+
             if not chunk:
                 return
             turn.acquire()

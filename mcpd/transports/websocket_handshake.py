@@ -204,6 +204,7 @@ class Handshake:
                 log.exception("A connection could not be set up")
                 text = "The server failed to set up the connection; see its log.\n"
                 response = _reject(protocol, Refusal(500, text), accept)
+
         protocol.send_response(response)
 
     def _peer(self) -> str:

@@ -77,6 +77,7 @@ class Endpoint:
         path = request.path.partition("?")[0]
         if path not in self.paths:
             return Refusal(404, f"Nothing is served at {path[:200]!r}: connect to {self.paths[0]}.\n")
+
         if len(self.connections) > self.limits.max_connections:
             return Refusal(
                 503,

@@ -42,6 +42,7 @@ def _without_secrets(record: logging.LogRecord) -> bool:
             record.args = printable(name), printable(value) if str(name).lower() in _SHOWN else "(not shown)"
         else:
             record.args = tuple(_shown(arg) for arg in args)
+
     if record.exc_info and record.levelno <= logging.DEBUG:
         # Its text may quote the request line. What was wrong the client is told, and our own line says.
         kind = record.exc_info[0]

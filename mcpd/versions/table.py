@@ -120,6 +120,7 @@ class Version:
         self.server_notifications: set[str] = set()
         self._later = [_revision(name) for name in _ORDER[:position:-1]]
         self._past = past
+
         for revision in past:
             self.requests.update(revision.requests)
             self.notifications.update(revision.notifications)
@@ -130,6 +131,7 @@ class Version:
                 self.notifications.pop(method, None)
                 self.server_requests.discard(method)
                 self.server_notifications.discard(method)
+
         self._readers: dict[str, Reader] = {}
         self._plans: dict[type, _Plan | None] = {}
         self._kept: WeakKeyDictionary[Result, Raw] = WeakKeyDictionary()
@@ -157,12 +159,14 @@ class Version:
         plan = self._plan_of(cls) if cls not in self._plans else self._plans[cls]
         if plan is None:
             return value
+
         blanks, nested, backs = plan
         changes: dict[str, Any] | None = None
         for name, blank in blanks:
             if getattr(value, name) is not blank:
                 changes = changes or {}
                 changes[name] = blank
+
         for name in nested:
             inner = getattr(value, name)
             if inner is None or (changes is not None and name in changes):
@@ -171,12 +175,14 @@ class Version:
             if shaped is not inner:
                 changes = changes or {}
                 changes[name] = shaped
+
         if changes is not None:
             value = replace(value, **changes)
         for back in backs:
             value = back(value)
             if value.__class__ is TextContent and cls is not TextContent:
                 return self.shape(value)
+
         return value
 
     def _shape_list(self, values: list[Any]) -> list[Any]:
@@ -200,6 +206,7 @@ class Version:
                 return raw
         elif cls is ObjectResult:
             return self._shape_object(result, identity)  # type: ignore[arg-type]
+
         shaped: Result = self.shape(result)
         if self.is_modern:
             if shaped is result:
@@ -217,9 +224,11 @@ class Version:
         elif shaped.result_type is not UNSET:
             shaped = replace(result) if shaped is result else shaped
             shaped.result_type = UNSET
+
         if kept:
             raw = self._kept[result] = Raw(encode(shaped))
             return raw
+
         return shaped
 
     def _shape_object(self, result: ObjectResult, identity: Raw) -> Raw:

@@ -31,6 +31,7 @@ def decode_value(raw: bytes) -> str:
         return value.decode("ascii")
     if len(value) < len(_PREFIX) + len(_SUFFIX):
         raise ValueError("is not valid Base64")  # the two markers share a character
+
     inner = value[len(_PREFIX) : -len(_SUFFIX)]
     try:
         data = a2b_base64(inner, strict_mode=True)
@@ -39,9 +40,11 @@ def decode_value(raw: bytes) -> str:
         raise ValueError("is not valid Base64") from None
     except UnicodeDecodeError:
         raise ValueError("is not Base64 of UTF-8") from None
+
     if b2a_base64(data, newline=False) != inner:
         # Bits beyond the last byte: another spelling of the same value, which a second reader may not accept.
         raise ValueError("is not valid Base64")
+
     return text
 
 

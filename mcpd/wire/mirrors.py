@@ -43,6 +43,7 @@ def mirrors(schema: Any) -> tuple[Mirror, ...]:
     found: list[Mirror] = []
     if not isinstance(schema, dict):
         return ()  # raw JSON: who writes that knows what it says
+
     for node, path, is_reachable in _walk(schema, (), True):
         if ANNOTATION not in node:
             continue
@@ -63,6 +64,7 @@ def mirrors(schema: Any) -> tuple[Mirror, ...]:
                 f"{ANNOTATION} at {where}: {name!r} is used twice (upper and lower case are the same)"
             )
         found.append(mirror)
+
     return tuple(found)
 
 

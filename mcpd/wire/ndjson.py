@@ -38,6 +38,7 @@ class Splitter:
         if is_whole and not self._tail and not self._is_skipping:
             # One whole line, as from a client that waits for each answer.
             return [] if chunk.isspace() else [chunk[:-1]]
+
         lines: list[bytes | Torn] = chunk.split(b"\n")  # type: ignore[assignment]
         last: bytes = lines.pop()  # type: ignore[assignment]
         limit = self.max_frame_bytes
@@ -46,6 +47,7 @@ class Splitter:
                 lines[0] = self._complete(lines[0])  # type: ignore[arg-type]
             if len(chunk) > limit:
                 lines = [_tear(line) if line.__class__ is bytes and len(line) > limit else line for line in lines]
+
         if last:
             self._keep(last)
         return [line for line in lines if line and not line.isspace()]
@@ -60,6 +62,7 @@ class Splitter:
             self._is_refused = False
         else:
             line = b"".join((*self._tail, end))
+
         self._tail.clear()
         self._tail_bytes = 0
         self._is_skipping = False

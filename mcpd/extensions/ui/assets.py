@@ -64,6 +64,7 @@ def load_app(path: str, folder: str = "") -> AppFile | Problem:
         return Problem(where, f"cannot be read ({error.strerror}); going on without it")
     except UnicodeDecodeError as error:
         return Problem(where, f"is not UTF-8 (byte {error.start}); save it as UTF-8. Going on without it")
+
     if len(data) > MAX_HTML_BYTES:
         return Problem(where, f"is larger than {MAX_HTML_BYTES} bytes, which hosts refuse; going on without it")
     problems: list[Problem] = []
@@ -92,9 +93,11 @@ def _metadata(path: str, folder: str, problems: list[Problem]) -> dict[str, Any]
     except (OSError, *MALFORMED) as error:
         problems.append(Problem(where, f"cannot be used ({error}); the app goes without it"))
         return {}
+
     if not isinstance(members, dict):
         problems.append(Problem(where, "is no JSON object; the app goes without it"))
         return {}
+
     for name in sorted(members.keys() - {"ui", "title", "description"}):
         problems.append(Problem(where, f"has no use for {name!r}: only ui, title and description", is_error=False))
     return members

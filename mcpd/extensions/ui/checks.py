@@ -27,14 +27,17 @@ def app_problems(apps: Apps) -> list[Problem]:
     for entry in apps.entries:
         found += entry.problems
         found += _of_view(entry, tools)
+
     found += _of_other_resources(apps)
     for name, ui in tools.items():
         found += ui.problems
         found += _of_tool(apps, name, ui)
+
     for tool in apps.catalog.tools:
         if UI not in tool.extension_meta and has_ui(metadata_of(tool).meta):
             text = "its _meta speaks of MCP Apps, and is sent to clients that have none; use ui= and visibility="
             found.append(Problem(f"tool {tool.key}", text))
+
     found += _of_server(apps)
     return found
 
@@ -55,6 +58,7 @@ def _of_other_resources(apps: Apps) -> Iterator[Problem]:
         if isinstance(entry, AppEntry):
             continue
         resource = entry.listed(frozenset())
+
         where, kind = f"resource {entry.key}", resource.mime_type
         if not entry.key.startswith(SCHEME):
             if is_app_type(kind):

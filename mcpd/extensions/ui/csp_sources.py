@@ -135,6 +135,7 @@ def validate_sources(
         if reason:
             problems.append(SourceProblem(kind, _show(entry), reason, dropped=False))
         accepted[source] = None
+
     return list(accepted), problems
 
 
@@ -158,6 +159,7 @@ def read_csp(value: object) -> tuple[UiCsp | None, list[SourceProblem]]:
         return None, []
     if not isinstance(value, Mapping):
         return None, [SourceProblem("csp", _show(repr(value)), "must be an object; the restrictive default applies")]
+
     lists: dict[str, list[str] | None] = {}
     problems: list[SourceProblem] = []
     for kind in SOURCE_KINDS:
@@ -171,6 +173,7 @@ def read_csp(value: object) -> tuple[UiCsp | None, list[SourceProblem]]:
             if not isinstance(entry, str):
                 problems.append(SourceProblem(kind, _show(repr(entry)), "an entry must be a string"))
         lists[_FIELDS[kind]] = [entry for entry in entries if isinstance(entry, str)]
+
     return UiCsp(**lists), problems
 
 
@@ -190,11 +193,13 @@ def _normalise(entry: str, kind: SourceKind, compat: bool) -> tuple[str | None, 
         if kind in ("connectDomains", "resourceDomains"):
             return source, ""
         return None, f"{source} can only be declared in connectDomains and resourceDomains"
+
     if source in _COMPAT:
         return (source, "") if compat else (None, "matches every host; declare the origins that are needed")
     match = re.fullmatch(_SOURCE, source)
     if match is None:
         return None, _why_no_match(source)
+
     scheme, host, port = match["scheme"], match["host"], match["port"]
     if scheme not in _SCHEMES:
         return None, f"the scheme must be one of {', '.join(_SCHEMES)}"
@@ -204,6 +209,7 @@ def _normalise(entry: str, kind: SourceKind, compat: bool) -> tuple[str | None, 
         return None, f"anybody may have a host under {host}: that is no narrower than every host; name the one needed"
     if port is not None and port != "*" and not (port.isdigit() and len(port) <= 5 and 0 < int(port) <= 65535):
         return None, "the port must be a number up to 65535 or *"
+
     origin = source[: match.start("rest")] if match["rest"] else source
     return origin, "" if origin == source else "a policy is about origins; path and query are cut off"
 

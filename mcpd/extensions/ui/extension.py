@@ -68,6 +68,7 @@ class AppsExtension(Extension):
                     "MCP_APPS_ENABLED=%s changes nothing; to turn MCP Apps off, set it to false", printable(enabled)
                 )
             self.mode = "never" if enabled == "false" else mode
+
         if strict_list is not None:
             self.strict_list = strict_list
         if self._apps is not None:

@@ -26,17 +26,21 @@ def html_problems(where: str, html: str) -> list[Problem]:
         data = html.encode()
     except UnicodeEncodeError as error:
         return [Problem(where, f"character {error.start} cannot be written as UTF-8 (it is half of a surrogate pair)")]
+
     problems = []
     if len(data) > MAX_HTML_BYTES:
         problems.append(Problem(where, f"{len(data)} bytes of HTML; hosts refuse more than {MAX_HTML_BYTES}"))
+
     start = _skip_comments(html)
     if start == len(html):
         problems.append(Problem(where, "the HTML is empty"))
     elif found := _wrong_doctype(html[start : start + 200].lower()):
         problems.append(Problem(where, f"no complete HTML5 document: {found}; begin it with <!doctype html>"))
+
     if WARN_HTML_BYTES < len(data) <= MAX_HTML_BYTES:
         text = f"{len(data)} bytes of HTML: apps over {WARN_HTML_BYTES} start slowly"
         problems.append(Problem(where, text, is_error=False))
+
     declared = _charset(data[:_DECLARED_WITHIN].lower())
     if not declared:
         text = f'no <meta charset="utf-8"> within the first {_DECLARED_WITHIN} bytes: some hosts guess another encoding'
@@ -44,6 +48,7 @@ def html_problems(where: str, html: str) -> list[Problem]:
     elif declared not in (b"utf-8", b"utf8"):
         text = f"declares charset {declared.decode('ascii', 'replace')}, but apps are sent as UTF-8; declare utf-8"
         problems.append(Problem(where, text, is_error=False))
+
     return problems
 
 

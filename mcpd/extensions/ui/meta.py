@@ -70,6 +70,7 @@ def view_meta(
         raise RegistrationError(f"{where}, domain={domain!r}: give it as the host documents it, or leave it out")
     if prefers_border not in (None, True, False):
         raise RegistrationError(f"{where}, prefers_border={prefers_border!r}: give True or False")
+
     return ViewMeta(
         csp=declared,
         permissions=_checked_permissions(where, permissions),
@@ -93,6 +94,7 @@ def _checked_csp(where: str, csp: Csp | None) -> tuple[UiCsp | None, tuple[Probl
         assert csp is not None
         if found:
             raise RegistrationError(f"{where}, csp, {found[0].kind}: {found[0].source}: {found[0].reason}")
+
     granted, found = validate_csp(csp)
     for problem in found:
         if problem.dropped:
@@ -100,6 +102,7 @@ def _checked_csp(where: str, csp: Csp | None) -> tuple[UiCsp | None, tuple[Probl
                 f"{where}, csp, {problem.kind}: {problem.source!r} {problem.reason}; hosts would drop it. "
                 "Write origins as https://api.example.com or https://*.example.com:8443"
             )
+
     return granted, tuple(Problem(where, f"csp, {problem}", is_error=False) for problem in found)
 
 

@@ -63,17 +63,20 @@ def finished(result: CallToolResult, *, has_apps: bool, has_schema: bool, name: 
             meta = {**result.view_meta, **_members(meta)} or None
         elif not has_schema:
             structured = UNSET
+
     if not has_apps:
         if any(map(_is_of_a_view, content)):
             content = [block for block in content if not _is_of_a_view(block)]
         if any(map(_is_for_a_view, _members(meta))):
             meta = {key: value for key, value in _members(meta).items() if not _is_for_a_view(key)}
+
     if not any(map(_can_be_read, content)):
         content = [*content, TextContent(_fallback(structured, result.is_error, name))]
     if result.__class__ is CallToolResult:
         if content is result.content and meta is result.meta:
             return result
         return structs.replace(result, content=content, meta=meta or None)
+
     return CallToolResult(
         result_type=result.result_type,
         content=content,

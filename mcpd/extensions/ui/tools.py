@@ -88,6 +88,7 @@ def tool_ui(
     problems: list[Problem] = []
     others: dict[str, Any] = {}
     seen: list[str] | None
+
     uri: object = ui
     if meta is not None and has_ui(meta):
         if ui is not None or visibility is not None:
@@ -97,6 +98,7 @@ def tool_ui(
         problems += found
     else:
         seen = visibility_of(where, visibility)
+
     checked = None if uri is None else checked_uri(f"{where}, ui", uri, namespace)
     condition = None
     if when is not None:
@@ -105,6 +107,7 @@ def tool_ui(
         from ...registry.conditions import Condition  # few tools have one
 
         condition = Condition(f"{UI}#{name}", when, UI, f"{where}: its ui_when function")
+
     found_ui = ToolUi(checked, seen, partial(link, name), condition)
     found_ui.others = others
     found_ui.problems = problems
@@ -117,17 +120,20 @@ def _take_raw(where: str, meta: dict[str, Any], problems: list[Problem]) -> tupl
     if nested is not None and not isinstance(nested, Mapping):
         problems.append(Problem(where, "_meta.ui must be an object; it is left out"))
         nested = None
+
     others = dict(nested or {})
     for member in ("csp", "permissions"):
         if member in others:
             raise RegistrationError(
                 f"{where}: {member} belongs to the UI resource, and hosts ignore it on a tool; give it to server.app()"
             )
+
     uri = others.pop("resourceUri", None)
     if uri is None:
         uri = flat
     elif flat is not None and flat != uri:
         problems.append(Problem(where, f"_meta.ui.resourceUri wins over {FLAT_URI}, which is another", is_error=False))
+
     for member in others.keys() - {"visibility"}:
         problems.append(Problem(where, f"_meta.ui of a tool has no {member!r}; it is passed on", is_error=False))
     return uri, others

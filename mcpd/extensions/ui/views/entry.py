@@ -75,6 +75,7 @@ def _described(catalog: Catalog, name: str, view: View) -> Mapping[str, Any] | N
     entry = catalog.tools.find(name)
     if not isinstance(entry, FunctionTool):
         return {"name": name, "inputSchema": {"type": "object"}}
+
     tool = entry.tool
     schema = tool.input_schema or entry.callee.input_schema
     return {

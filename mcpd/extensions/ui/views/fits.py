@@ -26,6 +26,7 @@ def misfits(tool: FunctionTool, view: View) -> list[Problem]:
     where, kind = f"tool {tool.key}", view.view
     if kind == "form":
         return []
+
     schema = tool.tool.output_schema or tool.callee.output_schema
     if not isinstance(schema, dict):
         returns = tool.callee.returns
@@ -33,6 +34,7 @@ def misfits(tool: FunctionTool, view: View) -> list[Problem]:
             gives = "nothing" if returns in (None, type(None)) else returns.__name__
             return [_problem(where, kind, gives)]
         return []
+
     shape = _inside(schema, schema)
     if not shape or _can_be(shape, schema, kind):
         return list(_unknown_columns(where, shape, schema, view))
@@ -89,11 +91,13 @@ def _unknown_columns(where: str, shape: Mapping[str, Any], root: Mapping[str, An
     columns = _columns(shape, root)
     if columns is None or "" in columns:
         return
+
     named: Sequence[str] = [*view.options.get("columns", ()), *view.options.get("y", ())]
     for name in [*named, *([view.options["x"]] if "x" in view.options else [])]:
         if name not in columns:
             text = f"view={view.view!r} names the column {name!r}; results have {', '.join(columns)}"
             yield Problem(where, text, is_error=False)
+
     for name in view.options.get("y", ()):
         if name in columns and not _may_be_number(columns[name], root):
             yield Problem(where, f"view='chart' draws {name!r}, which is no number", is_error=False)
@@ -113,6 +117,7 @@ def _inside(schema: object, root: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(schema, Mapping):
             return {}
         branches = [branch for branch in schema.get("anyOf", ()) if branch != {"type": "null"}]
+
         reference = schema.get("$ref")
         if isinstance(reference, str) and reference.startswith("#/"):
             schema = _at(root, reference)

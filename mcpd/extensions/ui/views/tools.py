@@ -32,10 +32,12 @@ def view_tool(
         raise RegistrationError(f"{where}: give view= or ui=, but not both: a tool has one View")
     if has_ui(meta):
         raise RegistrationError(f"{where}: give view=, or _meta with a View, but not both")
+
     try:
         view = view_of(given)
     except RegistrationError as error:
         raise RegistrationError(f"{where}: {error}") from None
+
     if view.view == "form" and visibility is not None and "app" not in visibility:
         raise RegistrationError(f'{where}: its form calls it, so visibility= needs "app"')
     entry = view_entry(apps.catalog, apps.namespace, name, view)

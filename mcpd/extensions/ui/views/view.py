@@ -162,6 +162,7 @@ def _checked(view: str, options: Mapping[str, Any]) -> dict[str, Any]:
             raise RegistrationError(f"{where}: give a text")
         else:
             checked[name] = value
+
     if len(checked.get("y", ())) > _MAX_SERIES:
         raise RegistrationError(f"View({view!r}), y: at most {_MAX_SERIES} columns are drawn at once")
     return checked
