@@ -371,6 +371,7 @@ def read_object(raw: Raw | bytes, what: str) -> dict[str, Any]:
         value = _read_any(data) if data else None
     except MALFORMED as error:
         raise InvalidParams(f"{what} cannot be read as JSON") from error
+
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -390,6 +391,7 @@ def replace_lone_surrogates(value: Any) -> Any:
         return {replace_lone_surrogates(key): replace_lone_surrogates(member) for key, member in value.items()}
     if isinstance(value, (list, tuple)):
         return [replace_lone_surrogates(item) for item in value]
+
     if isinstance(value, Struct):
         return replace(
             value, **{name: replace_lone_surrogates(getattr(value, name)) for name in value.__struct_fields__}

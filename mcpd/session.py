@@ -104,6 +104,8 @@ class Call(Struct, eq=False):
     """How many bytes were sent about it since the event loop turned last, but never 0 again after the first."""
     charge: Charge | None = None
     """What it takes of the budget; most calls are small, and never have one."""
+    identity: ClientIdentity | None = None
+    """What its client says of itself in this request, kept once somebody asks: what is decoded then stays with it."""
 
     def hold(self, size: int) -> None:
         """Take so many bytes more of the budget, till the end of this call. Raises InternalError if it has not them."""
@@ -121,9 +123,12 @@ class Call(Struct, eq=False):
     @property
     def client(self) -> ClientIdentity:
         """Who asks."""
-        if self.version.is_modern and self.meta is not None:
-            return ClientIdentity(raw_capabilities=self.meta.client_capabilities, raw_info=self.meta.client_info)
-        return self.session.client
+        if not self.version.is_modern or self.meta is None:
+            return self.session.client
+        if self.identity is None:
+            meta = self.meta
+            self.identity = ClientIdentity(raw_capabilities=meta.client_capabilities, raw_info=meta.client_info)
+        return self.identity
 
     @property
     def log_level(self) -> str | None:

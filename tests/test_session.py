@@ -236,6 +236,15 @@ def test_a_modern_client_is_read_from_each_request_and_forgotten() -> None:
     assert (second.client.info, second.log_level) == (None, None)
 
 
+def test_what_a_modern_client_says_is_read_once_for_a_call() -> None:
+    session = opened(MODERN)
+    params = {"_meta": envelope(capabilities={"sampling": {}})}
+    first, second = (session.receive_request(request("tools/list", number, params)) for number in (1, 2))
+    assert first.client is first.client
+    assert first.client.capabilities is first.client.capabilities
+    assert first.client.capabilities is not second.client.capabilities
+
+
 def test_capabilities_that_cannot_be_read_are_told_when_they_are_needed() -> None:
     session = opened(MODERN)
     call = session.receive_request(

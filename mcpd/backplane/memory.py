@@ -107,6 +107,7 @@ class MemoryEventStore:
         events = self._events
         events.append((stream, number, data))
         self._bytes += len(data)
+
         forgotten = []
         while events and (self._is_over() or not self._has_memory()):
             oldest, _, gone = events.popleft()

@@ -24,10 +24,12 @@ class BatchReply:
         if answer is not None:
             self._bytes += len(answer) + 1
             if self._bytes > self._session.max_frame_bytes:
+                # An error in the place of the one that is too much: the others still arrive.
                 size, self._bytes = self._bytes, self._bytes - len(answer)
                 answer = self._session.replace(answer, ResultTooLarge(size, self._session.max_frame_bytes))
                 self._bytes += len(answer)
             self._answers.append(answer)
+
         self._left -= 1
         if self._left == 0:
             self._done(b"[" + b",".join(self._answers) + b"]" if self._answers else None)

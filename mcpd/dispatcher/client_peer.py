@@ -73,11 +73,12 @@ class ClientPeer:
         if self.channel.is_congested:
             await self.channel.drain()
         elif related_request is None or related_request.told > _TURN_BYTES:
+            # Nothing has to be waited for; but who never waits would let no other call have its turn.
             await asyncio.sleep(0)
         else:
             return
         if related_request is not None:
-            related_request.told = 1
+            related_request.told = 1  # not 0: its answer leaves apart from what was said before it
 
     def as_json(self, data: Any) -> Any:
         """Any object as JSON values that can be sent, its `repr` if it has no better form. Never raises."""

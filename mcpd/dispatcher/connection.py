@@ -115,6 +115,8 @@ class ServerConnection(ClientPeer):
         except ProtocolError as error:
             self.receive_error(error)
             return
+
+        # Nearly every frame is a small request, which `_receive_decoded` would reach by a call more.
         if message.__class__ is Request and len(frame) <= SMALL:
             self._start(message)
         else:
@@ -163,6 +165,7 @@ class ServerConnection(ClientPeer):
         """End subscriptions, let calls answer for `grace` seconds (None: as long as they take), `abort` the rest."""
         self._is_ending = True
         self.end_subscriptions()
+
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=grace)
         self.abort()
@@ -179,8 +182,10 @@ class ServerConnection(ClientPeer):
         """Cancel all running calls now. They are answered with errors, unless the peer has closed the connection."""
         self._is_ending = True
         if self._ended is not None and self._ended.done():
+            # Nobody would read the errors; a call that is closed says nothing when its task ends.
             for call in list(self.session.in_flight.values()):
                 self.session.cancel(call.id)
+
         for task in self._tasks:
             task.cancel()
 
@@ -234,7 +239,9 @@ class ServerConnection(ClientPeer):
         answer = self._begin(call, hand_back=True)
         if answer.__class__ is not CoroutineType:
             return answer  # type: ignore[return-value]
+
         try:
+            # The first step without a task of its own: most calls have no second one.
             waits_for = answer.send(None)
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
@@ -272,6 +279,7 @@ class ServerConnection(ClientPeer):
         batch = self._batches.pop(call, None)
         if batch is None:
             return False
+
         # At once, and only once: the other answers of the batch do not wait until the work has stopped.
         batch.add(answer)
         return True
@@ -292,6 +300,7 @@ class ServerConnection(ClientPeer):
             if result.__class__ is CoroutineType:
                 return self._finish(call, exchange, result, hand_back)
             try:
+                # Most results can be written; to look through each of them before would cost every call.
                 return session.respond(call, result)
             except _UNWRITABLE:
                 return session.respond(call, replace_lone_surrogates(result))
@@ -362,6 +371,7 @@ class ServerConnection(ClientPeer):
                 answer = self.session.respond(call, exchange.asking.required(questions))
             except BaseException as error:
                 answer = fail_call(call, error)
+
         forget_frames(needed)
         return answer
 
@@ -421,6 +431,7 @@ class ServerConnection(ClientPeer):
         except ProtocolError as error:
             self.receive_error(error)
             return
+
         charge = self._charge(size)
         if charge is None:
             self.receive_error(InternalError(OVER))

@@ -68,6 +68,7 @@ class Subscriptions:
         acknowledged = AcknowledgedParams(notifications=wanted, meta={_SUBSCRIPTION: call.id})
         self._send("notifications/subscriptions/acknowledged", acknowledged, call)
         self._listeners[call.id] = listener
+
         try:
             await listener.ended
         finally:

@@ -41,5 +41,6 @@ def wire_error(error: BaseException, call: Call) -> ProtocolError:
     if isinstance(error, ToolError):
         # Outside tools/call there is no isError; its text is meant to be read all the same.
         return InternalError(str(error))
+
     log.error("%s (id %s) failed", call.method, printable(call.id), exc_info=error)
     return InternalError()

@@ -149,10 +149,12 @@ class Http1Protocol(HttpToolsProtocol):
         if self.server_state.connection_limit.is_exceeded:  # type: ignore[attr-defined]
             transport.abort()  # nothing can be said to it: an answer that is not read keeps the descriptor
             return
+
         if len(self.connections) > self._settings.max_connections:
             text = f"All {self._settings.max_connections} connections are in use; try again later.\n"
             self._refuse(Refusal(503, text, (("Retry-After", "5"),)))
             return
+
         # A connection that says nothing, or never comes to the point, is given up.
         self._set_timer(self._settings.head_timeout)
 
@@ -204,6 +206,7 @@ class Http1Protocol(HttpToolsProtocol):
         self._cancel_write_timer()
         self._unread = None
         self._writer.is_over = True
+
         running = self._running
         if running is not None and not running.response_complete:
             # Uvicorn tells only the newest request, which waits behind this one.
@@ -280,10 +283,12 @@ class Http1Protocol(HttpToolsProtocol):
         stopped = sys.exception()
         if self._ignores_input or not self._has_other_upgrade or stopped is None:
             return
+
         self._has_other_upgrade = False
         if self.parser.get_method() == b"CONNECT":
             self._refuse(Refusal(405, "This is no proxy.\n"))
             return
+
         head = _without_upgrade(self.parser.get_method(), self.url, self.parser.get_http_version(), self.headers)
         self.parser = httptools.HttpRequestParser(self)
         self._head_bytes = 0
@@ -416,6 +421,7 @@ def _without_upgrade(method: bytes, url: bytes, version: str, headers: list[tupl
             value = b", ".join(
                 token for token in value.split(b",") if token.strip().lower() not in (b"upgrade", b"http2-settings")
             )
+
         if name not in (b"upgrade", b"http2-settings"):
             lines.append(b"%b: %b" % (name, value))
     return b"\r\n".join(lines) + b"\r\n\r\n"

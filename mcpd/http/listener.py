@@ -159,6 +159,7 @@ def _is_left_behind(path: str) -> bool:
             return False
     except OSError:
         return False
+
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:
             probe.connect(path)

@@ -71,10 +71,12 @@ class Outbox(ABC):
         if self._waiting_bytes > _MOST_WAITING:
             self.close()  # it does not read, and could hold any amount of memory
             return
+
         self._waiting_bytes += len(data)
         if self._waiting_bytes > SMALL and not self._count():
             self.close()  # there is no memory left for what it does not read
             return
+
         self._waiting.append(data)
         if self._writer is None:
             self._writer = asyncio.get_running_loop().create_task(self._write())

@@ -219,6 +219,7 @@ class HttpRequest:
             at_once = self.scope.get(ANSWER_AT_ONCE)
             if at_once is not None and at_once(self._send, status, kind, body):
                 return
+
         fields = [kind, (b"content-length", b"%d" % len(body)), *headers, *self.response_headers]
         await self._send({"type": "http.response.start", "status": status, "headers": fields})
         await self._send({"type": "http.response.body", "body": body if self.method != "HEAD" else b""})

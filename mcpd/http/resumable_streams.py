@@ -48,6 +48,7 @@ class ResumableStreams:
             self._store = self._make_store(self._session_id)  # most sessions never have an event stream
         stream.is_kept = True
         self._by_number[stream.number] = stream
+
         for forgotten in self._store.add(stream.number, number, data):
             other = self._by_number.get(forgotten)
             if other is not None:

@@ -116,6 +116,7 @@ class Router:
         for route in self._exact.get(path, ()):
             for method in route.methods:
                 found.setdefault(method, route)
+
         for route in self._templates:
             if route.match(path) is not None:
                 for method in route.methods:
@@ -178,6 +179,7 @@ class Router:
         if isinstance(known, Refusal):
             await _refuse(request, known)
             return False
+
         request.user = known
         return True
 

@@ -313,6 +313,7 @@ class Sessions:
             answer = connection.stop(call, InvalidRequest(ENDED))
             if answer is not None:
                 session.stopped[call.id] = answer
+
         connection.closed()
         session.streams.clear()
         for stream in session.listening:
@@ -342,6 +343,7 @@ class Sessions:
                 self.end(session)
             elif self.shared is not None:
                 self._core.spawn(self.save(session))
+
         self._timer = None
         if self._by_id:
             self._schedule()

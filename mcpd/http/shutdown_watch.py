@@ -46,6 +46,7 @@ class ShutdownWatch:
         loop = asyncio.get_running_loop()
         if loop is self._loop:
             return
+
         self._loop = loop
         servers = _find(scope.get("server"))
         if servers is not None:

@@ -167,9 +167,9 @@ def _say(line: str) -> None:
     """Past Python's buffers, whose locks may be held by what hangs, and only if there is room."""
     try:
         if hasattr(select, "poll"):  # not on Windows
-            room = select.poll()
-            room.register(2, select.POLLOUT)
-            if not room.poll(0):
+            poller = select.poll()
+            poller.register(2, select.POLLOUT)
+            if not poller.poll(0):
                 return
         os.write(2, f"{line}\n".encode())
     except OSError:

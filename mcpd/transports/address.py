@@ -200,6 +200,7 @@ def _family(host: str) -> int | None:
     if has_zone:
         is_zone = zone.isascii() and all(c.isalnum() or c in "-_." for c in zone) and zone != ""
         return socket.AF_INET6 if is_zone and _is_link_local(address) else None
+
     for family in (socket.AF_INET, socket.AF_INET6):
         try:
             socket.inet_pton(family, host)

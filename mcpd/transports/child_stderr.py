@@ -47,6 +47,7 @@ class StderrCopy:
             return False
         except OSError:
             data = b""
+
         if data:
             self._pass_on(data)
         else:

@@ -86,6 +86,7 @@ class Guard:
             return Refusal(400, "The request has no Host header.\n")
         if self._is_known(host):
             return None
+
         return Refusal(
             403,
             f"Host {_show(host)} is not allowed here. If this server is meant to be reached by that name, "
@@ -99,6 +100,7 @@ class Guard:
         scheme, found, host = origin.rpartition("://")
         if (not found or scheme.lower() in _WEB_SCHEMES) and self._is_known(host, is_origin=True):
             return None
+
         return Refusal(
             403,
             f"Origin {_show(origin)} is not allowed here. If that web page is meant to use this server, "

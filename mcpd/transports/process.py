@@ -84,6 +84,7 @@ class ProcessChannel:
                 await self._until_all_ended()
         except TimeoutError:
             self.kill()
+
         # The system may give the number to somebody else some day.
         self._has_ended = True
 

@@ -134,6 +134,8 @@ class StdioChannel:
         receiver = self._receiver
         if self._has_ended or receiver is None:
             return
+
+        # What is sent meanwhile is kept, and leaves in one write below.
         self._is_pushing = True
         try:
             if not chunk:
@@ -160,6 +162,7 @@ class StdioChannel:
             most = self._splitter.max_frame_bytes
             error = FrameTooLarge(OVER if line.is_refused else f"Message too large: at most {most} bytes are taken")
             error.is_answer = line.is_answer
+
         error.request_id = line.id
         return error
 
@@ -208,6 +211,7 @@ class StdioChannel:
         # What is small is not counted byte by byte: that would cost every answer.
         if (len(frame) > _SMALL_BYTES or len(out) > _MOST_LINES) and self._flush_much(frame):
             return
+
         if not self._is_pushing and not self._is_flush_due:
             self._is_flush_due = True
             self._loop.call_soon(self._flush_later)
@@ -232,6 +236,7 @@ class StdioChannel:
         answer = Torn(frame[:END_BYTES], b"")
         if not answer.is_answer or self._receiver is None:
             return False  # who asks or reports waits for room by itself
+
         del self._out[-1]
         error = InternalError(OVER)
         error.request_id = answer.id
@@ -374,6 +379,7 @@ class StdioChannel:
         self._watching = None
         if not self.is_congested or self._has_ended:
             return
+
         now = self._loop.time()
         if self._taken_bytes != self._seen_bytes or not _is_hung_up(self._fd_in):
             self._seen_bytes, self._seen_at = self._taken_bytes, now

@@ -159,10 +159,12 @@ class Handshake:
         self._admission.authenticating -= 1
         if self._task is not task:
             return  # the connection is lost
+
         self._task = None
         if task.cancelled():  # with all that runs in the event loop
             self._connection.abort()
             return
+
         early, self._early = self._early, b""
         self._answer(request, task.result())
         self._connection.end_handshake(early)

@@ -199,36 +199,40 @@ class Version:
         Spec: 2026-07-28 basic/index (resultType, serverInfo in `_meta`), server/utilities/caching.
         """
         cls = result.__class__
-        kept = cls in _KEPT
-        if kept:
-            raw = self._kept.get(result)
-            if raw is not None:
-                return raw
-        elif cls is ObjectResult:
+        if cls is ObjectResult:
             return self._shape_object(result, identity)  # type: ignore[arg-type]
+        if cls not in _KEPT:
+            return self._finish(result, identity)
 
+        # A list is the same object until something is registered, and is then written once for all clients.
+        raw = self._kept.get(result)
+        if raw is None:
+            raw = self._kept[result] = Raw(encode(self._finish(result, identity)))
+        return raw
+
+    def _finish(self, result: Result, identity: Raw) -> Result:
+        """The result in this version's shape, with the members that all results have in it."""
         shaped: Result = self.shape(result)
-        if self.is_modern:
-            if shaped is result:
-                shaped = replace(result)
-            if shaped.result_type is UNSET:
-                shaped.result_type = "complete"
-            shaped.meta = identity if shaped.meta is None else _merge(shaped.meta, identity)
-            if isinstance(shaped, CallToolResult) and isinstance(shaped.structured_content, AnyValue):
-                shaped.structured_content = shaped.structured_content.result
-            if isinstance(shaped, CacheableResult) and shaped.result_type == "complete":
-                if shaped.ttl_ms is UNSET:
-                    shaped.ttl_ms = 0
-                if shaped.cache_scope is UNSET:
-                    shaped.cache_scope = "private"
-        elif shaped.result_type is not UNSET:
-            shaped = replace(result) if shaped is result else shaped
-            shaped.result_type = UNSET
+        if not self.is_modern:
+            if shaped.result_type is not UNSET:
+                shaped = replace(result) if shaped is result else shaped
+                shaped.result_type = UNSET
+            return shaped
 
-        if kept:
-            raw = self._kept[result] = Raw(encode(shaped))
-            return raw
+        if shaped is result:
+            shaped = replace(result)  # whoever gave it may give it again, to a client of another version
+        if shaped.result_type is UNSET:
+            shaped.result_type = "complete"
+        shaped.meta = identity if shaped.meta is None else _merge(shaped.meta, identity)
 
+        if isinstance(shaped, CallToolResult) and isinstance(shaped.structured_content, AnyValue):
+            shaped.structured_content = shaped.structured_content.result
+        if isinstance(shaped, CacheableResult) and shaped.result_type == "complete":
+            # Both members are required here; without an author's word nothing may be kept.
+            if shaped.ttl_ms is UNSET:
+                shaped.ttl_ms = 0
+            if shaped.cache_scope is UNSET:
+                shaped.cache_scope = "private"
         return shaped
 
     def _shape_object(self, result: ObjectResult, identity: Raw) -> Raw:

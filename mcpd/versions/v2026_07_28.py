@@ -32,6 +32,7 @@ def _object_schema(tool: Tool) -> Tool:
     schema = tool.output_schema
     if not isinstance(schema, dict) or schema.get("type") == "object":
         return tool
+
     root: dict[str, Any] = {"type": "object", "properties": {"result": schema}, "required": ["result"]}
     if "$id" not in schema:
         moved = {key: schema[key] for key in ("$schema", "$defs") if key in schema}
@@ -50,6 +51,7 @@ def _moved(node: Any) -> Any:
         return [_moved(item) for item in node]
     if not isinstance(node, dict):
         return node
+
     changed = {key: value if key in _DATA else _moved(value) for key, value in node.items()}
     reference = node.get("$ref")
     if isinstance(reference, str) and (f"{reference}/").startswith("#/") and not reference.startswith("#/$defs/"):

@@ -125,6 +125,7 @@ class Apps:
             if problem.is_error:
                 raise RegistrationError(str(problem))
 
+        # Each option that is known is taken out; what is left is a mistake of the author's.
         replace = left.pop("replace", False)
         icons = left.pop("icons", ())
         resource = Resource(
@@ -174,6 +175,7 @@ class Apps:
         _say(problems)
         self.changed(resource.uri)
         if isinstance(before, AppEntry):
+            # Tools link the URI with the hash of what it holds, so a client may watch either.
             self._server.resource_updated(before.key)
             self._server.resource_updated(before.versioned_uri)
 
