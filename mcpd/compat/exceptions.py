@@ -17,9 +17,29 @@ class McpError(Exception):
 
     error: ErrorData
 
-    def __init__(self, error: ErrorData) -> None:
+    def __init__(
+        self, error: ErrorData | int | None = None, message: str = "", data: Any = None, *, code: int = 0
+    ) -> None:
+        # Version 1 gives it an ErrorData, version 2 a code, a message and data.
+        if not isinstance(error, ErrorData):
+            error = ErrorData(code=code if error is None else error, message=message, data=data)
         super().__init__(error.message)
         self.error = error
+
+    @property
+    def code(self) -> int:
+        """The code."""
+        return self.error.code
+
+    @property
+    def message(self) -> str:
+        """The text."""
+        return self.error.message
+
+    @property
+    def data(self) -> Any:
+        """What else is said of it."""
+        return self.error.data
 
 
 class UrlElicitationRequiredError(McpError):

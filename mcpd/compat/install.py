@@ -23,7 +23,10 @@ from .names import Names
 
 __all__ = ["LIBRARIES", "Facade", "finder", "install", "is_ours", "known_modules", "serves_in_threads", "uninstall"]
 
-LIBRARIES = {"mcp": ("the official SDK", ("lowlevel.names", "fastmcp1.names"))}
+LIBRARIES = {
+    "mcp": ("the official SDK", ("lowlevel.names", "fastmcp1.names")),
+    "fastmcp": ("fastmcp", ("fastmcp.names",)),
+}
 """The first part of a library's modules: what people call it, and where the tables of its modules are."""
 
 

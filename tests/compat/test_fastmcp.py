@@ -1,0 +1,298 @@
+"""Servers of `fastmcp`: what they list, what they answer, and the texts of their errors, which are that library's."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from compat.theirs import ask, call, served, texts
+
+from mcpd import Server
+
+LATEST = "2025-11-25"
+NEWEST = "2026-07-28"
+
+pytestmark = pytest.mark.usefixtures("libraries")
+
+SERVER = """
+    from dataclasses import dataclass
+    from typing import Annotated
+    from pydantic import BaseModel, Field
+    from fastmcp import FastMCP, Context
+    from fastmcp.dependencies import CurrentContext, Depends
+    from fastmcp.exceptions import ToolError
+    from fastmcp.prompts import Message
+    from fastmcp.tools import ToolResult
+    from fastmcp.utilities.types import Audio, File, Image
+
+    mcp = FastMCP("demo")
+
+    class Item(BaseModel):
+        name: str
+        n: int = Field(default=3, ge=1)
+
+    @dataclass
+    class Point:
+        x: int
+        y: float = 2.5
+
+    @mcp.tool
+    def add(a: int, b: int = 2) -> int:
+        '''Add two numbers.
+
+        Args:
+            a: the first
+            b: the second one,
+                with more
+
+        Returns:
+            The sum
+        '''
+        return a + b
+
+    @mcp.tool(name="renamed", tags={"y", "x"}, annotations={"readOnlyHint": True}, meta={"k": 1})
+    async def other(item: Item) -> Item:
+        return Item(name=item.name, n=item.n + 1)
+
+    @mcp.tool("points")
+    def several() -> list[Point]:
+        return [Point(1), Point(2, 3)]
+
+    @mcp.tool()
+    def fails(told: bool = False):
+        raise ToolError("told") if told else ValueError("boom")
+
+    @mcp.tool
+    def mixed():
+        return ["a", Image(data=b"x"), Audio(data=b"y"), File(data=b"hello", format="txt", name="n"), {"k": 2}]
+
+    def first(): return "d"
+    def second(x: str = Depends(first)): return x + "2"
+
+    @mcp.tool
+    async def injected(q: Annotated[str, Field(max_length=3)], d: str = Depends(second), c: Context = CurrentContext()):
+        return q + d + c.fastmcp.name
+
+    @mcp.tool
+    async def counted(ctx: Context) -> str:
+        count = (await ctx.get_state("count") or 0) + 1
+        await ctx.set_state("count", count)
+        found = await ctx.read_resource("data://one")
+        return f"{count} {found.contents[0].content}"
+
+    @mcp.tool
+    def whole() -> ToolResult:
+        return ToolResult(content="text", structured_content={"a": 1}, meta={"m": 2})
+
+    @mcp.tool(timeout=0.01)
+    async def slow():
+        import asyncio
+        await asyncio.Event().wait()
+
+    @mcp.tool(exclude_args=["hidden"])
+    def hides(seen: int, hidden: str = "h") -> str:
+        return f"{seen}{hidden}"
+
+    @mcp.resource("data://one")
+    def one() -> str:
+        return "1"
+
+    @mcp.resource("user://{name}/p/{n}", mime_type="text/x")
+    def user(name: str, n: int) -> str:
+        return f"{name} {n + 1}"
+
+    @mcp.resource("files://{path*}{?limit,flag}")
+    def files(path: str, limit: int = 10, flag: bool = False) -> dict:
+        return {"path": path, "limit": limit, "flag": flag}
+
+    @mcp.prompt
+    def ask(topic: str, n: int = 2) -> str:
+        return f"about {topic} {n!r}"
+
+    @mcp.prompt("many")
+    def messages(items: list[str]) -> list[Message]:
+        return [Message(",".join(items)), Message({"a": 1}, role="assistant")]
+
+    sub = FastMCP("sub")
+    @sub.tool
+    def t(x: int) -> int: return x
+    @sub.resource("sub://r/{x}")
+    def r(x: str): return "r" + x
+    @sub.prompt
+    def p(): return "p"
+    mcp.mount(sub, "s")
+"""
+
+
+async def listed(server: Server, method: str) -> dict[str, Any]:
+    """What is listed, by name."""
+    result = await ask(server, LATEST, method)
+    (items,) = (value for value in result.values() if isinstance(value, list))
+    return {one["name"]: one for one in items}
+
+
+@pytest.fixture
+def server() -> Server:
+    return served(SERVER)
+
+
+async def test_tools_are_listed_as_their_functions_say(server: Server) -> None:
+    tools = await listed(server, "tools/list")
+    assert tools["add"] == {
+        "name": "add",
+        "title": "Add",
+        "description": "Add two numbers.",
+        "inputSchema": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {
+                "a": {"type": "integer", "description": "the first"},
+                "b": {"type": "integer", "default": 2, "description": "the second one,\nwith more"},
+            },
+            "required": ["a"],
+        },
+        "outputSchema": {
+            "type": "object",
+            "properties": {"result": {"type": "integer"}},
+            "required": ["result"],
+            "x-fastmcp-wrap-result": True,
+        },
+        "_meta": {"fastmcp": {"tags": []}},
+    }
+    assert tools["renamed"]["_meta"] == {"k": 1, "fastmcp": {"tags": ["x", "y"]}}
+    assert tools["renamed"]["annotations"] == {"readOnlyHint": True}
+    assert "$defs" not in json.dumps(tools)  # written where they are used
+    assert list(tools["injected"]["inputSchema"]["properties"]) == ["q"]
+    assert list(tools["hides"]["inputSchema"]["properties"]) == ["seen"]
+    assert "outputSchema" not in tools["mixed"]
+    assert "outputSchema" not in tools["whole"]
+
+
+@pytest.mark.parametrize("version", ["2024-11-05", LATEST, NEWEST])
+async def test_calls(version: str, server: Server) -> None:
+    assert texts(await call(server, version, "add", a="5")) == ["7"]
+    assert texts(await call(server, version, "points")) == ['[{"x":1,"y":2.5},{"x":2,"y":3.0}]']
+    assert texts(await call(server, version, "injected", q="q")) == ["qd2demo"]
+    assert texts(await call(server, version, "hides", seen=1)) == ["1h"]
+    assert texts(await call(server, version, "s_t", x=4)) == ["4"]
+
+
+async def test_results(server: Server) -> None:
+    wrapped = await call(server, LATEST, "add", a=1)
+    assert (wrapped["structuredContent"], wrapped["_meta"]) == ({"result": 3}, {"fastmcp": {"wrap_result": True}})
+    assert (await call(server, LATEST, "renamed", item={"name": "n"}))["structuredContent"] == {"name": "n", "n": 4}
+    whole = await call(server, LATEST, "whole")
+    assert (texts(whole), whole["structuredContent"], whole["_meta"]) == (["text"], {"a": 1}, {"m": 2})
+    blocks = (await call(server, LATEST, "mixed"))["content"]
+    assert [block["type"] for block in blocks] == ["text", "image", "audio", "resource", "text"]
+    assert blocks[3]["resource"] == {"uri": "file:///n.txt", "mimeType": "text/plain", "text": "hello"}
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "text"),
+    [
+        ("fails", {}, "Error calling tool 'fails': boom"),
+        ("fails", {"told": True}, "told"),
+        ("nothing", {}, "Unknown tool: 'nothing'"),
+        ("add", {}, "1 validation error for call[add]\na\n  Missing required argument [type=missing_argument"),
+        ("injected", {"q": "long"}, "1 validation error for call[injected]\nq\n  String should have at most 3 char"),
+        ("slow", {}, "Error calling tool 'slow': Tool 'slow' execution timed out after 0.01s"),
+    ],
+)
+async def test_errors_of_tools(name: str, arguments: dict[str, Any], text: str, server: Server) -> None:
+    result = await call(server, LATEST, name, **arguments)
+    assert result["isError"]
+    assert texts(result)[0].startswith(text)
+
+
+async def test_state_is_kept_for_the_session(server: Server) -> None:
+    from support.wires import memory_wire
+
+    async with memory_wire(server) as wire:
+        await wire.open(LATEST)
+        for count in (1, 2):
+            answer = await wire.request("tools/call", {"name": "counted", "arguments": {}})
+            assert texts(answer["result"]) == [f"{count} 1"]
+    assert texts(await call(server, LATEST, "counted")) == ["1 1"]
+
+
+async def read(server: Server, uri: str) -> Any:
+    return await ask(server, LATEST, "resources/read", {"uri": uri})
+
+
+async def test_resources(server: Server) -> None:
+    assert (await read(server, "data://one"))["contents"] == [
+        {"uri": "data://one", "mimeType": "text/plain", "text": "1"}
+    ]
+    assert (await read(server, "user://bob/p/4"))["contents"][0]["text"] == "bob 5"
+    found = (await read(server, "files://a/b%20c?limit=3&flag=true"))["contents"][0]
+    assert (json.loads(found["text"]), found["mimeType"]) == ({"path": "a/b c", "limit": 3, "flag": True}, "text/plain")
+    assert (await read(server, "sub://s/r/5"))["contents"][0]["text"] == "r5"
+    missing = await read(server, "data://none")
+    assert (missing["code"], missing["message"]) == (-32602, "Resource not found: 'data://none'")
+    assert (await read(server, "user://bob/p/x"))["message"].startswith("Error reading resource 'user://bob/p/x'")
+
+
+async def test_prompts(server: Server) -> None:
+    prompts = await listed(server, "prompts/list")
+    note = 'Provide a value matching the following JSON schema: {"type":"integer"}. Encode non-string values as JSON.'
+    assert prompts["ask"]["arguments"] == [
+        {"name": "topic", "required": True},
+        {"name": "n", "description": note, "required": False},
+    ]
+
+    async def get(name: str, **arguments: str) -> Any:
+        return await ask(server, LATEST, "prompts/get", {"name": name, "arguments": arguments})
+
+    assert (await get("ask", topic="t", n="5"))["messages"][0]["content"]["text"] == "about t 5"
+    many = (await get("many", items='["a","b"]'))["messages"]
+    assert [(one["role"], one["content"]["text"]) for one in many] == [("user", "a,b"), ("assistant", '{"a":1}')]
+    assert (await get("s_p"))["messages"][0]["content"]["text"] == "p"
+    assert await get("ask") == {"code": -32602, "message": "Missing required arguments: {'topic'}"}
+    assert (await get("none"))["message"] == "Unknown prompt: 'none'"
+
+
+async def test_what_is_offered_can_be_said() -> None:
+    server = served("""
+        from fastmcp import FastMCP
+        mcp = FastMCP("m", mask_error_details=True, list_page_size=2)
+        for name in "abcd":
+            mcp.tool(lambda: 1 / 0, name=name, tags={"odd"} if name in "ac" else None)
+        mcp.disable(tags={"odd"})
+        mcp.enable(names={"c"})
+        mcp.remove_tool("d")
+        @mcp.tool(enabled=False)
+        def off(): pass
+        @mcp.tool(version="1")
+        def v() -> str: return "one"
+        @mcp.tool(name="v", version="1.10")
+        def newer() -> str: return "ten"
+        @mcp.tool(name="v", version="1.9")
+        def newest() -> str: return "nine"
+    """)
+    first = await ask(server, LATEST, "tools/list")
+    second = await ask(server, LATEST, "tools/list", {"cursor": first["nextCursor"]})
+    assert [one["name"] for one in [*first["tools"], *second["tools"]]] == ["b", "c", "v"]
+    assert second["tools"][0]["_meta"]["fastmcp"] == {"tags": [], "version": "1.10", "versions": ["1.10", "1.9", "1"]}
+    assert texts(await call(server, LATEST, "b")) == ["Error calling tool 'b'"]  # and no more of it
+    assert texts(await call(server, LATEST, "v")) == ["ten"]
+    assert texts(await call(server, LATEST, "a")) == ["Unknown tool: 'a'"]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("from fastmcp import Client", "fastmcp.Client"),
+        ("import fastmcp.server.openapi", "fastmcp.server.openapi"),
+        ("from fastmcp import FastMCP; FastMCP(providers=[1])", "FastMCP(providers=…)"),
+        ("from fastmcp import FastMCP; FastMCP.from_openapi({})", "FastMCP.from_openapi"),
+    ],
+)
+def test_what_there_is_not_says_so_in_a_line(text: str, what: str) -> None:
+    with pytest.raises((ImportError, NotImplementedError)) as raised:
+        served(text)
+    assert str(raised.value) == (
+        f"{what} is not among what mcpd.compat has of fastmcp; run the server with its own library, in a process of "
+        "its own"
+    )
