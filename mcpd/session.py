@@ -293,6 +293,7 @@ class Session:
         """
         newest = table.get(table.MODERN[-1]) if self.version is None else self.version
         method = request.method
+
         read = newest.lookup(method)
         if read is not None and method in newest.requests:
             try:

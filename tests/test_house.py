@@ -253,6 +253,21 @@ def test_files_stay_small() -> None:
     assert not long
 
 
+def test_functions_have_steps() -> None:
+    """One line in 25 inside all functions together is blank. (h11 has one in 16, Starlette in 12, websockets in 7.)"""
+    blank = whole = 0
+    for path in tracked("mcpd/*.py"):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                first = node.body[1] if ast.get_docstring(node) and len(node.body) > 1 else node.body[0]
+                body = lines[first.lineno - 1 : node.end_lineno]
+                whole += len(body)
+                blank += sum(not line.strip() for line in body)
+    assert whole > 10_000
+    assert blank / whole >= 0.04, f"{blank / whole:.1%} of the lines inside functions are blank"
+
+
 def test_no_module_imports_one_that_imports_it() -> None:
     """No circles, by imports inside functions or for types neither: each module can be read after those below it."""
     found = circles(import_graph(REPOSITORY / "mcpd", for_types=True))

@@ -100,6 +100,7 @@ class ServerConnection(ClientPeer):
         self._batches: dict[Call, BatchReply] = {}
         """The calls whose answers are part of a batch's, until they are given."""
         self._is_ending = False
+
         # Over HTTP a connection may be for one request, which needs none of these: made when first asked for.
         self._subscriptions = None
         self._outgoing = None

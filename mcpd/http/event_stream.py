@@ -65,6 +65,7 @@ class EventStreamResponse(Outbox):
         """Hand on all that waits, then if the stream is ending complete it."""
         if self._send is None:
             self._send = await self._request.begin(HEADERS)
+
         while True:
             # Even if there is nothing yet: some servers hold the head back until something of the body comes.
             body = b"".join(self._waiting) if len(self._waiting) != 1 else self._waiting[0]
@@ -73,6 +74,7 @@ class EventStreamResponse(Outbox):
             if len(body) > _PIECE_BYTES:
                 body = await self._send_pieces(body)
             await self._send({"type": "http.response.body", "body": body, "more_body": not is_last})
+
             # What is being written counts as waiting until the server has taken it.
             self._taken(sum(map(len, self._waiting)))
             if is_last:

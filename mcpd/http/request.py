@@ -92,13 +92,18 @@ class HttpRequest:
         self.receive = receive
         self._send = send
         self.method: str = scope["method"]
+
         path: str = scope["path"]
         root: str | None = scope.get("root_path")
         # Where an application is mounted, `path` may hold the place it is mounted at.
         self.path = path[len(root) :] if root and path.startswith(root) else path
+
         headers: list[Header] = scope["headers"]
         self.headers: dict[bytes, bytes] = dict(headers)
         self.repeated = _NONE
+        if len(self.headers) != len(headers):
+            self._join(headers)
+
         self.response_headers: tuple[Header, ...] = ()
         """Headers that every answer to this request carries."""
         self.charge: Charge | None = None
@@ -109,8 +114,6 @@ class HttpRequest:
         """Its sender, as the authenticator found."""
         self.status = 0
         """The status that was answered, 0 if none was."""
-        if len(self.headers) != len(headers):
-            self._join(headers)
 
     def _join(self, headers: Iterable[Header]) -> None:
         joined: dict[bytes, list[bytes]] = {}

@@ -149,6 +149,7 @@ class Lifespan:
                 except asyncio.CancelledError:
                     # The event loop ends: what was opened is to be closed as at any other time.
                     life.uncancel()
+
                 # While the author's code closes what it opened, no call may find it.
                 life.is_open = False
         except BaseException as error:

@@ -69,6 +69,7 @@ class StdioChannel:
         self._charge = Charge(id(self))
         """What waits to be written takes of the budget."""
         self._receiver: Receiver | None = None
+
         self._out: list[bytes] = []
         self._unsent: deque[memoryview] = deque()
         self._unsent_bytes = 0
@@ -79,6 +80,7 @@ class StdioChannel:
         self._watching: asyncio.TimerHandle | None = None
         self._apart: Apart | None = None
         self._drained: asyncio.Future[None] | None = None
+
         self._is_pushing = False
         self._is_flush_due = False
         self._is_reading = False
@@ -87,6 +89,7 @@ class StdioChannel:
         self._is_broken = False
         self._can_poll_in = False
         self._is_paused = False
+
         self._read_on_in_thread: Callable[[], None] | None = None
         """Lets the thread that reads for us go on, where it waits for that."""
         self._was_blocking = True
@@ -308,6 +311,8 @@ class StdioChannel:
                     written = os.writev(self._fd_out, list(islice(unsent, _MOST_PARTS)))
                 self._unsent_bytes -= written
                 self._taken_bytes += written
+
+                # The kernel may stop anywhere, also in the middle of a line.
                 while unsent and written >= len(unsent[0]):
                     written -= len(unsent.popleft())
                 if written:
