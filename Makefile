@@ -66,7 +66,7 @@ endif
 
 clients: $(VENV)/.test
 	@$(MAKE) -j 4 -O setup-clients
-	$(PY) -m pytest -n 2 --dist loadgroup -q -m clients tests/clients $(PYTEST_ARGS)
+	$(PY) -m pytest -n 2 --dist loadgroup -q -m clients tests/clients tests/compat $(PYTEST_ARGS)
 
 test-all-pythons: $(VENV)/.test
 	@$(PY) .ci/all_pythons.py $(PYTEST_ARGS)
@@ -99,7 +99,8 @@ setup: $(VENV)/.test
 setup-test: $(VENV)/.test $(TOOLS)/.oldest $(TOOLS)/.mcp2 $(TOOLS)/.mcp1 $(TOOLS)/.converters $(TOOLS)/.node $(NPM_FOLDERS:%=%/node_modules/.package-lock.json)
 
 FRAMEWORKS := smolagents llama-index langchain openai-agents pydantic-ai fastmcp
-setup-clients: $(TOOLS)/.node $(FRAMEWORKS:%=$(TOOLS)/clients/.%) tests/clients/js/node_modules/.package-lock.json
+COMPAT := $(TOOLS)/compat/.original $(TOOLS)/compat/.ours $(TOOLS)/compat/.examples
+setup-clients: $(TOOLS)/.node $(FRAMEWORKS:%=$(TOOLS)/clients/.%) $(COMPAT) tests/clients/js/node_modules/.package-lock.json
 
 # One line per Debian package: the command that proves it is there, then the package.
 DEBIAN := npm:npm chromium:chromium
@@ -159,6 +160,26 @@ $(TOOLS)/.converters: tests/clients/requirements-converters.txt | $(VENV)/bin/py
 $(TOOLS)/clients/.%: tests/clients/requirements-%.txt | $(VENV)/bin/python $(TOOLS)/.uv
 	@rm -rf $(TOOLS)/clients/$*
 	$(INSTALL) $(TOOLS)/clients/$*/bin/python --requirement $<
+	@touch $@
+
+# Servers of other libraries: with their library, and with ours in its place.
+$(TOOLS)/compat/.original: tests/compat/requirements-original.txt | $(VENV)/bin/python $(TOOLS)/.uv
+	@rm -rf $(TOOLS)/compat/original
+	$(INSTALL) $(TOOLS)/compat/original/bin/python --requirement $<
+	@touch $@
+
+$(TOOLS)/compat/.ours: tests/compat/requirements-ours.txt tests/compat/requirements-servers.txt | $(VENV)/bin/python $(TOOLS)/.uv
+	@rm -rf $(TOOLS)/compat/ours
+	$(INSTALL) $(TOOLS)/compat/ours/bin/python --requirement $<
+	$(INSTALL) $(TOOLS)/compat/ours/bin/python --no-deps --requirement tests/compat/requirements-servers.txt
+	@touch $@
+
+# The examples are in the library's source distribution, and nowhere else on the index.
+$(TOOLS)/compat/.examples: tests/compat/requirements-original.txt $(VENV)/.test
+	@rm -rf $(TOOLS)/compat/examples $(TOOLS)/compat/source
+	$(PIP) download --no-binary mcp --no-deps --no-build-isolation --dest $(TOOLS)/compat/source "$$(grep '^mcp==' $<)"
+	@mkdir -p $(TOOLS)/compat/examples
+	tar --extract --gzip --file $(TOOLS)/compat/source/mcp-*.tar.gz --directory $(TOOLS)/compat/examples --strip-components 2 --wildcards '*/examples/*'
 	@touch $@
 
 # The conformance suite needs Node 22; it comes as an npm package, for the two machines that Linux runs on.

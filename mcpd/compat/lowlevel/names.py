@@ -61,6 +61,9 @@ MODULES: dict[str, Names] = {
     "mcp.server.stdio": Names.of("lowlevel.stdio", "stdio_server"),
     "mcp.server.session": Names.of("lowlevel.session", "ServerSession", "ServerSessionT"),
     "mcp.shared": Names(),
+    "mcp.shared._httpx_utils": Names({}, ("lowlevel.http_client",)),
+    "mcp.shared.memory": Names.of("memory", "create_connected_server_and_client_session"),
+    "mcp.server.streamable_http": Names({}, ("lowlevel.events",)),
     "mcp.shared.exceptions": Names.of("exceptions", "McpError", "UrlElicitationRequiredError"),
     "mcp.shared.context": Names.of("lowlevel.context", "RequestContext", "LifespanContextT", "RequestT", "SessionT"),
 }

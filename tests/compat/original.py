@@ -1,0 +1,48 @@
+"""Runs a server with the library that it was written for, over stdio: `original.py TARGET [ARGUMENT…]`.
+
+TARGET is a file, a module, or module:object. A server object that can run itself is run; else the program is.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+from importlib import import_module
+from typing import Any
+
+from mcp.server.fastmcp import FastMCP
+
+
+def server_in(names: dict[str, Any]) -> FastMCP | None:
+    """The server of functions among these names, if there is one."""
+    for name in ("mcp", "server", "app", *names):
+        if isinstance(names.get(name), FastMCP):
+            found: FastMCP = names[name]
+            return found
+    return None
+
+
+def main(target: str, *arguments: str) -> None:
+    sys.argv = [target, *arguments]
+    place, _, attribute = target.partition(":")
+    if place.endswith(".py"):
+        sys.path.insert(0, os.path.dirname(os.path.abspath(place)))
+        names = runpy.run_path(place)
+        server = server_in(names)
+    else:
+        sys.path.insert(0, os.getcwd())
+        names = vars(import_module(place))
+        server = names[attribute] if attribute else server_in(names)
+    if server is not None:
+        server.run("stdio")
+    elif not place.endswith(".py") and callable(names.get("main")):
+        names["main"]()
+    elif place.endswith(".py"):
+        runpy.run_path(place, run_name="__main__")
+    else:
+        runpy.run_module(place, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
