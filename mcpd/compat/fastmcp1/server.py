@@ -86,7 +86,9 @@ class FastMCP(Serving, Generic[LifespanResultT]):
 
     def __mcpd_server__(self) -> McpdServer:
         """The server of ours that serves this one."""
-        return self._prepared().__mcpd_server__()
+        server = self._mcp_server.__mcpd_server__()
+        self._announce_authorization(server)
+        return server
 
     @property
     def name(self) -> str:

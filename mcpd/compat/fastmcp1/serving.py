@@ -25,6 +25,8 @@ class Serving:
     """The part of `FastMCP` that has to do with transports."""
 
     settings: Settings
+    _token_verifier: Any = None
+    _is_announced = False
     _mcp_server: Server[Any, Any]
 
     def __mcpd_server__(self) -> McpdServer:
@@ -88,10 +90,14 @@ class Serving:
         self, path: str, methods: list[str], name: str | None = None, include_in_schema: bool = True
     ) -> Callable[[F], F]:
         """Register what answers another path, with Starlette's request and response."""
-        raise NotImplementedError(
-            f"custom_route({path!r}): mcpd.compat has no routes beside the endpoint; mount streamable_http_app() "
-            "in an application of yours that has them"
-        )
+
+        def register(function: F) -> F:
+            from ..custom_routes import add_route
+
+            add_route(self.__mcpd_server__(), path, methods, function)
+            return function
+
+        return register
 
     # -- who may call ------------------------------------------------------------------------
 
@@ -109,7 +115,15 @@ class Serving:
                 "auth_server_provider: mcpd is no authorization server; run that as its own, and give a token_verifier"
             )
         self._token_verifier = verifier
+        if verifier:
+            from ..auth import authenticator
 
-    def _prepared(self) -> Server[Any, Any]:
-        """The low-level server, with what checks tokens."""
-        return self._mcp_server
+            self._mcp_server.authenticate = authenticator(verifier, self.settings.auth)
+
+    def _announce_authorization(self, server: McpdServer) -> None:
+        """Let clients find who issues tokens, once."""
+        if self._token_verifier and not self._is_announced:
+            from ..auth import add_metadata
+
+            self._is_announced = True
+            add_metadata(server, self.settings.auth)
