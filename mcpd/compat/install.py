@@ -21,7 +21,7 @@ from ..errors import ConfigurationError
 from .missing import MissingModule, MissingName, text_of
 from .names import Names
 
-__all__ = ["LIBRARIES", "Facade", "finder", "install", "is_ours", "known_modules", "serves_in_threads", "uninstall"]
+__all__ = ["LIBRARIES", "Facade", "finder", "install", "known_modules", "serves_in_threads", "uninstall"]
 
 LIBRARIES = {
     "mcp": ("the official SDK", ("lowlevel.names", "fastmcp1.names")),
@@ -131,11 +131,6 @@ def serves_in_threads() -> bool:
     import os
 
     return _threads["used"] or os.environ.get("MCPD_COMPAT_THREADS", "").lower() in ("1", "true", "yes", "on")
-
-
-def is_ours(module: str) -> bool:
-    """Whether a module that was imported by this name is one of ours."""
-    return isinstance(sys.modules.get(module), Facade)
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -114,6 +115,32 @@ async def test_what_a_session_keeps() -> None:
     assert (await ask(server, "2025-06-18", "logging/setLevel", {"level": "debug"})) == {}
     assert (await ask(server, "2025-06-18", "resources/subscribe", {"uri": "note:///a"})) == {}
     assert theirs.heard == ["debug", "note:///a"]
+
+
+async def test_notifications_of_the_client() -> None:
+    theirs = module("""
+        import asyncio
+        import mcp.types as types
+        from mcp.server import Server
+        server = Server("low")
+        heard = asyncio.Queue()
+
+        @server.progress_notification()
+        async def progress(token, progress, total, message):
+            heard.put_nowait((token, progress, total, message))
+
+        async def roots(told):
+            heard.put_nowait(told.method)
+
+        server.notification_handlers[types.RootsListChangedNotification] = roots
+    """)
+    async with memory_wire(theirs.server.__mcpd_server__()) as wire:
+        await wire.open("2025-06-18")
+        wire.send(json.dumps({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}).encode())
+        assert await theirs.heard.get() == "notifications/roots/list_changed"
+        params = {"progressToken": "t", "progress": 1, "message": "begun"}
+        wire.send(json.dumps({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}).encode())
+        assert await theirs.heard.get() == ("t", 1.0, None, "begun")
 
 
 async def test_what_it_says_of_itself() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pydantic_core
-from pydantic import BaseModel, TypeAdapter, validate_call
+from pydantic import BaseModel, ConfigDict, TypeAdapter, validate_call
 
 from ...printable import printable
 from ..types.base import Role
@@ -25,6 +25,8 @@ log = logging.getLogger("mcpd")
 
 class Message(BaseModel):
     """A message; a text becomes a text block."""
+
+    model_config = ConfigDict(defer_build=True)
 
     role: Role
     content: ContentBlock

@@ -32,7 +32,7 @@ _MIME_TYPE = r"^[a-zA-Z0-9]+/[a-zA-Z0-9\-+.]+(;\s*[a-zA-Z0-9\-_.]+=[a-zA-Z0-9\-_
 class Resource(BaseModel, ABC):
     """A resource; a class of one's own has `read`."""
 
-    model_config = ConfigDict(validate_default=True)
+    model_config = ConfigDict(validate_default=True, defer_build=True)
 
     uri: Uri
     name: str | None = None

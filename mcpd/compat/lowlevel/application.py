@@ -32,6 +32,7 @@ class Handlers(Protocol):
 class Application(Handlers, Protocol):
     """A low-level server."""
 
+    notification_handlers: dict[type[Any], Handler]
     said: InitializationOptions | None
     lifespan: Callable[[Any], AbstractAsyncContextManager[Any]]
     authenticate: Authenticator | None

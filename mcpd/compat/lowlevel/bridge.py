@@ -17,14 +17,15 @@ from ...context.context import Context
 from ...context.exchange import Exchange
 from ...context.input_required import InputRequired, is_failure
 from ...context.questions import elicit_url
+from ...dispatcher.connection import NotificationListener
 from ...errors import InvalidParams, ProtocolError, ToolError, UrlElicitationRequired, as_told
 from ...handlers.table import BoundHandler
 from ...printable import printable
 from ...registry.tools import failed
 from ...server import Server as McpdServer
 from ..exceptions import McpError, WireError
-from ..types import notifications, prompts, resources, tools
-from ..types.base import BaseRequest, RequestParams
+from ..types import asking, notifications, prompts, resources, tools
+from ..types.base import BaseNotification, BaseRequest, RequestParams
 from ..types.messages import URL_ELICITATION_REQUIRED, ErrorData
 from ..wire import result_of
 from .application import Application, lifespan
@@ -53,6 +54,11 @@ _REQUESTS: dict[str, type[BaseRequest]] = {
     "resources/unsubscribe": resources.UnsubscribeRequest,
 }
 
+_HEARD: dict[str, type[BaseNotification]] = {
+    "notifications/progress": notifications.ProgressNotification,
+    "notifications/roots/list_changed": asking.RootsListChangedNotification,
+}
+
 _OFFERS: dict[type[BaseRequest], str] = {
     tools.ListToolsRequest: "tools",
     resources.ListResourcesRequest: "resources",
@@ -69,6 +75,10 @@ class CompatServer(McpdServer):
     """A server of ours that serves one of another library."""
 
     original: Application
+
+    def listen(self, method: str, listener: NotificationListener) -> None:
+        """Let it hear a notification of clients."""
+        self._listen(method, listener)
 
     async def offered(self) -> Entries:
         """What it offers now, asked of its functions: for who looks at a server without serving it."""
@@ -103,6 +113,8 @@ def served(app: Application) -> McpdServer:
     server.catalog.offers.clear()
     for method in _REQUESTS:
         server.handlers.put(method, partial(bridge.handle, method, server.handlers.bare(method)))
+    for method in _HEARD:
+        server.listen(method, partial(bridge.hear, method))
     for method in ("initialize", "server/discover"):
         server.handlers.put(method, partial(bridge.hello, server.handlers.bare(method)))
     return server
@@ -152,6 +164,18 @@ class _Bridge:
             except ValueError:  # its last step ran in another context, which ends with it
                 pass
         return self._result(method, result)
+
+    async def hear(self, method: str, exchange: Exchange, params: Any) -> None:
+        """A notification of the client, for the author's handler, if there is one."""
+        handler = self._app.notification_handlers.get(_HEARD[method])
+        if handler is None:
+            return
+        raw = bytes(exchange.call.raw)
+        try:
+            told = _HEARD[method].model_validate({"method": method, "params": decode(raw) if raw else None})
+            await handler(told)
+        except Exception as error:
+            log.error("%s: its handler failed", printable(method), exc_info=as_told(error))
 
     async def _watch(self, exchange: Exchange, params: Any, native: BoundHandler) -> Any:
         """Any resource may be watched: only the author knows which there are."""

@@ -97,13 +97,16 @@ class JSONRPCError(Model):
     error: ErrorData
 
 
-_LATER = ConfigDict(defer_build=True)
+class _AnyOf(RootModel[Any]):
+    """One of several models. A class of this kind is built when it is used, which `RootModel[A | B]` is not."""
+
+    model_config = ConfigDict(defer_build=True)
 
 
-class JSONRPCMessage(RootModel[JSONRPCRequest | JSONRPCNotification | JSONRPCResponse | JSONRPCError]):
+class JSONRPCMessage(_AnyOf):
     """Any message."""
 
-    model_config = _LATER
+    root: JSONRPCRequest | JSONRPCNotification | JSONRPCResponse | JSONRPCError
 
 
 ClientRequestType: TypeAlias = (
@@ -123,10 +126,10 @@ ClientRequestType: TypeAlias = (
 )
 
 
-class ClientRequest(RootModel[ClientRequestType]):
+class ClientRequest(_AnyOf):
     """Any request of a client."""
 
-    model_config = _LATER
+    root: ClientRequestType
 
 
 ClientNotificationType: TypeAlias = (
@@ -137,10 +140,10 @@ ClientNotificationType: TypeAlias = (
 )
 
 
-class ClientNotification(RootModel[ClientNotificationType]):
+class ClientNotification(_AnyOf):
     """Any notification of a client."""
 
-    model_config = _LATER
+    root: ClientNotificationType
 
 
 ClientResultType: TypeAlias = (
@@ -152,10 +155,10 @@ ClientResultType: TypeAlias = (
 )
 
 
-class ClientResult(RootModel[ClientResultType]):
+class ClientResult(_AnyOf):
     """Any result of a client."""
 
-    model_config = _LATER
+    root: ClientResultType
 
 
 ServerRequestType: TypeAlias = (
@@ -163,10 +166,10 @@ ServerRequestType: TypeAlias = (
 )
 
 
-class ServerRequest(RootModel[ServerRequestType]):
+class ServerRequest(_AnyOf):
     """Any request of a server."""
 
-    model_config = _LATER
+    root: ServerRequestType
 
 
 ServerNotificationType: TypeAlias = (
@@ -181,10 +184,10 @@ ServerNotificationType: TypeAlias = (
 )
 
 
-class ServerNotification(RootModel[ServerNotificationType]):
+class ServerNotification(_AnyOf):
     """Any notification of a server."""
 
-    model_config = _LATER
+    root: ServerNotificationType
 
 
 ServerResultType: TypeAlias = (
@@ -201,7 +204,7 @@ ServerResultType: TypeAlias = (
 )
 
 
-class ServerResult(RootModel[ServerResultType]):
+class ServerResult(_AnyOf):
     """Any result of a server."""
 
-    model_config = _LATER
+    root: ServerResultType
