@@ -92,9 +92,9 @@ class Serving:
         """Register what answers another path, with Starlette's request and response."""
 
         def register(function: F) -> F:
-            from ..custom_routes import add_route
+            from ..routes import add
 
-            add_route(self.__mcpd_server__(), path, methods, function)
+            add(self.__mcpd_server__(), [(path, methods, function)])
             return function
 
         return register
