@@ -179,6 +179,23 @@ async def test_a_connection_has_the_same_bytes_both_ways(
     assert at_once == await all_bytes(data)
 
 
+async def test_they_have_on_uvloop_too(ways: Ways, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop that `mcpd serve --http` uses where it is installed."""
+    uvloop = pytest.importorskip("uvloop")
+
+    async def exchange() -> dict[str, bytes]:
+        return {name: await all_bytes(data) for name, (data, _) in CONNECTIONS.items()}
+
+    def run() -> dict[str, bytes]:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(exchange())
+
+    at_once = await asyncio.to_thread(run)
+    assert sum(ways.taken) >= sum(count for _, count in CONNECTIONS.values())
+    monkeypatch.setattr("mcpd.http.http1.answer_at_once", lambda *answer: False)
+    assert at_once == await asyncio.to_thread(run)
+
+
 async def test_every_status_has_the_same_bytes_both_ways(ways: Ways, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also those without a name."""
 
