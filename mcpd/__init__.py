@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from .registry.depends import Depends as Depends
     from .registry.routes import RouteRequest as RouteRequest
     from .registry.routes import RouteResponse as RouteResponse
+    from .registry.rules import CatalogEntry as CatalogEntry
     from .server import Server as Server
     from .transports.authentication import Authenticator as Authenticator
     from .transports.authentication import Refusal as Refusal
@@ -92,6 +93,7 @@ __all__ = [
     "CallNext",
     "CallToolResult",
     "Callbacks",
+    "CatalogEntry",
     "Client",
     "ClientLimits",
     "ContentBlock",
@@ -167,6 +169,7 @@ _HOMES = {
     "CallNext": "handlers.middleware",
     "CallToolResult": "types.tools",
     "Callbacks": "client",
+    "CatalogEntry": "registry.rules",
     "Client": "client",
     "ClientLimits": "client",
     "ContentBlock": "types.content",

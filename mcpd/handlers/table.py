@@ -89,19 +89,37 @@ def bind(catalog: Catalog) -> HandlerTable:
     The table grows by itself when the first tool, resource or prompt is registered.
     """
     handlers = HandlerTable()
+    ours: dict[str, BoundHandler] = {}
 
     def refresh() -> None:
-        for method, handler in HANDLERS.items():
+        for method in HANDLERS:
             capability = _NEEDS.get(method.partition("/")[0])
             is_served = method in _LISTS or capability is None or capability in catalog.offers
             if method not in handlers and is_served:
-                bound = partial(handler, catalog)
-                tells = catalog.shows_errors and method in _OF_AUTHORS
-                handlers.put(method, _telling(bound) if tells else bound)
+                ours[method] = _bound(catalog, method)
+                handlers.put(method, ours[method])
+
+    def bind_again() -> None:
+        for method, handler in ours.items():
+            if handlers.bare(method) is handler:
+                ours[method] = _bound(catalog, method)
+                handlers.put(method, ours[method])
 
     catalog.on_offer = refresh
+    catalog.on_rules = bind_again
     refresh()
     return handlers
+
+
+def _bound(catalog: Catalog, method: str) -> BoundHandler:
+    handler = HANDLERS[method]
+    bound: BoundHandler = partial(handler, catalog)
+    if catalog.rules is not None:
+        from .visibility import METHODS, seeing  # noqa: PLC0415 - few servers have rules
+
+        if method in METHODS:
+            bound = seeing(catalog, method, handler)
+    return _telling(bound) if catalog.shows_errors and method in _OF_AUTHORS else bound
 
 
 def _telling(handler: BoundHandler) -> BoundHandler:

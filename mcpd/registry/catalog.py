@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from .completion import Completer
     from .conditions import Condition
     from .entries import Entries, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
+    from .rules import VisibilityRule
+    from .switches import Switches
 
 __all__ = ["Catalog"]
 
@@ -65,6 +68,13 @@ class Catalog:
         self.prompts.on_change = lambda: self._changed("prompts")
         self.on_change: Callable[[Kind], None] | None = None
         """Called with the kind of list that is another one now."""
+
+        self.switches: Switches | None = None
+        """What was enabled or disabled."""
+        self.rules: list[VisibilityRule] | None = None
+        """What is asked about every entry; None: everybody sees everything, and no entry has a rule of its own."""
+        self.on_rules: Callable[[], None] | None = None
+        """Called with the first rule."""
 
         self.overrides: dict[Callable[..., Any], Callable[..., Any]] = {}
         """Dependencies, and the functions that are called instead of them."""
@@ -120,6 +130,33 @@ class Catalog:
             for template in self.templates
             if template.requires is None or template.requires in active
         )
+
+    def ask_rules(self) -> list[VisibilityRule]:
+        """The rules of who sees what, which are asked from now on."""
+        if self.rules is None:
+            self.rules = []
+            if self.on_rules is not None:
+                self.on_rules()
+        return self.rules
+
+    def switch(self, turn: Callable[[Switches], None]) -> None:
+        """Enable and disable entries, with one `on_change` for each kind of list that is another one now."""
+        with self._lock:
+            if self.switches is None:
+                from .switches import Switches  # noqa: PLC0415 - few servers disable anything
+
+                self.switches = Switches()
+            turn(self.switches)
+            self.tools.is_on = partial(self.switches.is_on, "tool")
+            self.resources.is_on = partial(self.switches.is_on, "resource")
+            self.templates.is_on = partial(self.switches.is_on, "template")
+            self.prompts.is_on = partial(self.switches.is_on, "prompt")
+            changed: list[Kind] = ["tools"] if self.tools.switched() else []
+            are_others = [self.resources.switched(), self.templates.switched()]
+            changed += ["resources"] if any(are_others) else []
+            changed += ["prompts"] if self.prompts.switched() else []
+        for kind in changed:
+            self._changed(kind)
 
     def replace(self, owner: str, entries: Entries) -> dict[str, bool]:
         """Replace all that `owner` offers, at once, with one `on_change` for each kind of list that changed.

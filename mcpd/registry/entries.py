@@ -8,7 +8,7 @@ defaults: an entry for every client, to which no extension adds anything.
 from __future__ import annotations
 
 from collections.abc import Collection, Coroutine, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from msgspec import Raw, Struct
 
@@ -21,6 +21,9 @@ from ..wire.mirrors import Mirror
 from .pages import ActiveExtensions, Entry
 from .tools import FunctionTool, ToolMeta
 
+if TYPE_CHECKING:
+    from .rules import EntryRule
+
 __all__ = ["Completing", "Entries", "PromptEntry", "ResourceEntry", "TemplateEntry", "ToolEntry", "metadata_of"]
 
 T = TypeVar("T")
@@ -32,6 +35,9 @@ class ToolEntry(Entry, Protocol):
     """A tool; `key` is its name."""
 
     requires: str | None = None
+    tags: frozenset[str] = frozenset()
+    is_enabled: bool = True
+    visible: EntryRule | None = None
 
     @property
     def extension_meta(self) -> Mapping[str, ToolMeta]:
@@ -54,6 +60,9 @@ class ResourceEntry(Entry, Protocol):
     """A resource; `key` is its URI."""
 
     requires: str | None = None
+    tags: frozenset[str] = frozenset()
+    is_enabled: bool = True
+    visible: EntryRule | None = None
 
     def listed(self, active: ActiveExtensions) -> Resource:
         """The resource as `resources/list` shows it where those extensions are active."""
@@ -79,6 +88,9 @@ class TemplateEntry(Entry, Completing, Protocol):
     """A family of resources; `key` is its URI template."""
 
     requires: str | None = None
+    tags: frozenset[str] = frozenset()
+    is_enabled: bool = True
+    visible: EntryRule | None = None
 
     def listed(self, active: ActiveExtensions) -> ResourceTemplate:
         """The template as `resources/templates/list` shows it where those extensions are active."""
@@ -97,6 +109,9 @@ class PromptEntry(Entry, Completing, Protocol):
     """A prompt; `key` is its name."""
 
     requires: str | None = None
+    tags: frozenset[str] = frozenset()
+    is_enabled: bool = True
+    visible: EntryRule | None = None
 
     def listed(self, active: ActiveExtensions) -> Prompt:
         """The prompt as `prompts/list` shows it where those extensions are active."""

@@ -12,8 +12,9 @@ from typing import Any, TypeAlias, TypedDict
 from ..types.base import Icon
 from ..types.content import Annotations
 from ..types.tools import ToolAnnotations
+from .rules import EntryRule
 
-__all__ = ["Described", "DescribedResource", "DescribedTool", "Icons"]
+__all__ = ["Described", "DescribedPrompt", "DescribedResource", "DescribedTool", "Icons"]
 
 Icons: TypeAlias = Iterable[Icon | Mapping[str, Any]]
 
@@ -31,7 +32,18 @@ class Described(TypedDict, total=False):
     """Its `_meta`."""
 
 
-class DescribedTool(Described, total=False):
+class DescribedPrompt(Described, total=False):
+    """What a prompt, and every tool and resource, may say beside its function."""
+
+    tags: Iterable[str]
+    """What groups entries: for `Server.enable` and `disable`, for rules, and for clients in `_meta.fastmcp.tags`."""
+    enabled: bool
+    """False: it is not there until `Server.enable` says so."""
+    visible: EntryRule | None
+    """A function of the Context that says whether whoever sends a request sees it; None: everybody does."""
+
+
+class DescribedTool(DescribedPrompt, total=False):
     """What a tool may say beside its function."""
 
     annotations: ToolAnnotations | Mapping[str, Any] | None
@@ -44,7 +56,7 @@ class DescribedTool(Described, total=False):
     """The options of extensions, by the extension's id."""
 
 
-class DescribedResource(Described, total=False):
+class DescribedResource(DescribedPrompt, total=False):
     """What a resource may say beside its function."""
 
     mime_type: str | None

@@ -11,9 +11,12 @@ from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from threading import RLock
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from ..errors import InvalidParams, RegistrationError
+
+if TYPE_CHECKING:
+    from .rules import EntryRule
 
 __all__ = ["DECORATORS", "ActiveExtensions", "Entry", "Listing"]
 
@@ -25,11 +28,22 @@ DECORATORS: Final = "decorators"
 """The owner of all that programs register themselves: with decorators, `add_tool` and their like."""
 
 
+_NOTHING: Final[frozenset[str]] = frozenset()
+
+_MOST_SEEN: Final = 64
+"""How many pages are kept, if they are those of some callers only: their bytes are kept too."""
+
+
 class Entry(Protocol):
     """One thing that is listed; for clients with the extension that it `requires`, None for all."""
 
     key: str
     requires: str | None
+    tags: frozenset[str]
+    is_enabled: bool
+    """Whether it is there, if nothing was enabled or disabled since that concerns it."""
+    visible: EntryRule | None
+    """Who sees it; None: everybody."""
 
     def listed(self, active: ActiveExtensions) -> Any:
         """The item as clients with those extensions see it."""
@@ -58,38 +72,52 @@ class Listing(Generic[E]):
         self._make_page = make_page
 
         self._entries: dict[str, E] = {}
+        """All that are registered."""
+        self._offered = self._entries
+        """Those of them that are enabled; the same object while all are."""
         self._numbers: dict[str, int] = {}
         self._owners: dict[str, str] = {}
         """Who owns an entry, by its key; those of DECORATORS are not here."""
         self._next_number = 1
 
-        self._pages: dict[tuple[ActiveExtensions, str | None], Any] = {}
+        self._pages: dict[tuple[ActiveExtensions, str | None, frozenset[str]], Any] = {}
         self._generation = 0
         self._lock = RLock() if lock is None else lock
 
         self.on_change: Callable[[], None] | None = None
+        self.is_on: Callable[[E], bool] | None = None
+        """Says of an entry that it is enabled; None: as it was registered."""
         self.is_unlisted: Callable[[E], bool] | None = None
         """Says of an entry that it can be used but is never listed; set it before the first page is asked for."""
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._offered)
 
     def __iter__(self) -> Iterator[E]:
-        return iter(list(self._entries.values()))
+        return iter(list(self._offered.values()))
+
+    @property
+    def registered(self) -> list[E]:
+        """All entries, those that are disabled too."""
+        return list(self._entries.values())
 
     def __contains__(self, key: str) -> bool:
         return key in self._entries
 
     def get(self, key: str, active: ActiveExtensions = frozenset()) -> E | None:
         """The entry of that key, None if there is none with those extensions."""
-        entry = self._entries.get(key)
+        entry = self._offered.get(key)
         if entry is None or (entry.requires is not None and entry.requires not in active):
             return None
         return entry
 
     def find(self, key: str) -> E | None:
-        """The entry of that key, whoever may see it."""
+        """The entry of that key, whoever may see it; also one that is disabled."""
         return self._entries.get(key)
+
+    def offered(self, key: str) -> E | None:
+        """The entry of that key, whoever may see it, unless it is disabled."""
+        return self._offered.get(key)
 
     def add(self, entry: E, *, replace: bool = False) -> None:
         """Add an entry. Raises RegistrationError if its key is taken and `replace` is false."""
@@ -97,17 +125,24 @@ class Listing(Generic[E]):
             if not replace and entry.key in self._entries:
                 raise self._taken(entry.key)
             self._number(entry.key)
+            was_offered = entry.key in self._offered
             self._entries[entry.key] = entry
-        self.changed()
+            if self._offered is not self._entries or self.is_on is not None or not entry.is_enabled:
+                self._choose()
+            is_seen = was_offered or entry.key in self._offered
+        if is_seen:
+            self.changed()
 
     def remove(self, key: str) -> bool:
         """Remove an entry; False if there was none."""
         with self._lock:
             if self._entries.pop(key, None) is None:
                 return False
+            is_seen = self._offered is self._entries or self._offered.pop(key, None) is not None
             del self._numbers[key]
             self._owners.pop(key, None)
-        self.changed()
+        if is_seen:
+            self.changed()
         return True
 
     def check(self, owner: str, entries: Iterable[E]) -> None:
@@ -150,9 +185,27 @@ class Listing(Generic[E]):
                     self._owners[key] = owner
 
             self._entries = found
+            self._choose()
             if touched:
                 self.forget_pages()
         return touched
+
+    def switched(self) -> bool:
+        """What is enabled may be something else now; whether it is. `on_change` is not called."""
+        with self._lock:
+            before = list(self._offered)
+            self._choose()
+            is_changed = before != list(self._offered)
+            if is_changed:
+                self.forget_pages()
+        return is_changed
+
+    def _choose(self) -> None:
+        is_on = self.is_on
+        found = {
+            key: entry for key, entry in self._entries.items() if (entry.is_enabled if is_on is None else is_on(entry))
+        }
+        self._offered = self._entries if len(found) == len(self._entries) else found
 
     def _owner(self, key: str) -> str:
         return self._owners.get(key, DECORATORS)
@@ -179,21 +232,23 @@ class Listing(Generic[E]):
             self._generation += 1
             self._pages.clear()
 
-    def page(self, active: ActiveExtensions, cursor: str | None) -> Any:
-        """One page. Raises InvalidParams for a cursor that is not ours; `""` is none of ours either."""
-        page = self._pages.get((active, cursor))
+    def page(self, active: ActiveExtensions, cursor: str | None, hidden: frozenset[str] = _NOTHING) -> Any:
+        """One page, without what is `hidden`. Raises InvalidParams for a cursor that is not ours, `""` as well."""
+        page = self._pages.get((active, cursor, hidden))
         if page is None:
             generation = self._generation
-            page = self._build(active, cursor)
+            page = self._build(active, cursor, hidden)
             with self._lock:
                 # Not if an entry came or went meanwhile, from another thread; nor without end for a client that
                 # invents cursors.
-                if generation == self._generation and len(self._pages) < 1024:
-                    self._pages[active, cursor] = page
+                if generation == self._generation and len(self._pages) < (_MOST_SEEN if hidden else 1024):
+                    self._pages[active, cursor, hidden] = page
         return page
 
-    def _build(self, active: ActiveExtensions, cursor: str | None) -> Any:
+    def _build(self, active: ActiveExtensions, cursor: str | None, hidden: frozenset[str]) -> Any:
         entries = [e for e in self if e.requires is None or e.requires in active]
+        if hidden:
+            entries = [entry for entry in entries if entry.key not in hidden]
         if self.is_unlisted is not None:
             entries = [entry for entry in entries if not self.is_unlisted(entry)]
         if cursor is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
@@ -24,6 +24,9 @@ from .pages import ActiveExtensions
 from .signature import Callee
 from .threads import run_in_thread
 
+if TYPE_CHECKING:
+    from .rules import EntryRule
+
 __all__ = ["FunctionPrompt"]
 
 log = logging.getLogger("mcpd")
@@ -33,6 +36,9 @@ class FunctionPrompt:
     """One prompt. Its arguments are the function's parameters; their values come as strings."""
 
     requires: str | None = None
+    tags: frozenset[str] = frozenset()
+    is_enabled = True
+    visible: EntryRule | None = None
 
     def __init__(self, prompt: Prompt, callee: Callee) -> None:
         self.key = prompt.name

@@ -21,6 +21,7 @@ from .uri_template import UriTemplate, as_uri
 
 if TYPE_CHECKING:
     from ..types.completion import Completion
+    from .rules import EntryRule
 
 __all__ = ["Finisher", "FixedResource", "FunctionResource", "FunctionTemplate"]
 
@@ -32,6 +33,10 @@ Finisher: TypeAlias = Callable[[Any], Any]
 
 class FixedResource:
     """One resource whose content is known already."""
+
+    tags: frozenset[str] = frozenset()
+    is_enabled = True
+    visible: EntryRule | None = None
 
     def __init__(
         self,
@@ -59,6 +64,10 @@ class FixedResource:
 class FunctionResource:
     """One resource, which holds what a function returns."""
 
+    tags: frozenset[str] = frozenset()
+    is_enabled = True
+    visible: EntryRule | None = None
+
     def __init__(
         self, resource: Resource, callee: Callee, *, requires: str | None = None, finish: Finisher | None = None
     ) -> None:
@@ -80,6 +89,10 @@ class FunctionResource:
 
 class FunctionTemplate:
     """A family of resources: the variables of the template are the arguments of the function."""
+
+    tags: frozenset[str] = frozenset()
+    is_enabled = True
+    visible: EntryRule | None = None
 
     def __init__(
         self,

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ..wire.mirrors import Mirror
     from .conditions import Condition
     from .json_schema import SchemaCallee
+    from .rules import EntryRule
 
 __all__ = ["Finisher", "FunctionTool", "OutputError", "ToolMeta", "failed", "typed_check"]
 
@@ -61,6 +62,10 @@ class FunctionTool:
     tool does not exist. `finish` sees the results of tools with additions, and from any tool those of a class derived
     from CallToolResult.
     """
+
+    tags: frozenset[str] = frozenset()
+    is_enabled = True
+    visible: EntryRule | None = None
 
     def __init__(
         self,

@@ -30,6 +30,7 @@ from .extension_methods import ExtensionMethods
 from .http_routes import RouteMethods
 from .metadata import identity_of, state_key_of
 from .offerings import Offerings
+from .visibility import VisibilityMethods
 
 if TYPE_CHECKING:
     from ..backplane.base import ChangeBus
@@ -67,7 +68,7 @@ M = TypeVar("M", bound="Middleware")
 
 
 @with_help
-class Server(Offerings, BuiltInMethods, RouteMethods):
+class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
     """An MCP server: register tools and resources with its decorators, then serve it.
 
     `page_size` is the length of one page of a list; `max_in_flight` how many requests of one connection
@@ -319,7 +320,7 @@ class Server(Offerings, BuiltInMethods, RouteMethods):
         return HttpApp(backend, access, settings, bound=bound, identify=identify)
 
     def _mirrors(self, tool: str) -> Sequence[Mirror]:
-        entry = self.catalog.tools.find(tool)
+        entry = self.catalog.tools.offered(tool)
         return () if entry is None else entry.mirrors
 
     def _get_state_codec(self) -> RequestStateCodec:

@@ -21,7 +21,7 @@ def find_problems(catalog: Catalog, extensions: Iterable[Extension]) -> list[Pro
     """Every problem, errors first. Builds every schema on the way."""
     found = []
     everything = frozenset(extension.id for extension in extensions)
-    for entry in catalog.tools:
+    for entry in catalog.tools.registered:
         if not isinstance(entry, FunctionTool):
             continue
         try:
@@ -30,7 +30,7 @@ def find_problems(catalog: Catalog, extensions: Iterable[Extension]) -> list[Pro
             found.append(Problem(f"tool {entry.key}", str(error)))
 
     for listing in (catalog.tools, catalog.resources, catalog.templates, catalog.prompts):
-        for item in listing:
+        for item in listing.registered:
             try:
                 encode(item.listed(everything))
             except Exception as error:  # one item that cannot be written fails the list for every client

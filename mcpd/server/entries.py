@@ -26,11 +26,11 @@ from ..types.content import Annotations
 from ..types.prompts import Prompt
 from ..types.resources import Resource, ResourceTemplate
 from ..types.tools import CallToolResult, Tool, ToolAnnotations
-from .metadata import checked, hints_of, icons_of, meta_of
+from .metadata import checked, hints_of, icons_of, meta_of, offer, tagged
 
 if TYPE_CHECKING:
     from ..registry.json_schema import SchemaCallee
-    from ..registry.options import Described, DescribedResource
+    from ..registry.options import Described, DescribedPrompt, DescribedResource
     from ..registry.prompts import FunctionPrompt
     from .options import ToolOptions
 
@@ -53,7 +53,7 @@ def tool_entry(
     name = _checked_name(options.get("name") or bound.name)
     where = f"tool {name!r}"
     callee, check_output = _with_schemas(where, function, bound, options)
-    meta = meta_of(options.get("meta"), where)
+    meta = tagged(meta_of(options.get("meta"), where), options, where)
     additions = _additions(where, name, installed, options, meta)
     output_schema = options.get("output_schema")
 
@@ -77,6 +77,7 @@ def tool_entry(
         finish=_finisher(catalog, installed, name),
     )
     entry.shows_errors = catalog.shows_errors
+    offer(catalog, entry, options, where)
     return entry
 
 
@@ -179,7 +180,7 @@ def resource_entry(
     template = UriTemplate(uri)
     _check_variables(uri, template.variables, callee)
 
-    own_meta = meta_of(options.get("meta"), where)
+    own_meta = tagged(meta_of(options.get("meta"), where), options, where)
     mime_type = options.get("mime_type")
     requires, addition = _addition(installed, uri, mime_type, own_meta, is_fixed=False)
     finish = None
@@ -197,11 +198,15 @@ def resource_entry(
     }
 
     unsafe = _unsafe_paths(options.get("unsafe_paths", ()), template.variables, where)
+    entry: FunctionResource | FunctionTemplate
     if template.variables:
         described = checked(ResourceTemplate(uri_template=uri, **shared), where)
-        return FunctionTemplate(described, template, callee, requires=requires, finish=finish, unsafe_paths=unsafe)
-    resource = checked(Resource(uri=checked_uri(uri), size=options.get("size"), **shared), where)
-    return FunctionResource(resource, callee, requires=requires, finish=finish)
+        entry = FunctionTemplate(described, template, callee, requires=requires, finish=finish, unsafe_paths=unsafe)
+    else:
+        resource = checked(Resource(uri=checked_uri(uri), size=options.get("size"), **shared), where)
+        entry = FunctionResource(resource, callee, requires=requires, finish=finish)
+    offer(catalog, entry, options, where)
+    return entry
 
 
 def text_entry(
@@ -277,7 +282,7 @@ def _check_variables(uri: str, variables: Sequence[str], callee: Callee) -> None
 # -- prompts -----------------------------------------------------------------------------------
 
 
-def prompt_entry(catalog: Catalog, function: Callable[..., Any], options: Described) -> FunctionPrompt:
+def prompt_entry(catalog: Catalog, function: Callable[..., Any], options: DescribedPrompt) -> FunctionPrompt:
     """A prompt; its parameters are the arguments."""
     from ..registry.prompts import FunctionPrompt  # many servers have none
 
@@ -289,9 +294,11 @@ def prompt_entry(catalog: Catalog, function: Callable[..., Any], options: Descri
         title=options.get("title"),
         description=_description(options, callee) or None,
         icons=icons_of(options.get("icons", ()), where),
-        meta=meta_of(options.get("meta"), where),
+        meta=tagged(meta_of(options.get("meta"), where), options, where),
     )
-    return FunctionPrompt(checked(prompt, where), callee)
+    entry = FunctionPrompt(checked(prompt, where), callee)
+    offer(catalog, entry, options, where)
+    return entry
 
 
 def _description(options: Described, callee: Callee) -> str | None:

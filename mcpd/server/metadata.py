@@ -20,7 +20,11 @@ from ..types.content import TextContent
 from ..types.lifecycle import Implementation
 
 if TYPE_CHECKING:
-    from ..registry.options import Icons
+    from ..registry.catalog import Catalog
+    from ..registry.options import DescribedPrompt, Icons
+    from ..registry.prompts import FunctionPrompt
+    from ..registry.resources import FunctionResource, FunctionTemplate
+    from ..registry.tools import FunctionTool
 
 __all__ = [
     "OPTIONS",
@@ -31,12 +35,14 @@ __all__ = [
     "icons_of",
     "identity_of",
     "meta_of",
+    "offer",
     "state_key_of",
+    "tagged",
 ]
 
 S = TypeVar("S", bound=Struct)
 
-_DESCRIBED = ("name", "title", "description", "icons", "meta")
+_DESCRIBED = ("name", "title", "description", "icons", "meta", "tags", "enabled", "visible")
 OPTIONS = {
     "tool": (*_DESCRIBED, "annotations", "input_schema", "output_schema", "extensions"),
     "resource": (*_DESCRIBED, "mime_type", "size", "annotations", "unsafe_paths"),
@@ -116,6 +122,35 @@ def meta_of(meta: Any, where: str) -> dict[str, Any] | None:
         return checked_meta(meta)
     except RegistrationError as error:
         raise RegistrationError(f"{where}, meta: {error}") from None
+
+
+def tagged(meta: dict[str, Any] | None, options: DescribedPrompt, where: str) -> dict[str, Any] | None:
+    """`_meta` with the tags, where clients look for them: `fastmcp.tags`, after the library that began with it."""
+    given = options.get("tags")
+    if not given:
+        return meta
+    if isinstance(given, str) or not all(isinstance(tag, str) for tag in given):
+        raise RegistrationError(f'{where}, tags: expected a set of texts like {{"admin"}}, got {given!r}')
+    beside = (meta or {}).get("fastmcp")
+    more = beside if isinstance(beside, dict) else {}
+    return {**(meta or {}), "fastmcp": {**more, "tags": sorted(set(given))}}
+
+
+def offer(
+    catalog: Catalog,
+    entry: FunctionTool | FunctionResource | FunctionTemplate | FunctionPrompt,
+    options: DescribedPrompt,
+    where: str,
+) -> None:
+    """Take down who sees an entry, and whether it is there. Raises RegistrationError."""
+    entry.tags = frozenset(options.get("tags") or ())
+    entry.is_enabled = options.get("enabled") is not False
+    visible = options.get("visible")
+    if visible is not None:
+        if not callable(visible):
+            raise RegistrationError(f"{where}, visible: expected a function (context) -> bool, not {visible!r}")
+        entry.visible = visible
+        catalog.ask_rules()
 
 
 def _struct(given: Any, kind: type[S], where: str) -> S:

@@ -19,14 +19,14 @@ from .metadata import check_options, decorate
 
 if TYPE_CHECKING:
     from ..registry.entries import Entries
-    from ..registry.options import Described, DescribedResource
+    from ..registry.options import DescribedPrompt, DescribedResource
     from .options import ToolOptions
     from .overrides import Override
 else:
     # For whoever evaluates annotations (`inspect.signature`): the real ones would cost every start-up.
     Entries = NewType("Entries", object)
     Override = NewType("Override", object)
-    for _name in ("Described", "DescribedResource", "ToolOptions"):
+    for _name in ("DescribedPrompt", "DescribedResource", "ToolOptions"):
         globals()[_name] = NewType(_name, dict)
 
 __all__ = ["Offerings"]
@@ -55,6 +55,7 @@ class Offerings:
         The signature gives the input schema, the return annotation the output schema, the docstring the
         description; `name`, `title`, `description`, `icons` and `meta` say it otherwise. `annotations` are hints
         like {"readOnlyHint": True}. Plain functions run in a thread.
+        `tags`, `enabled` and `visible` say who sees it, see `enable` and `visibility`.
         `extensions` is what other extensions take, by their id.
         With `input_schema`, a JSON Schema, the function takes one dict of arguments that fit it; `output_schema` is
         one for what it returns. Both need jsonschema-rs: pip install "mcpd-server[schema]".
@@ -84,7 +85,8 @@ class Offerings:
 
         The function returns str, bytes, or data that become JSON; the variables of a template are its
         arguments. FileNotFoundError, or `errors.ResourceNotFound`, says that there is none. Options are `name`,
-        `title`, `description`, `mime_type`, `size`, `annotations`, `icons` and `meta`. A variable's value that is an
+        `title`, `description`, `mime_type`, `size`, `annotations`, `icons` and `meta`; `tags`, `enabled` and `visible`
+        say who sees it. A variable's value that is an
         absolute path, or has `..`, a backslash, drive letter or NUL, is refused with InvalidParams, however it is
         encoded; `unsafe_paths=True`, or the names of variables, takes them.
         Raises RegistrationError for a URI or signature that cannot be served.
@@ -154,22 +156,22 @@ class Offerings:
     # -- prompts -----------------------------------------------------------------------------
 
     @overload
-    def prompt(self, function: F, /, **options: Unpack[Described]) -> F: ...
+    def prompt(self, function: F, /, **options: Unpack[DescribedPrompt]) -> F: ...
 
     @overload
-    def prompt(self, **options: Unpack[Described]) -> Callable[[F], F]: ...
+    def prompt(self, **options: Unpack[DescribedPrompt]) -> Callable[[F], F]: ...
 
     def prompt(self, function: Any = None, **options: Any) -> Any:
         """Register a function as a prompt, as `@server.prompt` or `@server.prompt(name=…, …)`.
 
         Its parameters are the arguments (values come as strings and are converted); it returns text, a content
         block, a ("user" or "assistant", content) pair, a PromptMessage, or a list of these. Options are `name`,
-        `title`, `description`, `icons` and `meta`.
+        `title`, `description`, `icons` and `meta`; `tags`, `enabled` and `visible` say who sees it.
         Raises RegistrationError. Spec: 2026-07-28 server/prompts.
         """
         return decorate("prompt", function, partial(self.add_prompt, **options))
 
-    def add_prompt(self, function: Callable[..., Any], **options: Unpack[Described]) -> None:
+    def add_prompt(self, function: Callable[..., Any], **options: Unpack[DescribedPrompt]) -> None:
         """`prompt` without the decorator."""
         check_options("prompt", options)
         self.catalog.prompts.add(prompt_entry(self.catalog, function, options))

@@ -20,6 +20,10 @@ from mcpd.registry.pages import ActiveExtensions, Listing
 class Thing:
     """The least that can be listed."""
 
+    tags: frozenset[str] = frozenset()
+    is_enabled = True
+    visible = None
+
     def __init__(self, key: str, requires: str | None = None) -> None:
         self.key = key
         self.requires = requires

@@ -9,7 +9,7 @@ import pytest
 from mcpd import Server
 from mcpd.errors import RegistrationError
 from mcpd.extensions.ui.extension import AppsExtension
-from mcpd.registry.options import Described, DescribedResource, DescribedTool
+from mcpd.registry.options import DescribedPrompt, DescribedResource, DescribedTool
 from mcpd.server.metadata import OPTIONS
 from mcpd.server.options import ToolOptions
 
@@ -34,18 +34,20 @@ def test_a_name_in_the_place_of_the_function_is_refused(decorator: str) -> None:
 
 @pytest.mark.parametrize(
     ("decorator", "positional", "known"),
-    [("tool", (), "visibility"), ("prompt", (), "meta"), ("resource", ("x://y",), "mime_type")],
+    [("tool", (), "visibility"), ("prompt", (), "tags"), ("resource", ("x://y",), "mime_type")],
 )
 def test_an_option_that_there_is_not_is_refused_with_those_there_are(
     decorator: str, positional: tuple[str, ...], known: str
 ) -> None:
     server: Any = Server("t")
-    with pytest.raises(RegistrationError, match=f"^{decorator}: there is no option 'tags'; there are name, .*{known}"):
-        getattr(server, decorator)(*positional, tags=["a"])(plain)
+    with pytest.raises(
+        RegistrationError, match=f"^{decorator}: there is no option 'labels'; there are name, .*{known}"
+    ):
+        getattr(server, decorator)(*positional, labels=["a"])(plain)
 
 
 @pytest.mark.parametrize(
-    ("method", "options"), [("tool", ToolOptions), ("resource", DescribedResource), ("prompt", Described)]
+    ("method", "options"), [("tool", ToolOptions), ("resource", DescribedResource), ("prompt", DescribedPrompt)]
 )
 def test_the_help_of_a_decorator_names_every_option(method: str, options: type) -> None:
     said = getattr(Server, method).__doc__
@@ -59,7 +61,7 @@ def test_options_for_type_checkers_are_ours_and_those_of_the_extension_every_ser
 
 
 @pytest.mark.parametrize(
-    ("decorator", "kind"), [("tool", DescribedTool), ("resource", DescribedResource), ("prompt", Described)]
+    ("decorator", "kind"), [("tool", DescribedTool), ("resource", DescribedResource), ("prompt", DescribedPrompt)]
 )
 def test_what_type_checkers_know_of_is_what_is_taken(decorator: str, kind: type) -> None:
     assert OPTIONS[decorator] == tuple(kind.__annotations__)

@@ -21,6 +21,7 @@ from support.source_code import parsed
 MODULES = ("mcpd", "mcpd.testing", "mcpd.types")
 OPTIONS = (
     "mcpd.registry.options:Described",
+    "mcpd.registry.options:DescribedPrompt",
     "mcpd.registry.options:DescribedResource",
     "mcpd.registry.options:DescribedTool",
     "mcpd.extensions.ui.options:AppOptions",

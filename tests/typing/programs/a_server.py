@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated
 
+from mcpd import CatalogEntry, Context, Depends, Server, ToolAnnotations, ToolError, View, image, text
 from mcpd import ContentBlock as Block
-from mcpd import Context, Depends, Server, ToolAnnotations, ToolError, View, image, text
 
 server = Server("garden", version="1", show_errors=True, apps="always", strict_model_list=True)
 
@@ -79,6 +79,24 @@ def pump(bed: list[str] = Depends(get_bed), soil: str = Depends(get_soil), pump:
 with server.override(get_soil, lambda: "sand"):
     pass
 
+
+def is_gardener(ctx: Context) -> bool:
+    return "garden" in ctx.user.scopes
+
+
+@server.visibility
+async def by_tag(entry: CatalogEntry, ctx: Context) -> bool:
+    return "admin" not in entry.tags and entry.component == "tool"
+
+
+@server.prompt(tags={"admin"}, enabled=False, visible=is_gardener)
+def admin() -> str:
+    return ""
+
+
+server.disable(tags={"admin"}, components={"tool"})
+server.enable(names="admin", only=True)
+server.visibility_changed()
 uri: str = server.app("chart", Path("chart.html"))
 server.tool(water, name="sprinkle")
 server.prompt(plan, title="A plan")

@@ -40,6 +40,9 @@ def count(db: int = Depends(get_db)) -> str:  # error
 
 
 Depends(get_db, cached=True)  # error
+server.disable(components={"tools"})  # error
+server.tool(water, tags=5)  # error
+server.visibility(get_db)  # error
 server.override(get_db)  # error
 View("chart", knid="bar")  # error
 View("chart", kind="bars")  # error
