@@ -48,9 +48,11 @@ def attach(view: ShownView, channel: ViewChannel) -> Pump | None:
         pump = Pump(view, send, receive, getattr(channel, "close", None))
         pump.begin()
         return pump
+
     if callable(channel):
         view.begin(lambda message: channel(message.decode()))
         return None
+
     raise ConfigurationError(
         f"{channel!r} is no channel for a View: give an object with async send() and receive(), or a function"
     )
@@ -146,6 +148,7 @@ class Pump:
             task.cancel()
         if pending:
             await asyncio.wait(pending)
+
         if self._close is not None:
             try:
                 closing = self._close()

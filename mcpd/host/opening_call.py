@@ -89,9 +89,11 @@ class LaunchCall:
         if self._partial is not None:
             partial, self._partial = self._partial, None
             yield TOOL_INPUT_PARTIAL, ToolInputParams(partial)
+
         if self._input is not None:
             arguments, self._input = self._input, None
             yield TOOL_INPUT, ToolInputParams(arguments)
+
         if self._end is not None:
             end, self._end = self._end, None
             if end[0] == TOOL_RESULT and not self._has_input:

@@ -210,6 +210,7 @@ class PartialArguments:
         self._token += match[0]
         if len(self._token) > _MAX_NUMBER:
             return self._break("a number too long")
+
         if match.end() < len(chunk):  # something else follows: the number is over
             whole = _NUMBER.fullmatch(self._token)
             if whole is None:

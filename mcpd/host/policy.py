@@ -130,9 +130,11 @@ def check_link(url: str) -> str:
         raise Denied(f"Invalid URL: longer than {MAX_LINK_CHARS} characters")
     if any(char == "\\" or category(char) in ("Cc", "Cf") for char in url):
         raise Denied("Invalid URL: control and direction characters and backslashes are not opened")
+
     link = _LINK.fullmatch(url)
     if link is None or not _is_plain_host(link[1]):
         raise Denied("Policy violation: only http and https links to a plain host are opened")
+
     try:
         urlsplit(url).port  # noqa: B018 - reading it is the check
     except ValueError as error:
