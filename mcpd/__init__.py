@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from .extensions.ui.views.view import View as View
     from .handlers.middleware import CallNext as CallNext
     from .handlers.middleware import MiddlewareRequest as MiddlewareRequest
+    from .handlers.rate_limit import RateLimit as RateLimit
+    from .handlers.result_limit import ResultLimit as ResultLimit
     from .host.hooks import Hooks as Hooks
     from .host.host import Host as Host
     from .host.options import HostOptions as HostOptions
@@ -124,6 +126,7 @@ __all__ = [
     "Prompt",
     "PromptMessage",
     "ProtocolError",
+    "RateLimit",
     "ReadResourceResult",
     "Refusal",
     "RemoteError",
@@ -133,6 +136,7 @@ __all__ = [
     "ResourceNotFound",
     "ResourceTemplate",
     "Result",
+    "ResultLimit",
     "ResultMismatch",
     "Root",
     "RouteRequest",
@@ -200,6 +204,7 @@ _HOMES = {
     "Prompt": "types.prompts",
     "PromptMessage": "types.prompts",
     "ProtocolError": "errors",
+    "RateLimit": "handlers.rate_limit",
     "ReadResourceResult": "types.resources",
     "Refusal": "transports.authentication",
     "RemoteError": "errors",
@@ -210,6 +215,7 @@ _HOMES = {
     "ResultMismatch": "errors",
     "ResourceTemplate": "types.resources",
     "Result": "types.base",
+    "ResultLimit": "handlers.result_limit",
     "Root": "types.sampling",
     "SamplingMessage": "types.sampling",
     "RouteRequest": "registry.routes",

@@ -14,6 +14,7 @@
         MissingCapability        -32021
         UnsupportedVersion       -32022
         UrlElicitationRequired   -32042, 2025-11-25 only
+        RateLimited              429; the specification has no code for it, and leaves such numbers free
       LocalProtocolError         we were asked to send what is not legal now
       RemoteError                the peer answered with an error
       ResultMismatch             what a tool gave is not of the type that its caller named
@@ -33,6 +34,7 @@ else that escapes a handler is logged and leaves as InternalError with a fixed t
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -54,6 +56,7 @@ __all__ = [
     "MissingExtension",
     "ParseError",
     "ProtocolError",
+    "RateLimited",
     "RegistrationError",
     "RemoteError",
     "RequestCancelled",
@@ -224,6 +227,22 @@ class UrlElicitationRequired(ProtocolError):
 
     def __init__(self, elicitations: Sequence[Mapping[str, Any]], message: str = "") -> None:
         super().__init__(message, {"elicitations": [dict(e) for e in elicitations]})
+
+
+class RateLimited(ProtocolError):
+    """The caller asks too often; `retryAfter` in the data says in how many seconds it may again.
+
+    Spec: 2026-07-28 basic/index, error codes: those of applications are outside of JSON-RPC's reserved range.
+    """
+
+    code = 429
+    default_message = "Too many requests"
+
+    def __init__(self, retry_after: float, message: str = "") -> None:
+        self.retry_after = max(math.ceil(retry_after * 1000) / 1000, 0.001)
+        super().__init__(
+            message or f"Too many calls: try again in {self.retry_after:g} s", {"retryAfter": self.retry_after}
+        )
 
 
 class LocalProtocolError(McpdError):

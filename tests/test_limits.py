@@ -44,8 +44,8 @@ def rows() -> list[Row]:
 ROWS = rows()
 
 
-# Defaults that are found out when it starts.
-WORDS = {"half of memory": None}
+# Defaults that are found out when it starts, or that are no limit.
+WORDS = {"half of memory": None, "none": None}
 
 
 def number(text: str) -> float | None:

@@ -39,6 +39,13 @@ class ThreadSlot(Protocol):
         """The function has its answer, and goes on."""
 
 
+class CallClock(Protocol):
+    """What a call with a time limit has, see `registry.time_limit`."""
+
+    def stopped(self, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        """A question to the client, during which no time passes."""
+
+
 class _ThisThread(threading.local):
     slot: ThreadSlot | None = None
     """That of the plain function that runs in this thread."""
@@ -56,6 +63,8 @@ class Exchange(Struct, eq=False):
     """What the server's lifespan gave; None where it has none."""
     dependencies: Any = None
     """What dependencies gave for this request, see `registry.dependencies`; None while there is nothing."""
+    clock: CallClock | None = None
+    """What stands still while the client is asked; None where there is no time limit."""
     _asking: Asking | None = None
     _pending: set[ThreadCall] | None = None
     _has_ended: bool = False
@@ -152,6 +161,8 @@ class Exchange(Struct, eq=False):
         except RuntimeError:
             running = None
 
+        if is_question and self.clock is not None:
+            work = self.clock.stopped(work)
         if running is self.peer.loop:
             return work
         from .thread_call import ThreadCall  # where all functions are async it is never needed

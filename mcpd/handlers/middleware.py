@@ -2,29 +2,41 @@
 
 They see requests in the newest vocabulary, whatever version the client speaks: what an older client sent was read into
 it before, and what they answer is shaped for that client after. As in Starlette, the first one added is the outermost.
+A method that no middleware names has its handler as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
-from inspect import isawaitable, iscoroutinefunction
-from typing import Any, Protocol, TypeAlias, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from inspect import iscoroutinefunction
+from types import CoroutineType
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
+from msgspec import Raw, structs
+from msgspec.json import Decoder
+
+from ..budget import client_of
 from ..context import Context
 from ..context.exchange import Exchange
-from ..errors import RegistrationError, ToolError
+from ..errors import InvalidParams, RegistrationError, ToolError
+from ..jsonrpc import MALFORMED, explain
+from ..registry.catalog import Catalog
+from ..registry.content import encode_data
 from ..registry.tools import failed
-from ..types.base import Result
-from .table import BoundHandler, HandlerTable
+from ..types.base import NO_JSON, Result
+from .table import HANDLERS, BoundHandler, HandlerTable
 
-__all__ = ["CallNext", "Middleware", "MiddlewareRequest", "put_round"]
+__all__ = ["CallNext", "Middleware", "MiddlewareRequest", "Piece", "check_methods", "put_round"]
+
+_decode_arguments = Decoder(dict[str, Any] | None).decode
 
 
 class MiddlewareRequest:
-    """A request on its way to its handler.
+    """A request on its way to its handler; all middleware of a request has the same one.
 
     `params` is the struct of its method, as `types.tools.CallToolParams`; assign another one, or change it, before
-    `call_next`. The `arguments` of a tool are still the JSON bytes that came.
+    `call_next`. The `arguments` in it are still the JSON bytes that came.
     """
 
     __slots__ = ("_context", "_exchange", "method", "params")
@@ -42,47 +54,145 @@ class MiddlewareRequest:
             self._context = Context(self._exchange)
         return self._context
 
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of a tool or prompt, decoded anew each time; {} where there are none. Assign others to change
+        them. Raises InvalidParams for what is no object.
+        """
+        raw = getattr(self.params, "arguments", None)
+        if raw is None or raw is NO_JSON:
+            return {}
+        if not isinstance(raw, Raw):
+            return dict(raw)
+        try:
+            return _decode_arguments(raw) or {}
+        except MALFORMED as error:
+            raise InvalidParams(f"arguments: {explain(error)}") from None
+
+    @arguments.setter
+    def arguments(self, values: dict[str, Any]) -> None:
+        given = Raw(encode_data(values)) if self.method == "tools/call" else values
+        self.params = structs.replace(self.params, arguments=given)
+
+    @property
+    def caller(self) -> str:
+        """A text that is the same for all requests of one caller: its principal, else its address, else its
+        connection. Of an IPv6 address the first half counts.
+        """
+        session = self._exchange.call.session
+        return session.principal or client_of(session.peer) or f"connection {id(session)}"
+
 
 class CallNext(Protocol):
     """What is inside: the next middleware, at last the handler. Gives the result, or raises the error answer."""
 
     def __call__(self, request: MiddlewareRequest, /) -> Awaitable[Result]:
-        """Go on with the request."""
+        """Go on with the request; more than once if it is to be tried again."""
 
 
 Middleware: TypeAlias = Callable[[MiddlewareRequest, CallNext], Coroutine[Any, Any, Result]]
 
+
+class Piece(ABC):
+    """A middleware of ours: says which methods it is for, and is told what the server offers."""
+
+    methods: ClassVar[tuple[str, ...]] = ()
+
+    catalog: Catalog | None = None
+
+    def attach(self, catalog: Catalog) -> None:
+        """Called once, when it is added to a server. Raises RegistrationError if it has one already."""
+        if self.catalog is not None:
+            raise RegistrationError(f"{type(self).__name__}: it belongs to a server already; make another one")
+        self.catalog = catalog
+
+    @abstractmethod
+    async def __call__(self, request: MiddlewareRequest, call_next: CallNext) -> Result:
+        """What any middleware does."""
+
+
 M = TypeVar("M", bound=Middleware)
 
 
-def put_round(handlers: HandlerTable, function: M) -> M:
-    """Put a middleware round all handlers, inside of those that were there before. Raises RegistrationError."""
+def check_methods(handlers: HandlerTable, methods: Collection[str]) -> None:
+    """Raise RegistrationError for what is no method of the specification, and none of an extension's."""
+    for method in methods:
+        if method not in HANDLERS and method not in handlers and "." not in method.partition("/")[0]:
+            raise RegistrationError(
+                f"middleware: there is no method {method!r}, only {', '.join(HANDLERS)}; "
+                'write @server.middleware("tools/call") above async def f(request, call_next)'
+            )
+
+
+def put_round(handlers: HandlerTable, catalog: Catalog, function: M, methods: Collection[str] = ()) -> M:
+    """Put a middleware round the handlers of these methods, or of all, inside of those that were there before.
+
+    Raises RegistrationError.
+    """
+    name = getattr(function, "__qualname__", repr(function))
     if not (iscoroutinefunction(function) or iscoroutinefunction(type(function).__call__)):
-        name = getattr(function, "__qualname__", repr(function))
         raise RegistrationError(f"middleware {name}: write it as async def {name}(request, call_next)")
-    handlers.wrap(lambda method, handler: _layer(function, method, handler))
+    if isinstance(function, Piece):
+        if any(method not in function.methods for method in methods):
+            known = ", ".join(function.methods)
+            raise RegistrationError(f"middleware: {type(function).__name__} is for {known}; add it without a method")
+        methods = function.methods
+        function.attach(catalog)
+
+    chosen = frozenset(methods)
+    handlers.wrap(
+        lambda method, handler: _layer(function, name, method, handler) if not chosen or method in chosen else handler
+    )
     return function
 
 
-def _layer(function: Middleware, method: str, handler: BoundHandler) -> BoundHandler:
-    """A handler that is called through one middleware. What fails as a tool does becomes the result of a tool."""
+_Enter: TypeAlias = Callable[[MiddlewareRequest], Coroutine[Any, Any, Result]]
 
-    async def call_next(request: MiddlewareRequest) -> Result:
-        result = handler(request._exchange, request.params)
-        given: Result = await result if isawaitable(result) else result
-        return given
 
-    async def handle(exchange: Exchange, params: Any) -> Result:
+class _Chain:
+    """A handler that is called through middleware: the request is made once, and handed on by each."""
+
+    __slots__ = ("enter", "method")
+
+    def __init__(self, method: str, enter: _Enter) -> None:
+        self.method = method
+        self.enter = enter
+
+    def __call__(self, exchange: Exchange, params: Any) -> Coroutine[Any, Any, Result]:
+        return self.enter(MiddlewareRequest(self.method, params, exchange))
+
+
+def _layer(function: Middleware, name: str, method: str, handler: BoundHandler) -> BoundHandler:
+    """A handler that is called through one middleware more. What fails as a tool does becomes the result of a tool."""
+    call_next = handler.enter if isinstance(handler, _Chain) else _innermost(handler)
+    usual: type[Result] | None = None
+
+    async def enter(request: MiddlewareRequest) -> Result:
+        nonlocal usual
         try:
-            result: Any = await function(MiddlewareRequest(method, params, exchange), call_next)
+            result: Any = await function(request, call_next)
         except ToolError as error:
             if method != "tools/call":
                 raise
             return failed(str(error))
-        if not isinstance(result, Result):
-            name = getattr(function, "__qualname__", repr(function))
-            raise TypeError(f"middleware {name} answered {method} with {type(result).__qualname__}, not with a Result")
+        # A method has one or two kinds of results, and `isinstance` is dear for structs.
+        if result.__class__ is not usual:
+            if not isinstance(result, Result):
+                raise TypeError(
+                    f"middleware {name} answered {method} with {type(result).__qualname__}, not with a Result"
+                )
+            usual = result.__class__
+        return result
+
+    return _Chain(method, enter)
+
+
+def _innermost(handler: BoundHandler) -> _Enter:
+    async def enter(request: MiddlewareRequest) -> Result:
+        result: Any = handler(request._exchange, request.params)
+        if result.__class__ is CoroutineType:
+            result = await result
         given: Result = result
         return given
 
-    return handle
+    return enter

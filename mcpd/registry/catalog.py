@@ -87,6 +87,8 @@ class Catalog:
         """For a URI under which nothing is registered: the one that is meant, if it is another form of that."""
         self.shows_errors = False
         """Whether the texts of all exceptions reach the client."""
+        self.tool_timeout: float | None = None
+        """How many seconds tools may take that say nothing of it themselves."""
         self._conditions: list[Condition] | None = None
 
     def active_extensions(self, exchange: Exchange | Context) -> ActiveExtensions:

@@ -84,6 +84,8 @@ class FunctionTool:
         self.requires = requires
         self.shows_errors = False
         """Whether the text of any exception reaches the model."""
+        self.timeout: float | None = None
+        """How many seconds a call may take, see `time_limit`; None for as long as it takes."""
 
         self._call = callee.call
         self._is_async = callee.is_async

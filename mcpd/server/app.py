@@ -10,7 +10,7 @@ import logging
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, NewType, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, NewType, TypeVar, Unpack, overload
 
 from msgspec import Raw
 from msgspec.json import encode
@@ -28,7 +28,7 @@ from ..session import MAX_FRAME_BYTES, Opening, Session
 from ..types.base import META, Icon, Params
 from .extension_methods import ExtensionMethods
 from .http_routes import RouteMethods
-from .metadata import identity_of, state_key_of
+from .metadata import checked_seconds, identity_of, state_key_of
 from .offerings import Offerings
 from .visibility import VisibilityMethods
 
@@ -75,9 +75,10 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
     are worked on at once, more are refused. `state_key` (16 bytes or more; MCPD_STATE_KEY in the environment)
     seals what clients carry between the rounds of one request; processes that serve the same clients share it,
     one alone makes its own. `show_errors` lets the texts of all exceptions reach the client and its model; without it
-    those of ToolError and its like do, and of others the client learns only that they happened. `extensions` are
-    those of this server beside the built-in ones. `lifespan`, a function of the server that gives an async context
-    manager, is entered once per process before the first call, and left after the last; its value is `ctx.lifespan`.
+    those of ToolError and its like do, and of others the client learns only that they happened. `tool_timeout` is how
+    many seconds a tool that is a function may take, if it does not say so itself. `extensions` are those of this server
+    beside the built-in ones. `lifespan`, a function of the server that gives an async context manager, is entered once
+    per process before the first call, and left after the last; its value is `ctx.lifespan`.
     `observers` hear of connections, calls and frames. `authenticate(headers)` (or `async`) gives a `Principal` or
     `Refusal` within `authenticate_timeout` seconds. Servers that share a `change_bus` tell their clients of each
     other's changes.
@@ -97,6 +98,7 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         max_in_flight: int = 1024,
         state_key: bytes | str | None = None,
         show_errors: bool = False,
+        tool_timeout: float | None = None,
         extensions: Iterable[Extension] = (),
         lifespan: Callable[[Server], AbstractAsyncContextManager[Any]] | None = None,
         observers: Iterable[Observer] = (),
@@ -116,6 +118,7 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         self._max_frame_bytes = MAX_FRAME_BYTES
         self.catalog = Catalog(self.identity, instructions, page_size)
         self.catalog.shows_errors = show_errors
+        self.catalog.tool_timeout = checked_seconds(tool_timeout, f"server {name!r}, tool_timeout")
         self.handlers = bind_handlers(self.catalog)
         self.extensions: dict[str, Extension] = {}
         self._listeners: dict[str, NotificationListener] = {}
@@ -212,15 +215,27 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
 
     # -- serving -----------------------------------------------------------------------------
 
-    def middleware(self, function: M) -> M:
-        """Put an `async def function(request, call_next)` round all handlers: `@server.middleware`, or as a call.
+    @overload
+    def middleware(self, function: M, /) -> M: ...
+
+    @overload
+    def middleware(self, method: str, /, *methods: str) -> Callable[[M], M]: ...
+
+    def middleware(self, function: Any, /, *methods: str) -> Any:
+        """Put an `async def function(request, call_next)` round handlers: `@server.middleware` round those of all
+        methods, `@server.middleware("tools/call")` round those of the methods that are named; or as a call.
 
         It gets a `MiddlewareRequest`, and gives the result of `await call_next(request)` or one of its own. The first
-        one added is the outermost. Raises RegistrationError for what is no coroutine function.
+        one added is the outermost. `RateLimit` and `ResultLimit` are ready to be added. Raises RegistrationError for
+        what is no coroutine function, and for a method that is none.
         """
-        from ..handlers.middleware import put_round
+        from ..handlers.middleware import check_methods, put_round
 
-        return put_round(self.handlers, function)
+        if not isinstance(function, str):
+            return put_round(self.handlers, self.catalog, function)
+        named = (function, *methods)
+        check_methods(self.handlers, named)
+        return lambda given: put_round(self.handlers, self.catalog, given, named)
 
     async def open(self) -> None:
         """Start the lifespan now, for programs that embed a server; else its first call does. Safe to call twice.

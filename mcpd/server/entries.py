@@ -26,7 +26,7 @@ from ..types.content import Annotations
 from ..types.prompts import Prompt
 from ..types.resources import Resource, ResourceTemplate
 from ..types.tools import CallToolResult, Tool, ToolAnnotations
-from .metadata import checked, hints_of, icons_of, meta_of, offer, tagged
+from .metadata import checked, checked_seconds, hints_of, icons_of, meta_of, offer, tagged
 
 if TYPE_CHECKING:
     from ..registry.json_schema import SchemaCallee
@@ -68,7 +68,9 @@ def tool_entry(
         meta=meta or None,
     )
 
-    entry = FunctionTool(
+    given = options.get("timeout")
+    timeout = catalog.tool_timeout if given is None else checked_seconds(given, f"{where}, timeout")
+    entry = _kind_of_tool(timeout)(
         checked(tool, where),
         callee,
         extension_meta=additions,
@@ -78,7 +80,16 @@ def tool_entry(
     )
     entry.shows_errors = catalog.shows_errors
     offer(catalog, entry, options, where)
+    entry.timeout = timeout
     return entry
+
+
+def _kind_of_tool(timeout: float | None) -> type[FunctionTool]:
+    if timeout is None:
+        return FunctionTool
+    from ..registry.time_limit import TimedTool  # most tools have no limit
+
+    return TimedTool
 
 
 def _with_schemas(

@@ -5,6 +5,7 @@ One item that cannot be encoded would fail the whole list it stands in, so it is
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -30,6 +31,7 @@ __all__ = [
     "OPTIONS",
     "check_options",
     "checked",
+    "checked_seconds",
     "decorate",
     "hints_of",
     "icons_of",
@@ -44,7 +46,7 @@ S = TypeVar("S", bound=Struct)
 
 _DESCRIBED = ("name", "title", "description", "icons", "meta", "tags", "enabled", "visible")
 OPTIONS = {
-    "tool": (*_DESCRIBED, "annotations", "input_schema", "output_schema", "extensions"),
+    "tool": (*_DESCRIBED, "annotations", "input_schema", "output_schema", "timeout", "extensions"),
     "resource": (*_DESCRIBED, "mime_type", "size", "annotations", "unsafe_paths"),
     "prompt": _DESCRIBED,
 }
@@ -168,6 +170,15 @@ def _struct(given: Any, kind: type[S], where: str) -> S:
         return convert(given, kind)
     except ValidationError as error:
         raise RegistrationError(f"{where}, {explain(error)}") from None
+
+
+def checked_seconds(given: Any, where: str) -> float | None:
+    """A limit in seconds; None for none, as infinity is. Raises RegistrationError."""
+    if given is None or given == math.inf:
+        return None
+    if isinstance(given, bool) or not isinstance(given, (int, float)) or not given > 0:
+        raise RegistrationError(f"{where}: expected seconds, more than 0 (math.inf for no limit), got {given!r}")
+    return float(given)
 
 
 def state_key_of(given: bytes | str | None) -> bytes:

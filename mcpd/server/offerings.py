@@ -56,6 +56,7 @@ class Offerings:
         description; `name`, `title`, `description`, `icons` and `meta` say it otherwise. `annotations` are hints
         like {"readOnlyHint": True}. Plain functions run in a thread.
         `tags`, `enabled` and `visible` say who sees it, see `enable` and `visibility`.
+        After `timeout` seconds the caller gets an error; by default that is the server's `tool_timeout`.
         `extensions` is what other extensions take, by their id.
         With `input_schema`, a JSON Schema, the function takes one dict of arguments that fit it; `output_schema` is
         one for what it returns. Both need jsonschema-rs: pip install "mcpd-server[schema]".

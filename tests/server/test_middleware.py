@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import Raw, structs
 from support.ui_stage import BOTH_ERAS, each_wire
-from support.wires import MODERN, OpenWire, memory_wire
+from support.wires import LEGACY, MODERN, OpenWire, memory_wire
 
 from mcpd import CallNext, CallToolResult, MiddlewareRequest, Params, Result, Server, TextContent, ToolError
 from mcpd.errors import InvalidParams, RegistrationError
@@ -177,3 +177,138 @@ async def test_a_wrong_result_is_an_error_that_names_it(caplog: pytest.LogCaptur
     async with memory_wire(server, MODERN) as wire:
         assert (await wire.error("tools/list"))["code"] == -32603
     assert "wrong answered tools/list with dict, not with a Result" in caplog.text
+
+
+async def test_one_method_or_several_have_theirs_and_others_their_handlers() -> None:
+    server = make_server()
+    seen: list[str] = []
+
+    @server.middleware("tools/call", "resources/read", f"{EXTENSION}/add")
+    async def note(request: MiddlewareRequest, call_next: CallNext) -> Result:
+        seen.append(request.method)
+        return await call_next(request)
+
+    untouched = [method for method in server.handlers if server.handlers[method] is server.handlers._bare[method]]
+    assert set(server.handlers) - set(untouched) == {"tools/call", "resources/read", f"{EXTENSION}/add"}
+    async with memory_wire(server, MODERN, capabilities={"extensions": {EXTENSION: {}}}) as wire:
+        await wire.result("tools/list")
+        await wire.text("echo", text="a")
+        await wire.result("resources/read", {"uri": "layers://one"})
+        await wire.result(f"{EXTENSION}/add", {"text": "b"})
+    assert seen == ["tools/call", "resources/read", f"{EXTENSION}/add"]
+
+
+async def test_a_method_that_is_served_later_has_its_middleware_too() -> None:
+    server = Server("later")
+    seen: list[str] = []
+
+    @server.middleware("prompts/get")
+    async def note(request: MiddlewareRequest, call_next: CallNext) -> Result:
+        seen.append(request.method)
+        return await call_next(request)
+
+    @server.prompt
+    def plan(season: str) -> str:
+        return season
+
+    async with memory_wire(server, MODERN) as wire:
+        await wire.result("prompts/get", {"name": "plan", "arguments": {"season": "spring"}})
+    assert seen == ["prompts/get"]
+
+
+@pytest.mark.parametrize("method", ["tool/call", "notifications/cancelled", "x", ""])
+def test_a_method_that_is_none(method: str) -> None:
+    with pytest.raises(RegistrationError, match="there is no method"):
+        make_server().middleware(method)
+
+
+@BOTH_ERAS
+@each_wire
+async def test_arguments_can_be_read_and_changed(open_wire: OpenWire, version: str) -> None:
+    server = make_server()
+    seen: list[dict[str, Any]] = []
+
+    @server.prompt
+    def plan(season: str) -> str:
+        return season
+
+    @server.middleware("tools/call", "prompts/get")
+    async def change(request: MiddlewareRequest, call_next: CallNext) -> Result:
+        seen.append(request.arguments)
+        request.arguments = {name: f"{value}!" for name, value in request.arguments.items()}
+        return await call_next(request)
+
+    async with open_wire(server, version) as wire:
+        assert await wire.text("echo", text="a") == "a!"
+        assert await wire.text("echo_in_thread", text="é") == "é!"
+        got = await wire.result("prompts/get", {"name": "plan", "arguments": {"season": "spring"}})
+        assert got["messages"][0]["content"]["text"] == "spring!"
+        await wire.result("tools/call", {"name": "fail"})
+        error = await wire.error("tools/call", {"name": "echo", "arguments": [1]})
+        assert (error["code"], error["message"][:10]) == (-32602, "arguments:")
+    assert seen == [{"text": "a"}, {"text": "é"}, {"season": "spring"}, {}]
+
+
+@BOTH_ERAS
+@each_wire
+async def test_it_may_try_again(open_wire: OpenWire, version: str) -> None:
+    server = Server("retries")
+    tries: list[int] = []
+
+    @server.tool
+    async def flaky() -> str:
+        tries.append(1)
+        if len(tries) < 3:
+            raise ToolError("not yet")
+        return "done"
+
+    @server.middleware("tools/call")
+    async def retry(request: MiddlewareRequest, call_next: CallNext) -> Result:
+        for _ in range(4):
+            result = await call_next(request)
+            if not (isinstance(result, CallToolResult) and result.is_error):
+                break
+        return result
+
+    async with open_wire(server, version) as wire:
+        assert await wire.text("flaky") == "done"
+    assert len(tries) == 3
+
+
+async def test_all_of_a_request_have_the_same_one_and_a_refusal_inside_is_a_result_outside() -> None:
+    server = make_server()
+    seen: list[Any] = []
+
+    @server.middleware
+    async def outer(request: MiddlewareRequest, call_next: CallNext) -> Result:
+        seen.append(request)
+        result = await call_next(request)
+        seen.append(result)
+        return result
+
+    @server.middleware("tools/call")
+    async def inner(request: MiddlewareRequest, call_next: CallNext) -> Result:
+        seen.append(request)
+        raise ToolError("no")
+
+    async with memory_wire(server, MODERN) as wire:
+        seen.clear()
+        assert (await wire.call("echo", text="a"))["isError"]
+    assert seen[0] is seen[1]
+    assert isinstance(seen[2], CallToolResult)
+
+
+async def test_who_calls_is_the_same_for_all_requests_of_a_connection() -> None:
+    server = make_server()
+    callers: list[str] = []
+
+    @server.middleware("tools/call")
+    async def note(request: MiddlewareRequest, call_next: CallNext) -> Result:
+        callers.append(request.caller)
+        return await call_next(request)
+
+    for _ in range(2):
+        async with memory_wire(server, MODERN) as wire, memory_wire(server, LEGACY[-1]) as other:
+            for one in (wire, other, wire, other):
+                await one.text("echo", text="a")
+    assert callers[0] == callers[2] != callers[1] == callers[3]

@@ -5,10 +5,25 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated
 
-from mcpd import CatalogEntry, Context, Depends, Server, ToolAnnotations, ToolError, View, image, text
+from mcpd import (
+    CallNext,
+    CatalogEntry,
+    Context,
+    Depends,
+    MiddlewareRequest,
+    RateLimit,
+    Result,
+    ResultLimit,
+    Server,
+    ToolAnnotations,
+    ToolError,
+    View,
+    image,
+    text,
+)
 from mcpd import ContentBlock as Block
 
-server = Server("garden", version="1", show_errors=True, apps="always", strict_model_list=True)
+server = Server("garden", version="1", show_errors=True, tool_timeout=30, apps="always", strict_model_list=True)
 
 
 @server.tool
@@ -100,6 +115,26 @@ server.visibility_changed()
 uri: str = server.app("chart", Path("chart.html"))
 server.tool(water, name="sprinkle")
 server.prompt(plan, title="A plan")
+server.middleware(RateLimit(60, per=60, burst=5, tools=["water"]))
+server.middleware("tools/call")(ResultLimit(100_000, keep_seconds=60))
+
+
+@server.middleware
+async def watch(request: MiddlewareRequest, call_next: CallNext) -> Result:
+    return await call_next(request)
+
+
+@server.middleware("tools/call", "prompts/get")
+async def change(request: MiddlewareRequest, call_next: CallNext) -> Result:
+    request.arguments = {**request.arguments, "caller": request.caller}
+    return await call_next(request)
+
+
+@server.tool(timeout=5)
+def slow() -> str:
+    return ""
+
+
 named: str = water("south")
 
 

@@ -44,6 +44,18 @@ server.disable(components={"tools"})  # error
 server.tool(water, tags=5)  # error
 server.visibility(get_db)  # error
 server.override(get_db)  # error
+
+
+@server.tool(timeout="5")  # error
+def late() -> str:
+    return ""
+
+
+@server.middleware("tools/call")  # error
+def plain(request: MiddlewareRequest, call_next: CallNext) -> Result:
+    return Result()
+
+
 View("chart", knid="bar")  # error
 View("chart", kind="bars")  # error
 View("table", x="month")  # error

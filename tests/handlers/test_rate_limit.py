@@ -1,0 +1,155 @@
+"""How often a caller may call a tool: by principal, address or connection, in every version and over each transport."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from support.clock import Clock
+from support.http_peer import serving
+from support.ui_stage import BOTH_ERAS, each_wire
+from support.wires import MODERN, OpenWire, Wire, each_version, memory_wire
+
+from mcpd import Principal, RateLimit, Server
+from mcpd.errors import RegistrationError
+from mcpd.handlers import rate_limit
+
+
+def make_server(*limits: RateLimit, **options: Any) -> Server:
+    server = Server("limited", **options)
+    for limit in limits:
+        server.middleware(limit)
+
+    @server.tool
+    async def echo(text: str = "") -> str:
+        return text
+
+    @server.tool
+    def in_thread(text: str = "") -> str:
+        return text
+
+    return server
+
+
+async def refusal(wire: Wire, tool: str) -> Any:
+    error = await wire.error("tools/call", {"name": tool, "arguments": {}})
+    assert error["code"] == 429
+    assert error["message"].startswith("Too many calls: try again in ")
+    return error["data"]["retryAfter"]
+
+
+@each_version
+async def test_each_tool_has_its_own_and_it_fills_again(version: str) -> None:
+    async with memory_wire(make_server(RateLimit(2, per=60)), version) as wire:
+        clock = Clock()
+        for tool in ("echo", "in_thread"):
+            for _ in range(2):
+                await wire.text(tool)
+            assert 29 < await refusal(wire, tool) <= 30
+        await clock.advance(31)
+        await wire.text("echo")
+        assert 0 < await refusal(wire, "echo") <= 30
+        await clock.advance(10_000)
+        for _ in range(2):
+            await wire.text("echo")
+        await refusal(wire, "echo")
+
+
+@BOTH_ERAS
+@each_wire
+async def test_over_every_transport(open_wire: OpenWire, version: str) -> None:
+    async with open_wire(make_server(RateLimit(1, per=3600)), version) as wire:
+        await wire.text("echo")
+        assert 3000 < await refusal(wire, "echo") <= 3600
+        await wire.text("in_thread")
+        await wire.result("tools/list")
+
+
+async def test_a_burst_and_a_rate_and_tools_of_its_own() -> None:
+    server = make_server(RateLimit(60, per=60, burst=3, tools=["echo"]))
+    async with memory_wire(server, MODERN) as wire:
+        Clock()
+        for _ in range(3):
+            await wire.text("echo")
+        assert await refusal(wire, "echo") <= 1
+        for _ in range(10):
+            await wire.text("in_thread")
+
+
+async def test_connections_without_an_address_are_callers_of_their_own() -> None:
+    server = make_server(RateLimit(1))
+    async with memory_wire(server, MODERN) as one, memory_wire(server, MODERN) as other:
+        await one.text("echo")
+        await other.text("echo")
+        await refusal(one, "echo")
+        await refusal(other, "echo")
+
+
+async def test_over_http_it_is_the_address_and_with_a_name_the_name() -> None:
+    async with serving(make_server(RateLimit(1))) as port:
+        assert (await port.modern("tools/call", {"name": "echo"})).status == 200
+        answer = await port.modern("tools/call", {"name": "echo"})
+        assert answer.messages[-1]["error"]["code"] == 429
+
+    async def named(headers: Any) -> Principal:
+        return Principal(headers["x-user"])
+
+    async with serving(make_server(RateLimit(1), authenticate=named)) as port:
+        seen = {}
+        for user in ("ann", "bob", "ann", "bob"):
+            answer = await port.modern("tools/call", {"name": "echo"}, headers={"X-User": user})
+            seen.setdefault(user, []).append("error" in answer.messages[-1])
+        assert seen == {"ann": [False, True], "bob": [False, True]}
+
+
+async def test_names_that_a_caller_invents_share_one_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = RateLimit(2)
+    monkeypatch.setattr(rate_limit, "MOST_BUCKETS", 3)
+    async with memory_wire(make_server(limit), MODERN) as wire:
+        for name in ("a", "b"):
+            assert (await wire.error("tools/call", {"name": name}))["code"] == -32602
+        for name in ("c", "d"):
+            await refusal(wire, name)
+        await wire.text("echo")
+        assert len(limit._buckets) == 2
+
+
+async def test_the_one_that_called_longest_ago_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = RateLimit(1)
+    monkeypatch.setattr(rate_limit, "MOST_BUCKETS", 2)
+    async with memory_wire(make_server(limit), MODERN) as wire:
+        await wire.text("echo")
+        await wire.text("in_thread")
+        await refusal(wire, "echo")
+        async with memory_wire(limit_server := make_server(), MODERN) as other:
+            assert limit_server is not None
+            await other.text("echo")
+        assert [tool for _, tool in limit._buckets] == ["in_thread", "echo"]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"calls": 0}, {"calls": 1, "per": 0}, {"calls": 1, "burst": 0}, {"calls": math.inf}, {"calls": 0.5}]
+)
+def test_numbers_that_are_none(wrong: dict[str, Any]) -> None:
+    with pytest.raises(RegistrationError, match="RateLimit"):
+        RateLimit(**wrong)
+
+
+def test_what_it_cannot_be_put_round() -> None:
+    limit = RateLimit(1)
+    server = Server("t")
+    with pytest.raises(RegistrationError, match="RateLimit is for tools/call"):
+        server.middleware("tools/list")(limit)
+    with pytest.raises(RegistrationError, match=r"write tools=\['echo'\]"):
+        RateLimit(1, tools="echo")
+    server.middleware("tools/call")(limit)
+    with pytest.raises(RegistrationError, match="belongs to a server already"):
+        Server("u").middleware(limit)
+
+
+async def test_a_slow_rate_with_a_burst_is_json() -> None:
+    async with memory_wire(make_server(RateLimit(0.001, per=60, burst=1)), MODERN) as wire:
+        await wire.text("echo")
+        assert json.dumps(await refusal(wire, "echo"))
