@@ -25,6 +25,12 @@ class ObservedCall(Struct, eq=False):
     """The name of the tool or prompt, or the URI of the resource, if the method has such."""
     version: str = ""
     """The protocol version; empty where the request was refused."""
+    client: str = ""
+    """What the client calls itself, with its version; empty if it did not say so, or the request was refused."""
+    principal: str = ""
+    """The `Principal.id` of who asks; empty for nobody in particular."""
+    arguments: bytes = b""
+    """The JSON of the arguments of a tool or prompt; only where an observer `hears_arguments`."""
 
 
 class Outcome(Struct, frozen=True):
@@ -55,6 +61,9 @@ class ObservedFrame(Struct, frozen=True, eq=False):
 
 class Observer(Protocol):
     """Derive a class from this one, with those of the methods that you need. What they raise is logged, no more."""
+
+    hears_arguments: bool = False
+    """Whether calls have their `arguments`, which may hold secrets."""
 
     def connection_opened(self, connection: int) -> None:
         """A client has connected, or begun a session. Requests that come alone, over HTTP, open none."""

@@ -185,6 +185,19 @@ class Options(Settings, kw_only=True):
             ("debug", "info", "warning", "error"),
         ),
     ] = "info"
+    log_format: Annotated[
+        str,
+        Option(
+            "--log-format",
+            "Other",
+            "How to log: text for people, or json, an object on each line, with one for each request at level info.",
+            "FORMAT",
+            ("text", "json"),
+        ),
+    ] = "text"
+    log_arguments: Annotated[
+        bool, Option("--log-arguments", "Other", "Log the arguments of calls too, which may hold secrets.")
+    ] = False
 
 
 @cache

@@ -31,17 +31,20 @@ def launch(options: Options) -> None:
     """
     if not options.stdio and options.ws is None and options.http is None:
         _choose_transport(options)
-    for name, why in _without_effect(options):
-        _tell(f"mcpd: {name} has no effect: {why}")
-
+    is_typed_at = options.stdio and sys.stdin is not None and sys.stdin.isatty()
+    without_effect = list(_without_effect(options))
     if options.stdio:
-        if sys.stdin is not None and sys.stdin.isatty():
-            _tell("mcpd: serving on stdio: an MCP client is expected to talk here, line by line. Ctrl-C ends it.")
         # Before any code of the user is loaded: what it prints must not reach the protocol.
         from ..transports.stdio_descriptors import claim
 
         options.descriptors = claim()
-    configure(options.log_level, options.target)
+    configure(options.log_level, options.target, options.log_format)
+
+    # What is said from here on has the form of the log.
+    for name, why in without_effect:
+        _tell(f"mcpd: {name} has no effect: {why}")
+    if is_typed_at:
+        _tell("mcpd: serving on stdio: an MCP client is expected to talk here, line by line. Ctrl-C ends it.")
     from .target import load
 
     way = _Way(options)
@@ -79,12 +82,27 @@ class _Way:
         options = self._options
         self.has_served = True
         _hear_own_options(server, options)
+        _log_calls(server, options)
         if options.http is not None:
             options.http_settings = _http_settings(options)
         options.token = _token(options.token_file)
         teller = _Teller(server, options)
         options.announce, options.look_over = teller.announce, teller.look_over
         _resume_collector()
+
+
+def _log_calls(server: Server, options: Options) -> None:
+    """Let each request have a line of the log, where that is asked for: in JSON at level info, as text at debug."""
+    is_json = options.log_format == "json"
+    if not is_json and not options.log_arguments:
+        return
+    import logging
+
+    level = logging.INFO if is_json else logging.DEBUG
+    if logging.getLogger("mcpd").isEnabledFor(level):
+        from ..dispatcher.call_log import CallLog
+
+        server.add_observer(CallLog(level, arguments=options.log_arguments))
 
 
 def _hear_own_options(server: Server, options: Options) -> None:
@@ -158,7 +176,17 @@ def _has_http() -> bool:
     return find_spec("uvicorn") is not None and find_spec("httptools") is not None
 
 
-_ALWAYS_WITH_EFFECT = {"stdio", "target", "log_level", "extensions", "words", "arguments", "no_compat"}
+_ALWAYS_WITH_EFFECT = {
+    "stdio",
+    "target",
+    "log_level",
+    "log_format",
+    "log_arguments",
+    "extensions",
+    "words",
+    "arguments",
+    "no_compat",
+}
 
 
 def _without_effect(options: Options) -> Iterator[tuple[str, str]]:

@@ -1,5 +1,7 @@
 """Where the log of `mcpd serve` goes: to stderr, one line for each record, and never more than anybody can read.
 
+As text it is for people, as JSON (`json_log`) for programs; a call is a line of level info in JSON, debug in text.
+
 Writing never waits (`stderr`). What a record says stays on its line, and what belongs to it, such as a traceback, is
 indented below. Of lines that are the same but for what they name only the first few of some seconds are written; the
 rest is counted. At level debug everything is written: who asks for it wants to see each message.
@@ -14,6 +16,7 @@ import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 
 from .stderr import DescriptorWriter, text_stream
 
@@ -34,11 +37,12 @@ _FORMAT = "%(levelname)s %(name)s: %(message)s"
 _COUNTED = ("mcpd", "asyncio", "uvicorn", "websockets")
 
 
-def configure(level: str, target: str | None = None) -> None:
+def configure(level: str, target: str | None = None, form: str = "text") -> None:
     """Send the log of this process to stderr, and what Python prints there and to a stdout that is stderr.
 
     Installed packages other than ours and `target`, the user's own, say warnings and errors only, unless `level` is
     debug: what one of them calls news may be a whole URL with the secrets in it.
+    With `form` "json" each line is an object, what is printed too.
     Does nothing for a log that the target, or whoever embeds this, has set up.
     """
     root = logging.getLogger()
@@ -52,7 +56,12 @@ def configure(level: str, target: str | None = None) -> None:
     # What a program has put in the place of stderr is its own; so is a stream without a descriptor.
     if stream is sys.__stderr__ and isinstance(stream, io.TextIOWrapper):
         stream.flush()
-        writer = DescriptorWriter(stream.fileno())
+        as_lines = None
+        if form == "json":
+            from .json_log import as_records
+
+            as_lines = partial(as_records, logger="stderr")
+        writer = DescriptorWriter(stream.fileno(), as_lines=as_lines)
         sys.stderr = text_stream(writer, stream)
         if sys.stdout is sys.__stdout__ and isinstance(sys.stdout, io.TextIOWrapper) and _is_same(sys.stdout, stream):
             sys.stdout.flush()
@@ -61,6 +70,10 @@ def configure(level: str, target: str | None = None) -> None:
     else:
         handler = _Handler(lambda data: print(data.decode(), end="", file=stream), stream.flush)
 
+    if form == "json":
+        from .json_log import JsonFormatter
+
+        handler.setFormatter(JsonFormatter(_shortened))
     if level != "debug":
         handler.addFilter(_OwnNews(target))
     root.addHandler(handler)
@@ -106,7 +119,8 @@ class _Handler(logging.Handler):
             line = self.format(record)
         except Exception:
             # Arguments that do not fit the text: said in a line, without the three pages that Python prints of it.
-            line = f"ERROR mcpd: a record of {record.name} at {record.pathname}:{record.lineno} cannot be formatted"
+            said = f"a record of {record.name} at {record.pathname}:{record.lineno} cannot be formatted"
+            line = self.format(logging.LogRecord("mcpd", logging.ERROR, "", 0, "%s", (said,), None))
         self._write(f"{line}\n".encode("utf-8", "backslashreplace"))
 
     def flush(self) -> None:
@@ -129,11 +143,15 @@ class _Formatter(logging.Formatter):
         return "\n  ".join(lines)
 
     def formatException(self, ei: object) -> str:  # noqa: N802
-        text = super().formatException(ei)  # type: ignore[arg-type]
-        if len(text) <= MOST_TRACEBACK_CHARACTERS:
-            return text
-        half = MOST_TRACEBACK_CHARACTERS // 2
-        return f"{text[:half]}\n… {len(text) - 2 * half} characters are left out …\n{text[-half:]}"
+        return _shortened(super().formatException(ei))  # type: ignore[arg-type]
+
+
+def _shortened(text: str) -> str:
+    """A traceback: its first half and its last."""
+    if len(text) <= MOST_TRACEBACK_CHARACTERS:
+        return text
+    half = MOST_TRACEBACK_CHARACTERS // 2
+    return f"{text[:half]}\n… {len(text) - 2 * half} characters are left out …\n{text[-half:]}"
 
 
 def _escaped(line: str) -> str:
@@ -167,6 +185,8 @@ class _Repeats:
     def passes(self, record: logging.LogRecord) -> bool:
         """Whether it is to be written."""
         if record.levelno <= logging.DEBUG or record.name.partition(".")[0] not in _COUNTED:
+            return True
+        if hasattr(record, "mcpd_fields"):  # a call's own line, which is asked for
             return True
         now = time.monotonic()
         if now >= self._next_look:

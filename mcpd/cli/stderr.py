@@ -30,11 +30,17 @@ LAST_SECONDS = 0.5
 
 
 class DescriptorWriter:
-    """One descriptor, written from any thread. Only `put(..., waits=True)` and `finish` wait for its reader."""
+    """One descriptor, written from any thread. Only `put(..., waits=True)` and `finish` wait for its reader.
 
-    def __init__(self, fd: int, most: int = MOST_WAITING_BYTES) -> None:
+    `as_lines` gives what is printed, and what is said of dropped lines, the form of the log.
+    """
+
+    def __init__(
+        self, fd: int, most: int = MOST_WAITING_BYTES, as_lines: Callable[[bytes], bytes] | None = None
+    ) -> None:
         self._fd = fd
         self._most = most
+        self.as_lines = as_lines
         # Reentrant: a signal handler may log in the middle of a line.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
@@ -102,6 +108,8 @@ class DescriptorWriter:
 
     def _note(self) -> None:
         note = b"mcpd: %d lines were dropped here: nobody read stderr\n" % self._dropped
+        if self.as_lines is not None:
+            note = self.as_lines(note)
         self._dropped = 0
         self._waiting.append(note)
         self._size += len(note)
@@ -194,7 +202,8 @@ class _Raw(io.RawIOBase):
 
     def write(self, data: Any, /) -> int:
         whole = bytes(data)
-        self._writer.put(whole, waits=threading.current_thread() is not threading.main_thread())
+        said = whole if self._writer.as_lines is None else self._writer.as_lines(whole)
+        self._writer.put(said, waits=threading.current_thread() is not threading.main_thread())
         return len(whole)
 
     def writable(self) -> bool:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .peer import Peer
     from .thread_call import ThreadCall
 
-__all__ = ["Exchange", "ThreadSlot", "this_thread"]
+__all__ = ["CallClock", "Exchange", "ThreadSlot", "this_thread"]
 
 T = TypeVar("T")
 

@@ -14,6 +14,7 @@ from time import perf_counter
 from typing import Any
 
 from msgspec import Raw
+from msgspec.json import encode
 
 from ..budget import Charge
 from ..errors import ProtocolError
@@ -33,12 +34,15 @@ _numbers = count(1)
 class ObservedSession(Session):
     """A `Session` with observers. Over all servers of the process it has a number of its own."""
 
-    __slots__ = ("_began", "_observers", "number")
+    __slots__ = ("_began", "_observers", "_with_arguments", "number")
 
     def __init__(self, observers: Sequence[Observer], identity: Raw, **settings: Any) -> None:
         super().__init__(identity, **settings)
         self.number = next(_numbers)
-        self._observers = (*observers, CallLog()) if log.isEnabledFor(logging.DEBUG) else observers
+        # One that an option of `mcpd serve` has brought logs calls already.
+        is_logged = any(isinstance(each, CallLog) for each in observers) or not log.isEnabledFor(logging.DEBUG)
+        self._observers = observers if is_logged else (*observers, CallLog())
+        self._with_arguments = any(getattr(each, "hears_arguments", False) for each in observers)
         self._began: dict[Call, tuple[ObservedCall, float]] = {}
 
     def follow(self, ended: asyncio.Future[Any]) -> None:
@@ -50,7 +54,7 @@ class ObservedSession(Session):
     def receive_request(self, request: Request, charge: Charge | None = None) -> Call:
         """See `Session`."""
         began = perf_counter()
-        seen = ObservedCall(self.number, request.id, request.method)
+        seen = ObservedCall(self.number, request.id, request.method, principal=self.principal)
         try:
             opened = super().receive_request(request, charge)
         except ProtocolError as error:
@@ -62,6 +66,11 @@ class ObservedSession(Session):
         subject = getattr(params, "name", None) or getattr(params, "uri", None)
         seen.subject = subject if isinstance(subject, str) else ""
         seen.version = opened.version.name
+        info = opened.client.info
+        if info is not None:
+            seen.client = f"{info.name}/{info.version}"
+        if self._with_arguments:
+            seen.arguments = _json_of(getattr(params, "arguments", None))
         self._began[opened] = seen, began
         self._tell("call_began", seen)
         return opened
@@ -92,6 +101,10 @@ class ObservedSession(Session):
 
     def _tell(self, what: str, *values: Any) -> None:
         tell(self._observers, what, *values)
+
+
+def _json_of(arguments: Any) -> bytes:
+    return bytes(arguments) if isinstance(arguments, Raw) else encode(arguments) if arguments else b""
 
 
 def tell(observers: Sequence[Observer], what: str, *values: Any) -> None:

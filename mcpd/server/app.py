@@ -237,6 +237,10 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         check_methods(self.handlers, named)
         return lambda given: put_round(self.handlers, self.catalog, given, named)
 
+    def add_observer(self, observer: Observer) -> None:
+        """Let one more hear what `Server(observers=[…])` hear, of connections and applications made from now on."""
+        self._observers = (*self._observers, observer)
+
     async def open(self) -> None:
         """Start the lifespan now, for programs that embed a server; else its first call does. Safe to call twice.
 

@@ -145,14 +145,18 @@ async def test_a_client_that_gives_up_ends_it_without_an_answer() -> None:
 async def test_the_default_of_a_server_is_for_tools_that_say_nothing(version: str) -> None:
     stage = Stage(None, tool_timeout=SHORT)
 
+    go_on = asyncio.Event()
+
     @stage.server.tool(timeout=math.inf)
     async def patient() -> str:
-        await asyncio.sleep(5 * SHORT)
+        await go_on.wait()
         return "done"
 
     async with memory_wire(stage.server, version) as wire:
+        waiting = wire.ask("tools/call", {"name": "patient"})
         assert (await wire.call("waits"))["isError"] is True
-        assert await wire.text("patient") == "done"
+        go_on.set()
+        assert "isError" not in (await wire.answer(waiting))["result"]
 
 
 def test_without_a_limit_a_tool_is_what_it_was() -> None:
