@@ -15,8 +15,10 @@ from .middleware import CallNext, MiddlewareRequest, Piece
 __all__ = ["MOST_BUCKETS", "RateLimit"]
 
 MOST_BUCKETS = 16_384
-"""How many pairs of a caller and a tool are told apart; of those that are more, the one that called longest ago is
-forgotten."""
+"""How many pairs of a caller and a tool are told apart; beyond them the caller who called longest ago is forgotten."""
+
+MOST_TOOLS = 1024
+"""How many tools of one caller are, whether there are such or not; all others share one bucket."""
 
 
 class RateLimit(Piece):
@@ -43,7 +45,9 @@ class RateLimit(Piece):
         self._most = float(most)
         self._per_second = calls / per
         self._tools = None if tools is None else frozenset(tools)
-        self._buckets: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
+        self._callers: OrderedDict[str, dict[str, tuple[float, float]]] = OrderedDict()
+        """By caller, the one who called last at the end: by tool how many calls are left, and as of when."""
+        self._count = 0
 
     async def __call__(self, request: MiddlewareRequest, call_next: CallNext) -> Result:
         """Let it through, or raise RateLimited."""
@@ -53,15 +57,26 @@ class RateLimit(Piece):
         return await call_next(request)
 
     def _take(self, caller: str, tool: str) -> None:
-        # Names that a caller invents share one bucket: they must not push out those of others.
-        known = self.catalog is not None and self.catalog.tools.find(tool) is not None
-        key = (caller, tool if known else "")
         now = asyncio.get_running_loop().time()
-        left, since = self._buckets.pop(key, (self._most, now))
-        left = min(self._most, left + (now - since) * self._per_second)
+        buckets = self._callers.pop(caller, {})
+        self._callers[caller] = buckets
+        before = len(buckets)
+        if tool not in buckets and before >= MOST_TOOLS:
+            for name in [name for name, bucket in buckets.items() if self._left(bucket, now) >= self._most]:
+                del buckets[name]
+            # Names that a caller invents are treated as those that there are: nobody learns what is hidden from them.
+            if len(buckets) >= MOST_TOOLS:
+                tool = ""
+
+        left = self._left(buckets.get(tool, (self._most, now)), now)
         is_over = left < 1
-        self._buckets[key] = (left if is_over else left - 1, now)
-        if len(self._buckets) > MOST_BUCKETS:
-            self._buckets.popitem(last=False)
+        buckets[tool] = (left if is_over else left - 1, now)
+        self._count += len(buckets) - before
+        while self._count > MOST_BUCKETS and len(self._callers) > 1:
+            self._count -= len(self._callers.popitem(last=False)[1])
         if is_over:
             raise RateLimited((1 - left) / self._per_second)
+
+    def _left(self, bucket: tuple[float, float], now: float) -> float:
+        left, since = bucket
+        return min(self._most, left + (now - since) * self._per_second)

@@ -104,29 +104,39 @@ async def test_over_http_it_is_the_address_and_with_a_name_the_name() -> None:
         assert seen == {"ann": [False, True], "bob": [False, True]}
 
 
-async def test_names_that_a_caller_invents_share_one_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
-    limit = RateLimit(2)
-    monkeypatch.setattr(rate_limit, "MOST_BUCKETS", 3)
+async def test_names_that_a_caller_invents_are_limited_as_others_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody learns from it which tools there are, and nobody fills the memory."""
+    limit = RateLimit(1)
+    monkeypatch.setattr(rate_limit, "MOST_TOOLS", 3)
     async with memory_wire(make_server(limit), MODERN) as wire:
+        clock = Clock()
         for name in ("a", "b"):
             assert (await wire.error("tools/call", {"name": name}))["code"] == -32602
-        for name in ("c", "d"):
             await refusal(wire, name)
         await wire.text("echo")
-        assert len(limit._buckets) == 2
+        await refusal(wire, "echo")
+        # There are three: all others share one.
+        assert (await wire.error("tools/call", {"name": "c"}))["code"] == -32602
+        await refusal(wire, "in_thread")
+        assert limit._count == 4
+        # What is full again is forgotten.
+        await clock.advance(1000)
+        await wire.text("in_thread")
+        assert limit._count == 1
 
 
-async def test_the_one_that_called_longest_ago_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_caller_who_called_longest_ago_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     limit = RateLimit(1)
     monkeypatch.setattr(rate_limit, "MOST_BUCKETS", 2)
-    async with memory_wire(make_server(limit), MODERN) as wire:
-        await wire.text("echo")
-        await wire.text("in_thread")
-        await refusal(wire, "echo")
-        async with memory_wire(limit_server := make_server(), MODERN) as other:
-            assert limit_server is not None
-            await other.text("echo")
-        assert [tool for _, tool in limit._buckets] == ["in_thread", "echo"]
+    server = make_server(limit)
+    async with memory_wire(server, MODERN) as one, memory_wire(server, MODERN) as other:
+        await one.text("echo")
+        await other.text("echo")
+        await refusal(one, "echo")
+        await one.text("in_thread")
+        await other.text("echo")
+        await refusal(other, "echo")
+        assert (len(limit._callers), limit._count) == (1, 1)
 
 
 @pytest.mark.parametrize(
