@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -63,7 +64,10 @@ def test_its_code_runs(page: Path, tmp_path: Path) -> None:
     _run(["-c", f"import {', '.join(modules)}"], tmp_path, environment)
     tests = [name for name in files if Path(name).name.startswith("test_")]
     if tests:
-        _run(["-m", "pytest", "-q", "-p", "no:cacheprovider", *tests], tmp_path, environment)
+        # A checkout that was installed before it had a plugin has to be told of it.
+        is_installed = any(one.value == "mcpd.pytest_plugin" for one in entry_points(group="pytest11"))
+        ours = [] if is_installed else ["-p", "mcpd.pytest_plugin"]
+        _run(["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio", *ours, *tests], tmp_path, environment)
 
 
 def _run(arguments: list[str], folder: Path, environment: dict[str, str]) -> None:

@@ -309,7 +309,9 @@ def test_a_wheel_has_the_package_its_assets_and_its_license(wheel: zipfile.ZipFi
     metadata = wheel.read(f"{info}/METADATA").decode()
     assert "Name: mcpd-server\n" in metadata
     assert "License-Expression: Apache-2.0\n" in metadata
-    assert "mcpd = mcpd.cli:main" in wheel.read(f"{info}/entry_points.txt").decode()
+    points = wheel.read(f"{info}/entry_points.txt").decode()
+    assert "mcpd = mcpd.cli:main" in points
+    assert "[pytest11]\nmcpd = mcpd.pytest_plugin" in points
     assert wheel.read(f"{info}/licenses/LICENSE") == (REPOSITORY / "LICENSE").read_bytes()
 
 
@@ -496,7 +498,7 @@ def test_the_frame_of_the_tests(tmp_path: Path, child: Child, ci: bool) -> None:
     (tmp_path / "conftest.py").write_text(frame.replace("COROUTINE_TIMEOUT = 100.0", "COROUTINE_TIMEOUT = 0.2"))
     (tmp_path / "test_cases.py").write_text(CASES)
     done = subprocess.run(
-        [child.python, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", "-W", "error",
+        [child.python, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", "-p", "no:asyncio", "-W", "error",
          "-c", os.devnull, "--rootdir", str(tmp_path), str(tmp_path)],
         env={**child.env, "CI": "true" if ci else ""}, capture_output=True, text=True, timeout=100, check=False,
     )  # fmt: skip

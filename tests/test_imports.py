@@ -25,6 +25,7 @@ EXTRAS: dict[str, set[str]] = {
     "jsonschema": {"compat"},
     "jsonschema_rs": {"registry"},
     "publicsuffixlist": {"extensions"},
+    "pytest": {"pytest_plugin", "testing"},
     "uvicorn": {"http"},
     "uvloop": {"server"},
 }

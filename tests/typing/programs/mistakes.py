@@ -8,6 +8,7 @@ from mcpd import CallNext, Context, Depends, MiddlewareRequest, Result, Server, 
 from mcpd.host.shown import ShownView
 from mcpd.http import HttpSettings
 from mcpd.serve_options import Settings
+from mcpd.testing import ClientMaker, mcpd_every_version
 from mcpd.transports.websocket_server import WebSocketLimits
 
 mcpd.Cleint  # error
@@ -179,3 +180,11 @@ async def call(client: mcpd.Client) -> None:
     beds: list[str] = await client.call("count", returns=list[int])  # error
     print(water, beds)
     await client.call("count", returns=int, timeout="soon")  # error
+
+
+@mcpd_every_version(transports=["carrier"])  # error
+def test_it(mcpd_client: ClientMaker) -> None:
+    mcpd_client(server, transprot="http")  # error
+    with mcpd_client(server) as client:
+        water: str = client.call("count", returns=int)  # error
+        print(water)

@@ -1,0 +1,98 @@
+"""The plugin that pytest loads where mcpd is installed: `mcpd_client`, `mcpd_every_version`, for tests of servers.
+
+pytest imports this in every run, also in those that have nothing to do with mcpd: so it imports nothing of ours before
+a test asks for it. `docs/testing.md` shows how to use it; it is switched off by `-p no:mcpd`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from .principal import Transport
+    from .testing import ClientMaker
+
+__all__ = [
+    "mcpd_client",
+    "mcpd_transport",
+    "mcpd_version",
+    "pytest_configure",
+    "pytest_generate_tests",
+    "pytest_pyfunc_call",
+]
+
+_MARK = "mcpd_every_version"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the mark known, for `--strict-markers`."""
+    config.addinivalue_line(
+        "markers",
+        f"{_MARK}(versions=..., transports=...): run a test that takes mcpd_client in every protocol version of MCP, "
+        'over each of these transports ("all" for every one)',
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One test for each version and transport that its mark asks for."""
+    mark = metafunc.definition.get_closest_marker(_MARK)
+    if mark is None:
+        return
+    from .testing import TRANSPORTS, VERSIONS  # noqa: PLC0415
+
+    where = metafunc.function.__qualname__
+    unknown = set(mark.kwargs) - {"versions", "transports"}
+    if mark.args or unknown:
+        pytest.fail(f"{where}: {_MARK} takes versions= and transports=, nothing else", pytrace=False)
+    if not {"mcpd_client", "mcpd_version"} & set(metafunc.fixturenames):
+        pytest.fail(f"{where}: {_MARK} is for tests that take mcpd_client, or mcpd_version", pytrace=False)
+
+    transports = mark.kwargs.get("transports") or ()
+    for name, wanted, known in (
+        ("mcpd_transport", TRANSPORTS if transports == "all" else transports, TRANSPORTS),
+        ("mcpd_version", mark.kwargs.get("versions") or VERSIONS, VERSIONS),
+    ):
+        if isinstance(wanted, str) or not set(wanted) <= set(known):
+            word = name.removeprefix("mcpd_")
+            pytest.fail(f"{where}: {_MARK}({word}s={wanted!r}): there are {', '.join(known)}", pytrace=False)
+        if wanted:
+            metafunc.parametrize(name, wanted, ids=str, indirect=True)
+
+
+@pytest.fixture
+def mcpd_version(request: pytest.FixtureRequest) -> str | None:
+    """The protocol version that the test runs in; None for the newest, where it is not marked."""
+    version: str | None = getattr(request, "param", None)
+    return version
+
+
+@pytest.fixture
+def mcpd_transport(request: pytest.FixtureRequest) -> Transport:
+    """What carries the messages in this test: memory, unless its mark says otherwise."""
+    transport: Transport = getattr(request, "param", "memory")
+    return transport
+
+
+@pytest.fixture
+def mcpd_client(mcpd_version: str | None, mcpd_transport: Transport) -> ClientMaker:
+    """Makes clients: `async with mcpd_client(server) as client`, in a plain function `with` the same.
+
+    See `mcpd.testing.TestClient` for its options.
+    """
+    from .testing import ClientMaker  # noqa: PLC0415
+
+    return ClientMaker(mcpd_version, mcpd_transport)
+
+
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an `async def` test that takes `mcpd_client` and that no other plugin runs: those have their say before."""
+    test = pyfuncitem.obj
+    if not inspect.iscoroutinefunction(test) or "mcpd_client" not in pyfuncitem.fixturenames:
+        return None
+    arguments: dict[str, Any] = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    asyncio.run(test(**arguments))
+    return True
