@@ -12,11 +12,11 @@ import re
 import subprocess
 import sys
 import tomllib
-from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 from conftest import REPOSITORY
+from support.our_plugin import OUR_PLUGIN
 
 PAGES = sorted((REPOSITORY / "docs").rglob("*.md"))
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -64,10 +64,7 @@ def test_its_code_runs(page: Path, tmp_path: Path) -> None:
     _run(["-c", f"import {', '.join(modules)}"], tmp_path, environment)
     tests = [name for name in files if Path(name).name.startswith("test_")]
     if tests:
-        # A checkout that was installed before it had a plugin has to be told of it.
-        is_installed = any(one.value == "mcpd.pytest_plugin" for one in entry_points(group="pytest11"))
-        ours = [] if is_installed else ["-p", "mcpd.pytest_plugin"]
-        _run(["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio", *ours, *tests], tmp_path, environment)
+        _run(["-m", "pytest", "-q", "-p", "no:cacheprovider", *OUR_PLUGIN, *tests], tmp_path, environment)
 
 
 def _run(arguments: list[str], folder: Path, environment: dict[str, str]) -> None:

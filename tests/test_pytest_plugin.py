@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
 from importlib.util import find_spec
 
 import pytest
+from support.our_plugin import IS_INSTALLED
 
 from mcpd.testing import TRANSPORTS, VERSIONS
 
 pytest_plugins = ["pytester"]
 
-# A checkout that was installed before the plugin was there has to be told of it.
-IS_INSTALLED = any(one.value == "mcpd.pytest_plugin" for one in entry_points(group="pytest11"))
 OURS = () if IS_INSTALLED else ("-p", "mcpd.pytest_plugin")
 ALONE = (*OURS, "-p", "no:asyncio", "-p", "no:anyio")
 

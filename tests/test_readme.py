@@ -24,6 +24,7 @@ from conftest import Child
 from support.apps_scene import OPAQUE, STRICT, initialize_result
 from support.browser import Chromium, chromium
 from support.http_peer import Peer, call, post
+from support.our_plugin import OUR_PLUGIN
 from support.pages import Pages
 from support.wires import MODERN, ProcessWire, Wire, each_version, initialize, process_wire
 from websockets.asyncio.client import connect
@@ -578,7 +579,7 @@ async def test_the_agent(garden: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_test_of_the_garden(garden: Path, child: Child) -> None:
     done = subprocess.run(
-        [child.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_server.py"],
+        [child.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *OUR_PLUGIN, "test_server.py"],
         cwd=garden.parent, env=child.env, capture_output=True, text=True, timeout=100, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout

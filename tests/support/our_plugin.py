@@ -1,0 +1,12 @@
+"""What pytest has to be told of our plugin: nothing where it is installed, as it is in a checkout that is set up anew."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+
+__all__ = ["IS_INSTALLED", "OUR_PLUGIN"]
+
+IS_INSTALLED = any(one.value == "mcpd.pytest_plugin" for one in entry_points(group="pytest11"))
+
+# pytest-asyncio is here for what runs beside our plugin alone.
+OUR_PLUGIN = ("-p", "no:asyncio") if IS_INSTALLED else ("-p", "no:asyncio", "-p", "mcpd.pytest_plugin")
