@@ -1,4 +1,4 @@
-"""What pytest has to be told of our plugin: nothing where it is installed, as it is in a checkout that is set up anew."""
+"""What pytest has to be told of our plugin: nothing where it is installed, as in a checkout that is set up anew."""
 
 from __future__ import annotations
 
