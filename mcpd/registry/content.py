@@ -46,6 +46,10 @@ _decode_text = Decoder(str).decode
 
 _IMAGE_TYPES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif"}
 _IMAGE_TYPES |= {".webp": "image/webp", ".svg": "image/svg+xml"}
+_IMAGE_BEGINNINGS = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
+_IMAGE_BEGINNINGS |= {b"RIFF....WEBP": "image/webp"}
+_AUDIO_BEGINNINGS = {b"RIFF....WAVE": "audio/wav", b"ID3": "audio/mpeg", b"OggS": "audio/ogg", b"fLaC": "audio/flac"}
+"""What files of a type begin with; four dots are the file's size."""
 _AUDIO_TYPES = {".wav": "audio/wav", ".mp3": "audio/mpeg", ".ogg": "audio/ogg", ".flac": "audio/flac"}
 
 
@@ -65,23 +69,23 @@ def text(value: str) -> TextContent:
 def image(data: bytes | str | os.PathLike[str], mime_type: str = "") -> ImageContent:
     """An image block, from bytes or from a file (a path, as str or Path), which is read at once.
 
-    `mime_type`, such as `image/png`, is told by the names .png .jpg .jpeg .gif .webp .svg; for bytes and other names
-    it has to be given. Raises ValueError if it is not, OSError if the file cannot be read.
+    `mime_type`, such as `image/png`, is told by the names .png .jpg .jpeg .gif .webp .svg, and by what PNG, JPEG, GIF
+    and WebP begin with; else it has to be given. Raises ValueError if it is not, OSError if the file cannot be read.
     Spec: 2026-07-28 server/tools, image content.
     """
     content, guessed = _load(data, _IMAGE_TYPES)
-    return ImageContent(content, _known_type(mime_type or guessed, data))
+    return ImageContent(content, mime_type or guessed or _type_of(content, _IMAGE_BEGINNINGS, data))
 
 
 def audio(data: bytes | str | os.PathLike[str], mime_type: str = "") -> AudioContent:
     """A sound block, from bytes or from a file (a path, as str or Path), which is read at once.
 
-    `mime_type`, such as `audio/wav`, is told by the names .wav .mp3 .ogg .flac; for bytes and other names it has to be
-    given. Raises ValueError if it is not, OSError if the file cannot be read. Clients older than 2025-03-26, which
-    have no sound, get a line of text. Spec: 2026-07-28 server/tools, audio content.
+    `mime_type`, such as `audio/wav`, is told by the names .wav .mp3 .ogg .flac, and by what such files begin with; else
+    it has to be given. Raises ValueError if it is not, OSError if the file cannot be read. Clients older than
+    2025-03-26, which have no sound, get a line of text. Spec: 2026-07-28 server/tools, audio content.
     """
     content, guessed = _load(data, _AUDIO_TYPES)
-    return AudioContent(content, _known_type(mime_type or guessed, data))
+    return AudioContent(content, mime_type or guessed or _type_of(content, _AUDIO_BEGINNINGS, data))
 
 
 def embedded(uri: str, content: str | bytes, mime_type: str | None = None) -> EmbeddedResource:
@@ -124,11 +128,13 @@ def _load(data: bytes | str | os.PathLike[str], types: dict[str, str]) -> tuple[
         return file.read(), types.get(os.path.splitext(path)[1].lower(), "")
 
 
-def _known_type(mime_type: str, data: object) -> str:
-    if not mime_type:
-        where = "bytes" if isinstance(data, bytes) else repr(data)
-        raise ValueError(f"No MIME type known for {where}: pass mime_type=")
-    return mime_type
+def _type_of(content: bytes, beginnings: dict[bytes, str], data: object) -> str:
+    sized = content[:4] + b"...." + content[8:12]
+    for beginning, mime_type in beginnings.items():
+        if content.startswith(beginning) or (sized.startswith(beginning) and beginning.startswith(b"RIFF")):
+            return mime_type
+    where = "bytes" if isinstance(data, bytes) else repr(data)
+    raise ValueError(f"No MIME type known for {where}: pass mime_type=")
 
 
 def _block(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,6 +41,29 @@ def test_a_given_type_goes_before_the_name(tmp_path: Path) -> None:
     path.write_bytes(b"data")
     assert audio(path) == AudioContent(b"data", "audio/ogg")
     assert audio(path, "audio/opus") == AudioContent(b"data", "audio/opus")
+
+
+@pytest.mark.parametrize(
+    ("make", "data", "mime_type"),
+    [
+        (image, b"\x89PNG\r\n\x1a\n\0", "image/png"),
+        (image, b"\xff\xd8\xff\xe0", "image/jpeg"),
+        (image, b"GIF89a", "image/gif"),
+        (image, b"RIFF\x01\0\0\0WEBPVP8 ", "image/webp"),
+        (audio, b"RIFF\x01\0\0\0WAVEfmt ", "audio/wav"),
+        (audio, b"ID3\x04", "audio/mpeg"),
+        (audio, b"OggS\0", "audio/ogg"),
+        (audio, b"fLaC\0", "audio/flac"),
+    ],
+)
+def test_what_it_begins_with_tells_the_type_of_bytes(tmp_path: Path, make: Any, data: bytes, mime_type: str) -> None:
+    path = tmp_path / "file.xyz"
+    path.write_bytes(data)
+    assert make(data).mime_type == make(path).mime_type == mime_type
+    assert make(data, "x/y").mime_type == "x/y"
+    other = audio if make is image else image
+    with pytest.raises(ValueError, match="No MIME type known for bytes"):
+        other(data)
 
 
 def test_a_type_that_nobody_knows_is_asked_for(tmp_path: Path) -> None:
