@@ -78,7 +78,6 @@ def test_every_block_is_run() -> None:
         "server.py",
         "asgi.py",
         "test_server.py",
-        "agent.py",
     ]
     assert len(CLAUDE) == 2
     assert len(OUTPUT) == 1
@@ -523,58 +522,6 @@ async def test_the_asgi_application_mounted(garden: Path, monkeypatch: pytest.Mo
         assert said[0]["status"] == 200
         assert said[1]["body"] == b'{"jsonrpc":"2.0","id":1,"result":{}}'
     assert asked == ["/garden/mcp", "/mcp"]
-
-
-async def test_the_agent(garden: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model that picks the app's tool, and a page whose View asks for a link and leaves a message."""
-    monkeypatch.syspath_prepend(str(garden.parent))
-    for name in ("server", "agent"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    turn = importlib.import_module("agent").turn
-    shown: list[tuple[str, str]] = []
-    answers: dict[int, Any] = {}
-    watching: list[asyncio.Task[None]] = []
-
-    async def ask_model(tools: list[Any]) -> tuple[str, dict[str, Any]]:
-        assert "show_bed" in [tool.name for tool in tools]
-        return "show_bed", {"bed": "south"}
-
-    async def show(html: str, policy: str, address: str) -> None:
-        shown.append((html, policy))
-        watching.append(asyncio.ensure_future(watch(address)))
-
-    async def watch(address: str) -> None:
-        text = [{"type": "text", "text": "more beans"}]
-        requests = [
-            (
-                "ui/initialize",
-                {"appInfo": {"name": "p", "version": "1"}, "appCapabilities": {}, "protocolVersion": "x"},
-            ),
-            ("ui/open-link", {"url": "https://garden.example/beans"}),
-            ("ui/open-link", {"url": "https://elsewhere.example/"}),
-            ("ui/message", {"role": "user", "content": text}),
-            ("ui/update-model-context", {"structuredContent": {"selected": "beans"}}),
-        ]
-        async with connect(address, origin="http://localhost:8000", proxy=None) as page:  # type: ignore[arg-type]
-            for number, (method, params) in enumerate(requests):
-                await page.send(json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}))
-                if number == 0:
-                    await page.send('{"jsonrpc": "2.0", "method": "ui/notifications/initialized"}')
-                while number not in answers:
-                    told = json.loads(await page.recv())
-                    answers[told.get("id", told.get("method"))] = told
-
-    result, messages, context = await turn(ask_model, show)
-    await watching[0]
-    for name in ("server", "agent"):
-        monkeypatch.delitem(sys.modules, name)
-    assert result.structured_content["plants"] == ["beans"]
-    assert shown[0][0] == (garden.parent / "apps" / "bed.html").read_text(encoding="utf-8")
-    assert shown[0][1].startswith("default-src 'none'; ")
-    assert answers[1]["result"] == {}
-    assert answers[2]["error"]["code"] == -32000
-    assert [message.content[0].text for message in messages] == ["more beans"]
-    assert [one.structured_content for one in context] == [{"selected": "beans"}]
 
 
 def test_the_test_of_the_garden(garden: Path, child: Child) -> None:
