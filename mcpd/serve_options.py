@@ -164,6 +164,19 @@ class Options(Settings, kw_only=True):
     session_timeout: Annotated[
         float, Option("--session-timeout", "HTTP", "HTTP: when an idle session ends; 0 for never.", "SECONDS")
     ] = SESSION_TIMEOUT
+    server_card: Annotated[
+        str,
+        Option(
+            "--server-card",
+            "HTTP",
+            "HTTP: who may read the Server Card: auto (who may use the endpoint), public or never.",
+            "WHO",
+            ("auto", "public", "never"),
+        ),
+    ] = "auto"
+    public_url: Annotated[
+        str | None, Option("--public-url", "HTTP", "HTTP: the URL of the endpoint that the Server Card names.", "URL")
+    ] = None
     token_file: Annotated[
         str | None,
         Option("--token-file", "Access", "Ask for the bearer token in this file; needed beyond this machine.", "FILE"),

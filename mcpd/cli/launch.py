@@ -10,7 +10,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import ConfigurationError
 from ..serve_options import Options, command_options
@@ -207,7 +207,12 @@ def _without_effect(options: Options) -> Iterator[tuple[str, str]]:
 def _http_settings(options: Options) -> HttpSettings:
     from ..http import HttpSettings
 
-    return HttpSettings(stateless=options.stateless, session_idle_timeout=options.session_timeout)
+    return HttpSettings(
+        stateless=options.stateless,
+        session_idle_timeout=options.session_timeout,
+        server_card=cast("Any", options.server_card),
+        public_url=options.public_url or "",
+    )
 
 
 def _tell(line: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 from msgspec.json import Decoder
@@ -24,6 +24,7 @@ from ..registry.routes import Route
 from ..serve_defaults import SESSION_TIMEOUT
 from ..session import Call, Opening, Session
 from ..transports.stdio import MAX_FRAME_BYTES
+from ..types.lifecycle import Implementation
 from ..versions.table import Version
 from .headers import Mirrors
 from .keep_alive import KeepAlive
@@ -80,6 +81,10 @@ class HttpSettings(Struct, frozen=True, kw_only=True):
     """What processes that serve the same clients share, so that each serves the sessions of all; None for one alone."""
     routes: Sequence[Route] = ()
     """What is served beside the endpoint, before the routes of the server."""
+    server_card: Literal["auto", "public", "never"] = "auto"
+    """Who may read the Server Card: auto asks for what the endpoint asks for, public tells everybody."""
+    public_url: str = ""
+    """The endpoint's URL for the Server Card; empty for what a request was made to."""
 
 
 class Answering(Receiver, Protocol):
@@ -155,6 +160,7 @@ class Backend(NamedTuple):
     lifespan: ServerLifespan | None = None
     observers: Sequence[Observer] = ()
     routes: Sequence[Route] = ()
+    identity: Implementation | None = None
 
 
 Identify = Callable[[Scope], str | Principal | None]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from msgspec.json import encode
@@ -34,6 +34,7 @@ from ..transports.guards import Guard
 from .core import Backend, Core
 from .cors import Cors
 from .request import BadBody, Header, HttpRequest
+from .server_card import ServerCard, checked_public_url
 
 __all__ = ["FindSender", "Router"]
 
@@ -90,7 +91,8 @@ class Router:
             if route.path in endpoint:
                 raise ConfigurationError(f"route {route.path!r}: this is the path of the MCP endpoint; take another")
 
-        self._own = (Route("/healthz", self._is_alive, public=True), Route("/readyz", self._is_ready, public=True))
+        probes = (Route("/healthz", self._is_alive, public=True), Route("/readyz", self._is_ready, public=True))
+        self._own = (*probes, *_card_routes(core, server, guard, asks=find_sender is not None, endpoint=endpoint[0]))
         self._nowhere = Refusal(
             404,
             f"Nothing is served at this path: the MCP endpoint is {endpoint[0]}, POST a JSON-RPC message to it "
@@ -264,6 +266,27 @@ class Router:
             task.cancel()
 
 
+def _card_routes(core: Core, server: Backend, guard: Guard, *, asks: bool, endpoint: str) -> Sequence[Route]:
+    """The Server Card and its catalog, by the settings: who is asked for credentials first reads them with these."""
+    settings = core.settings
+    if settings.server_card not in ("auto", "public", "never"):
+        raise ConfigurationError(f"server_card {settings.server_card!r}: it is auto, public or never")
+    if settings.server_card == "never" or server.identity is None:
+        checked_public_url(settings.public_url)
+        return ()
+    # Unasked, a page in a browser has no business with what runs on its machine.
+    is_told_all = settings.server_card == "public"
+    card = ServerCard(
+        server.identity,
+        endpoint,
+        settings.public_url,
+        is_public=is_told_all or not asks,
+        any_origin=is_told_all,
+        needs_token=guard.has_token,
+    )
+    return card.routes
+
+
 def _open_methods(request: HttpRequest, found: Mapping[str, Route], route: Route | None) -> list[str]:
     """The methods at a path that every web page may use; [] if this request is of none of them."""
     if not found:
@@ -296,6 +319,7 @@ def _asked(request: HttpRequest, route: Route, body: bytes, lifespan: Any) -> Ro
         user=request.user,
         client=request.peer,
         root_path=scope.get("root_path") or "",
+        scheme=scope.get("scheme") or "http",
         lifespan=lifespan,
     )
 

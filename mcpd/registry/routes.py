@@ -34,7 +34,8 @@ class RouteRequest(Struct, eq=False, kw_only=True):
     `path` is below the application, wherever that is mounted (`root_path`); `params` are what the path's `{name}` stand
     for. `headers` have names in any case, credentials among them; one that came twice is joined by a comma. `body` is
     at most as large as a message to the endpoint. `user` is its sender, ANONYMOUS on a public route; `client` the
-    address it came from, "" if that is not known; `lifespan` what the server's lifespan gave.
+    address it came from, "" if that is not known; `scheme` is http or https, as far as the server knows; `lifespan`
+    what the server's lifespan gave.
     """
 
     method: str
@@ -46,6 +47,7 @@ class RouteRequest(Struct, eq=False, kw_only=True):
     user: Principal = ANONYMOUS
     client: str = ""
     root_path: str = ""
+    scheme: str = "http"
     lifespan: Any = None
 
     @property

@@ -335,7 +335,7 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         settings = settings or HttpSettings()
         self.allow_frames(settings.max_body_bytes)
         access = access.or_by(self.authenticate)
-        backend = Backend(self.connect, self._mirrors, self.lifespan, self._observers, self._routes)
+        backend = Backend(self.connect, self._mirrors, self.lifespan, self._observers, self._routes, self.identity)
         return HttpApp(backend, access, settings, bound=bound, identify=identify)
 
     def _mirrors(self, tool: str) -> Sequence[Mirror]:

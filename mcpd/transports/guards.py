@@ -68,6 +68,7 @@ class Guard:
                 "The server has an authenticator (authenticate=) and a token; leave out the token, also in MCPD_TOKEN"
             )
 
+        self.has_token = access.token is not None
         authenticate = access.authenticate if access.token is None else TokenAuthenticator(access.token)
         self.authentication: Authentication | None = None
         """What asks who sends a request; None where nobody is asked."""
