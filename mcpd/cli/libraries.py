@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LIBRARIES", "Watch"]
 
-LIBRARIES = ("mcp", "fastmcp")
+LIBRARIES = ("mcp", "mcp_types", "fastmcp")
 """The first part of the modules that are ours then: the keys of `compat.install.LIBRARIES`."""
 
 

@@ -24,7 +24,8 @@ from .names import Names
 __all__ = ["LIBRARIES", "Facade", "finder", "install", "known_modules", "serves_in_threads", "uninstall"]
 
 LIBRARIES = {
-    "mcp": ("the official SDK", ("lowlevel.names", "fastmcp1.names")),
+    "mcp": ("the official SDK", ("lowlevel.names", "fastmcp1.names", "mcpserver.names")),
+    "mcp_types": ("the official SDK", ()),
     "fastmcp": ("fastmcp", ("fastmcp.names",)),
 }
 """The first part of a library's modules: what people call it, and where the tables of its modules are."""

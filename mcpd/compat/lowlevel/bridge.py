@@ -101,6 +101,8 @@ def served(app: Application) -> McpdServer:
         said.server_name,
         version=said.server_version or __version__,
         instructions=said.instructions,
+        title=getattr(app, "title", None),
+        description=getattr(app, "description", None),
         website_url=said.website_url,
         icons=icons,
         lifespan=None if app.lifespan is lifespan else life,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ..names import Names
 
-__all__ = ["MODULES"]
+__all__ = ["MODULES", "TYPES"]
 
-_TYPES = tuple(
+TYPES = tuple(
     f"types.{chapter}"
     for chapter in (
         "content",
@@ -16,6 +16,7 @@ _TYPES = tuple(
         "lifecycle",
         "notifications",
         "asking",
+        "rounds",
         "messages",
         "base",
     )
@@ -41,9 +42,9 @@ MODULES: dict[str, Names] = {
             "UrlElicitationRequiredError": "exceptions",
             "SamplingRole": "types.base:Role",
         },
-        _TYPES,
+        TYPES,
     ),
-    "mcp.types": Names({}, _TYPES),
+    "mcp.types": Names({}, TYPES),
     "mcp.server": Names(
         {
             "Server": "lowlevel.server",

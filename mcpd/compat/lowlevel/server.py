@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -43,8 +43,18 @@ class Server(Decorators, Generic[LifespanResultT, RequestT]):
         website_url: str | None = None,
         icons: list[Icon] | None = None,
         lifespan: Lifespan = lifespan,
+        *,
+        title: str | None = None,
+        description: str | None = None,
+        cache_hints: Any = None,
+        get_tool_input_schema: Any = None,
+        **handlers: Callable[..., Awaitable[Any]] | None,
     ) -> None:
         super().__init__()
+        self.title = title
+        self.description = description
+        self.middleware: list[Any] = []
+        """What is around the handlers of version 2, the outermost first: `async (ctx, call_next)`."""
         self.name = name
         self.version = version
         self.instructions = instructions
@@ -54,6 +64,24 @@ class Server(Decorators, Generic[LifespanResultT, RequestT]):
         self.said: InitializationOptions | None = None
         """What the program says of the server when it is run."""
         self._served: McpdServer | None = None
+        if handlers:
+            from ..mcpserver.handlers import add_all
+
+            add_all(self, handlers)
+
+    def add_request_handler(self, method: str, params_type: Any, handler: Callable[..., Awaitable[Any]]) -> None:
+        """Serve a method by a function of a context and params, as version 2 has it. Raises NotImplementedError."""
+        from ..mcpserver.handlers import add
+
+        add(self, method, handler)
+
+    def streamable_http_app(self, *, streamable_http_path: str = "/mcp", **options: Any) -> Any:
+        """This server as an ASGI application, with its endpoint at that path."""
+        from ...http import HttpSettings
+
+        return self.__mcpd_server__().asgi_app(
+            settings=HttpSettings(path=streamable_http_path, stateless=bool(options.get("stateless_http")))
+        )
 
     def create_initialization_options(
         self,

@@ -22,7 +22,7 @@ from ..wire import as_json, struct_of
 from .context import current_exchange
 from .notices import Notices, has_all
 
-__all__ = ["RawQuestion", "ServerSession", "ServerSessionT"]
+__all__ = ["RawQuestion", "ServerSession", "ServerSessionT", "question_of"]
 
 R = TypeVar("R", bound=Model)
 ServerSessionT = TypeVar("ServerSessionT", bound="ServerSession")
@@ -168,7 +168,6 @@ class ServerSession(Notices):
 
     async def _ask(self, request: BaseRequest, seconds: float | None) -> Any:
         exchange = self._exchange
-        params = {} if request.params is None else as_json(request.params)
         method = _METHODS.get(request.method)
         try:
             if method is None:
@@ -176,10 +175,7 @@ class ServerSession(Notices):
                     raise LocalProtocolError(f"{request.method} cannot be asked of a client")
                 await exchange.peer.request("ping", None, exchange.call, seconds)
                 return {}
-            kind, result, needs, refusal = method
-            if params.get("mode") == "url":
-                kind, needs = ElicitUrlParams, {"elicitation": {"url": {}}}
-            question = RawQuestion(request.method, struct_of(params, kind), result, needs)
+            question, refusal = question_of(request), method[3]
             if not exchange.asking.can_ask(question):
                 raise McpError(_error(code=-32600, message=refusal))
             key = exchange.asking.next_key()
@@ -247,6 +243,18 @@ class ServerSession(Notices):
     async def _tell(self, method: str, params: Struct | None) -> None:
         exchange = self._exchange
         await exchange.peer.notify(method, params, exchange.call if exchange.call.is_open else None)
+
+
+def question_of(request: BaseRequest) -> RawQuestion:
+    """A request to a client as a question of ours. Raises LocalProtocolError for one that is none."""
+    method = _METHODS.get(request.method)
+    if method is None:
+        raise LocalProtocolError(f"{request.method} cannot be asked of a client")
+    params = {} if request.params is None else as_json(request.params)
+    kind, result, needs, _ = method
+    if params.get("mode") == "url":
+        kind, needs = ElicitUrlParams, {"elicitation": {"url": {}}}
+    return RawQuestion(request.method, struct_of(params, kind), result, needs)
 
 
 def _error(**members: Any) -> messages.ErrorData:
