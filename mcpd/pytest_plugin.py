@@ -8,24 +8,36 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from .principal import Transport
+    from .server import Server
     from .testing import ClientMaker
 
 __all__ = [
     "mcpd_client",
+    "mcpd_lock",
     "mcpd_transport",
     "mcpd_version",
+    "pytest_addoption",
     "pytest_configure",
     "pytest_generate_tests",
     "pytest_pyfunc_call",
 ]
 
 _MARK = "mcpd_every_version"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Take `--mcpd-write`."""
+    parser.getgroup("mcpd").addoption(
+        "--mcpd-write", action="store_true", help="mcpd_lock writes the approval files of servers, or writes them anew."
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -86,6 +98,33 @@ def mcpd_client(mcpd_version: str | None, mcpd_transport: Transport) -> ClientMa
     from .testing import ClientMaker  # noqa: PLC0415
 
     return ClientMaker(mcpd_version, mcpd_transport)
+
+
+@pytest.fixture
+def mcpd_lock(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Fails the test if a server does not offer what its approval file says: `mcpd_lock(server)`.
+
+    The file is `NAME.lock.json` beside the test, by the server's name, or `file=`, from the test's folder on.
+    `--mcpd-write` writes it.
+    """
+
+    def hold(server: Server, file: str | os.PathLike[str] | None = None) -> None:
+        from .approval import check_lock, write_lock  # noqa: PLC0415
+
+        name = "".join(c if c.isalnum() or c in "-_." else "-" for c in server.name)
+        path = request.path.parent / (f"{name}.lock.json" if file is None else file)
+        if request.config.getoption("--mcpd-write"):
+            write_lock(server, path)
+            return
+        changes = check_lock(server, path)
+        if changes is None:
+            pytest.fail(f"there is no approval file {path} yet: pytest --mcpd-write writes it", pytrace=False)
+        if changes:
+            lines = [f"  {'breaking' if change.is_breaking else 'harmless'}: {change}" for change in changes]
+            told = "\n".join([f"{path.name} says otherwise; if that is meant: pytest --mcpd-write", *lines])
+            pytest.fail(told, pytrace=False)
+
+    return hold
 
 
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:

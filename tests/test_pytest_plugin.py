@@ -192,3 +192,33 @@ def test_under_another_event_loop_it_says_what_to_do(pytester: pytest.Pytester) 
     tests = TESTS.format(mark="@pytest.mark.anyio") + ANYIO.replace('"asyncio"', '"trio"')
     result = run(pytester, tests, *OURS, "-p", "no:asyncio", "-x")
     assert "a client of mcpd needs asyncio, which does not run here" in result.stdout.str()
+
+
+LOCKED = """
+from garden import server
+
+def test_offers(mcpd_lock):
+    mcpd_lock(server)
+
+def test_named(mcpd_lock):
+    mcpd_lock(server, file="other.json")
+"""
+
+
+def test_what_a_server_offers_is_held_against_its_file(pytester: pytest.Pytester) -> None:
+    result = run(pytester, LOCKED, *ALONE)
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(["there is no approval file *garden.lock.json yet: pytest --mcpd-write writes it"])
+    run(pytester, LOCKED, *ALONE, "--mcpd-write").assert_outcomes(passed=2)
+    assert (pytester.path / "garden.lock.json").read_text() == (pytester.path / "other.json").read_text()
+    run(pytester, LOCKED, *ALONE).assert_outcomes(passed=2)
+
+    pytester.makepyfile(garden=SERVER.replace("bed: str,", "bed: str, kind: str,"))
+    result = pytester.runpytest_subprocess(*ALONE, "-k", "offers", "test_garden.py")
+    result.assert_outcomes(failed=1, deselected=1)
+    result.stdout.fnmatch_lines(
+        [
+            "garden.lock.json says otherwise; if that is meant: pytest --mcpd-write",
+            "  breaking: tool plants: argument kind is new and required",
+        ]
+    )

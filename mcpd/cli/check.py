@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
+from contextlib import nullcontext, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec.json import encode, format
 
 from ..errors import NAMESAKE, ConfigurationError
+from ..registry.problems import Problem
 from ..serve_options import Option, command_options
 from .options import parameter, target
 
 if TYPE_CHECKING:
+    from ..approval import Change
     from ..registry.entries import ToolEntry
     from ..server import Server
 
@@ -22,8 +26,11 @@ __all__ = ["command"]
 _HELP = """Load TARGET, list what it offers, and name every problem that a client would run into.
 
 TARGET is file.py, file.py:object or package.module:object; without one it is the built-in starter. The list goes to
-stdout, problems to stderr; a warning is about what works, but not everywhere or not as well as it could. Exit codes:
-0 no problem (with --strict no warning either), 1 a problem or nothing to load, 2 wrong use.
+stdout, problems to stderr; a warning is about what works, but not everywhere or not as well as it could.
+
+With --lock FILE it is held against an approval file, which --write writes: what breaks callers and what does not is
+named. Exit codes: 0 no problem (with --strict no warning either) and no change, 1 a problem, a change or nothing to
+load, 2 wrong use.
 """
 
 
@@ -36,6 +43,14 @@ _PARAMETERS: list[click.Parameter] = [
         False,
     ),
     parameter("strict", Option("--strict", "Other", "Count warnings as problems."), bool, False),
+    parameter("as_json", Option("--json", "Other", "Print everything as one JSON object, for programs."), bool, False),
+    parameter(
+        "lock",
+        Option("--lock", "Other", "Fail if what it offers is not what this approval file says.", metavar="FILE"),
+        str,
+        None,
+    ),
+    parameter("write", Option("--write", "Other", "Write the approval file of --lock, or write it anew."), bool, False),
     parameter("log_level", *command_options()["log_level"], "error"),
     parameter("no_compat", *command_options()["no_compat"], False),
     click.Argument(["arguments"], nargs=-1),
@@ -44,19 +59,57 @@ _PARAMETERS: list[click.Parameter] = [
 
 @click.command("check", params=_PARAMETERS, help=_HELP)
 def command(
-    target: str | None, verbose: bool, strict: bool, log_level: str, no_compat: bool, arguments: tuple[str, ...]
+    target: str | None,
+    verbose: bool,
+    strict: bool,
+    as_json: bool,
+    lock: str | None,
+    write: bool,
+    log_level: str,
+    no_compat: bool,
+    arguments: tuple[str, ...],
 ) -> int:
+    if write and lock is None:
+        raise click.UsageError("--write goes with --lock FILE")
+    logging.basicConfig(level=log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
+    heard = _Complaints()
+    report = _Report(target)
+
+    try:
+        # What the author's code prints while it is loaded is no JSON.
+        with redirect_stdout(sys.stderr) if as_json else nullcontext():
+            server = _load(target, no_compat, arguments)
+            report.problems = _problems(server, heard)
+        if lock is not None:
+            _approve(server, lock, write, report)
+    except ConfigurationError as error:
+        if not as_json:
+            raise
+        report.problems.append(Problem(target or "the starter", str(error)))
+        click.echo(report.as_json(None))
+        return 1
+
+    if as_json:
+        click.echo(report.as_json(server))
+    else:
+        _list(server, verbose)
+        report.tell()
+    return 1 if report.has_failed(strict) else 0
+
+
+def _load(target: str | None, no_compat: bool, arguments: tuple[str, ...]) -> Server:
     from .programs import Looker, look_into
     from .target import load
 
-    logging.basicConfig(level=log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
-    heard = _Complaints()
     looker = Looker()
     server = load(target, None if no_compat else looker, arguments) or looker.found
     if server is None:
         raise ConfigurationError(f"{target}: the program ended without serving anything")
-
     look_into(server)
+    return server
+
+
+def _list(server: Server, verbose: bool) -> None:
     click.echo(f"{server.name} {server.identity.version}")
     for title, offers in _offers(server):
         if offers:
@@ -67,15 +120,81 @@ def command(
                 shown = format(encode(schema), indent=2).decode().replace("\n", "\n      ")
                 click.echo(f"    {what}\n      {shown}")
 
-    problems = {str(problem): problem.is_error for problem in server.problems()}
-    problems = {**{text: level >= logging.ERROR for text, level in heard.texts.items()}, **problems}
-    for text, is_error in sorted(problems.items(), key=lambda problem: not problem[1]):
-        click.echo(f"mcpd: {'problem' if is_error else 'warning'}: {text}", err=True)
-    for name in _namesakes():
-        click.echo(f"mcpd: problem: the distribution {name} is installed too. {NAMESAKE}", err=True)
-        problems[name] = True
 
-    return 1 if any(problems.values()) or (strict and problems) else 0
+def _problems(server: Server, heard: _Complaints) -> list[Problem]:
+    """All that is wrong, errors first, each once."""
+    said = [Problem("", text, level >= logging.ERROR) for text, level in heard.texts.items()]
+    found = {_in_words(problem): problem for problem in (*said, *server.problems())}
+    for name in _namesakes():
+        found[name] = Problem("", f"the distribution {name} is installed too. {NAMESAKE}")
+    return sorted(found.values(), key=lambda problem: not problem.is_error)
+
+
+def _approve(server: Server, lock: str, write: bool, report: _Report) -> None:
+    """Hold the server against an approval file, or write it. Raises ConfigurationError."""
+    from ..approval import check_lock, write_lock
+
+    if write:
+        report.changes = write_lock(server, lock)
+        report.note = f"wrote {lock}"
+        return
+    changes = check_lock(server, lock)
+    if changes is None:
+        report.problems.append(Problem("", f"there is no approval file {lock} yet; the same with --write writes it"))
+        return
+    report.changes = changes
+    report.is_approved = not changes
+    if changes:
+        count = sum(change.is_breaking for change in changes)
+        report.note = (
+            f"{lock} says otherwise: {count} breaking and {len(changes) - count} harmless changes; "
+            "if they are meant, the same with --write writes it anew"
+        )
+
+
+class _Report:
+    """What was found: problems, and what changed since an approval file was written."""
+
+    def __init__(self, target: str | None) -> None:
+        self.target = target
+        self.problems: list[Problem] = []
+        self.changes: list[Change] | None = None
+        self.is_approved = True
+        self.note = ""
+
+    def has_failed(self, strict: bool) -> bool:
+        """Whether the exit code says so."""
+        return not self.is_approved or any(problem.is_error or strict for problem in self.problems)
+
+    def tell(self) -> None:
+        """All of it, a line each, on stderr."""
+        for problem in self.problems:
+            click.echo(f"mcpd: {'problem' if problem.is_error else 'warning'}: {_in_words(problem)}", err=True)
+        for change in self.changes or ():
+            click.echo(f"mcpd: {'breaking' if change.is_breaking else 'harmless'}: {change}", err=True)
+        if self.note:
+            click.echo(f"mcpd: {self.note}", err=True)
+
+    def as_json(self, server: Server | None) -> str:
+        """The same, and what the server offers, as one JSON object; of a server that cannot be loaded, the problem."""
+        from ..approval import offerings
+
+        said: dict[str, Any] = {"target": self.target, "server": None}
+        for kind, is_error in (("problems", True), ("warnings", False)):
+            found = (problem for problem in self.problems if problem.is_error is is_error)
+            said[kind] = [{"where": problem.where, "text": problem.text} for problem in found]
+        if self.changes is not None:
+            said["changes"] = [
+                {"where": change.where, "text": change.text, "isBreaking": change.is_breaking}
+                for change in self.changes
+            ]
+        if server is not None:
+            said |= offerings(server)
+        return format(encode(said), indent=2).decode()
+
+
+def _in_words(problem: Problem) -> str:
+    return str(problem) if problem.where else problem.text
 
 
 def _namesakes() -> list[str]:

@@ -94,7 +94,7 @@ def test_help_of_check_names_the_exit_codes(run: Run) -> None:
         (["serve", "--grace", "nan"], "'nan' is no number of seconds; see mcpd serve --help"),
         (["serve", "--session-timeout", "nan"], "'nan' is no number of seconds; see mcpd serve --help"),
         (["serve", "--stdio=3"], "'--stdio' does not take a value; see mcpd serve --help"),
-        (["check", "--json"], "no option --json; see mcpd check --help"),
+        (["check", "--yaml"], "no option --yaml; see mcpd check --help"),
     ],
 )  # fmt: skip
 def test_wrong_use_is_one_line_and_2(run: Run, words: list[str], said: str) -> None:
