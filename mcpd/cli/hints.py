@@ -13,12 +13,11 @@ from inspect import signature
 import mcpd
 
 from ..server import Server
-from .libraries import LIBRARIES as OURS
 
 __all__ = ["LIBRARIES", "hint"]
 
-# Whose servers people bring along.
-LIBRARIES = {"fastmcp": "FastMCP", "mcp": "the official SDK"}
+# Whose servers people bring along: what `libraries.LIBRARIES` are called.
+LIBRARIES = {"fastmcp": "FastMCP", "mcp": "the official SDK", "mcp_types": "the official SDK"}
 
 _MESSAGES = 'a prompt returns text, a ("user", text) or ("assistant", text) pair, or a list of these'
 _GIVEN = "a parameter annotated with Context is given it"
@@ -64,7 +63,7 @@ _METHODS = {
     "http_app": _MOUNT,
     "streamable_http_app": _MOUNT,
     "sse_app": _MOUNT,
-    "custom_route": _MOUNT,
+    "custom_route": 'write @server.route("/path", methods=["GET"])',
     "run_async": "mcpd serve runs it; in Python run() does",
     "add_resource": 'write @server.resource("notes://today"), or server.add_text(uri, text, name=…)',
     "add_template": 'write @server.resource("notes://{day}")',
@@ -84,9 +83,7 @@ def _hint(error: Exception) -> str:
         library = LIBRARIES.get((error.name or "").partition(".")[0])
         if library is None:
             return ""
-        if (error.name or "").partition(".")[0] in OURS:
-            return f"servers of {library} are served without it: leave out --no-compat"
-        return f"servers of {library} are not served, only mcpd's own: from mcpd import Context, Server, ToolError"
+        return f"servers of {library} are served without it: leave out --no-compat"
 
     if isinstance(error, ImportError) and error.name == "mcpd":
         found = re.search(r"cannot import name '(\w+)'", str(error))

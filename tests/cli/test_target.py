@@ -229,7 +229,7 @@ def test_code_of_others_is_not_where_it_failed() -> None:
         ("from mcpd import Server\nServer('a', port=1)\n", "(line 2); say it when you serve: mcpd serve --http"),
         ("from mcpd import Server\nServer('a', instuctions='b')\n", "(line 2); did you mean instructions?"),
         ("from mcpd import Server\nServer('a', tags={'b'})\n", "(line 2); there are version, title, instructions, "),
-        ("from mcpd import Server\nServer('a').custom_route('/b')\n", "(line 2); server.asgi_app() is an ASGI appl"),
+        ("from mcpd import Server\nServer('a').custom_route('/b')\n", "(line 2); write @server.route("),
         ("from mcpd import Server\nServer('a').promt(print)\n", "(line 2); did you mean prompt?"),
     ],
 )
@@ -244,7 +244,7 @@ def test_a_name_of_another_library_says_what_to_write(text: str, said: str) -> N
 @pytest.mark.parametrize(
     ("module", "said"),
     [
-        ("fastmcp", "not served, only mcpd's own: from mcpd import Context, Server"),
+        ("fastmcp", "servers of FastMCP are served without it: leave out --no-compat"),
         ("mcp.server.fastmcp", "servers of the official SDK are served without it: leave out --no-compat"),
     ],
 )
