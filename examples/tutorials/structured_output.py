@@ -116,8 +116,8 @@ def get_station(name: str) -> str:
 
 
 @server.tool
-def calculate_sum(a: int, b: int):
-    """Add two numbers."""
+def calculate_sum(a: int, b: int) -> Any:
+    """Add two numbers; an annotation that says nothing promises nothing."""
     return a + b
 
 

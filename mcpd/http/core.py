@@ -149,6 +149,17 @@ class ServerLifespan(Protocol):
         """End it, if nobody else holds it."""
 
 
+class ToolHiding(Protocol):
+    """What a server hides from some of those who ask."""
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether there is anything that only some may see."""
+
+    async def hides_tool(self, call: Call, connection: Any) -> bool:
+        """Whether the tool of a call does not exist for whoever sent it."""
+
+
 class Backend(NamedTuple):
     """The server behind an application. `mirrors` gives the mirrored arguments of a tool; `routes` may become more.
 
@@ -161,6 +172,7 @@ class Backend(NamedTuple):
     observers: Sequence[Observer] = ()
     routes: Sequence[Route] = ()
     identity: Implementation | None = None
+    hiding: ToolHiding | None = None
 
 
 Identify = Callable[[Scope], str | Principal | None]
@@ -173,6 +185,7 @@ class Core:
     def __init__(self, server: Backend, settings: HttpSettings, *, knows_users: bool) -> None:
         self.connect = server.connect
         self.mirrors = server.mirrors
+        self.hiding = server.hiding
         self.settings = settings
         self.keep_alive = KeepAlive(settings.keep_alive_interval, settings.write_timeout)
         self.open: set[Answering] = set()

@@ -102,7 +102,7 @@ class ModernEndpoint:
             check_standard(request, call.version.name, call.method, call.raw, name, member)
             if call.method == "tools/call" and name is not None:
                 mirrors = core.mirrors(name)
-                if mirrors:
+                if mirrors and not (core.hiding and await core.hiding.hides_tool(call, connection)):
                     check_mirrors(request, mirrors, call.params.arguments)
         except ProtocolError as error:
             status, first = self._first_fault(request, message, error, member)
@@ -201,5 +201,6 @@ class ModernEndpoint:
             except MALFORMED:
                 return
             mirrors = self._core.mirrors(call.name)
-            if mirrors:
+            # Where something is hidden, an answer about a header could tell that there is a tool of that name.
+            if mirrors and not (self._core.hiding and self._core.hiding.has_rules):
                 check_mirrors(request, mirrors, call.arguments)

@@ -31,6 +31,7 @@ _INSTALL = "; or install pydantic, which reads it: pip install pydantic"
 def argument(slot: Slot, hint: Any, where: str) -> tuple[Any, ...]:
     """A parameter as a field for msgspec.defstruct. `where` names it in a RegistrationError."""
     default = slot.default
+    _refuse_others(default, hint, where)
     if is_field_info(default):
         hint = Annotated[Any if hint is Slot.empty else hint, default]
         default = Slot.empty
@@ -46,6 +47,16 @@ def argument(slot: Slot, hint: Any, where: str) -> tuple[Any, ...]:
     if options.keys() == {"default"}:
         return (slot.name, hint, options["default"])
     return (slot.name, hint, msgspec.field(**options))
+
+
+def _refuse_others(default: Any, hint: Any, where: str) -> None:
+    """Refuse another library's dependency: taken for a default, it would be the client's to give."""
+    for item in (default, *getattr(hint, "__metadata__", ())):
+        kind = type(item)
+        if kind.__name__.lstrip("_") in ("Depends", "Resolve", "Security"):
+            raise RegistrationError(
+                f"{where}: {kind.__module__} is another library's; write `from mcpd import Depends`"
+            )
 
 
 def _default(default: Any) -> dict[str, Any]:

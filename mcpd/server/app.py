@@ -30,7 +30,7 @@ from .extension_methods import ExtensionMethods
 from .http_routes import RouteMethods
 from .metadata import checked_seconds, identity_of, state_key_of
 from .offerings import Offerings
-from .visibility import VisibilityMethods
+from .visibility import Hiding, VisibilityMethods
 
 if TYPE_CHECKING:
     from ..backplane.base import ChangeBus
@@ -335,7 +335,10 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         settings = settings or HttpSettings()
         self.allow_frames(settings.max_body_bytes)
         access = access.or_by(self.authenticate)
-        backend = Backend(self.connect, self._mirrors, self.lifespan, self._observers, self._routes, self.identity)
+        hiding = Hiding(self.catalog, self.lifespan)
+        backend = Backend(
+            self.connect, self._mirrors, self.lifespan, self._observers, self._routes, self.identity, hiding
+        )
         return HttpApp(backend, access, settings, bound=bound, identify=identify)
 
     def _mirrors(self, tool: str) -> Sequence[Mirror]:

@@ -546,6 +546,24 @@ def test_one_without_a_function_stands_beside_a_class() -> None:
         Server("refusing").add_tool(tool)
 
 
+class Security:
+    """Called as one of FastAPI's."""
+
+
+def test_another_librarys_is_refused() -> None:
+    def by_default(what: str, given: Any = Security()) -> str:  # noqa: B008
+        return what
+
+    def annotated(what: str, given: Annotated[str, Security()]) -> str:
+        return what
+
+    for function in (by_default, annotated):
+        with pytest.raises(
+            RegistrationError, match="'given': .* is another library's; write `from mcpd import Depends`"
+        ):
+            Server("refusing").add_tool(function)
+
+
 def test_one_that_depends_on_itself_is_refused() -> None:
     def first(other: Any) -> str:
         return str(other)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from msgspec import Meta
+from support.http_peer import serving
 from support.wires import MODERN, OpenWire, Wire, each_version, each_wire, memory_wire
 
 from mcpd import CatalogEntry, Context, Server
@@ -333,6 +335,41 @@ async def test_pages_of_what_is_seen_are_whole_and_kept() -> None:
 
 def _odd(ctx: Context) -> bool:
     return False
+
+
+async def test_who_is_told_to_look_again() -> None:
+    server = offer(Server("changing"))
+    wanted = {"toolsListChanged": True, "promptsListChanged": True}
+    async with memory_wire(server, MODERN) as wire:
+        wire.ask("subscriptions/listen", {"notifications": wanted})
+        await wire.receive()
+        server.visibility_changed()
+        told = [(await wire.receive())["method"] for _ in range(2)]
+        assert sorted(told) == [f"notifications/{kind}/list_changed" for kind in ("prompts", "tools")]
+
+
+async def test_headers_that_repeat_arguments_tell_nothing_of_what_is_hidden() -> None:
+    server = Server("mirrored")
+    allowed = {"tool": False}
+
+    async def is_allowed(ctx: Context) -> bool:
+        return allowed["tool"]
+
+    @server.tool(visible=is_allowed)
+    def query(region: Annotated[str, Meta(extra_json_schema={"x-mcp-header": "Region"})]) -> str:
+        return region
+
+    async with serving(server) as port:
+
+        async def answer(name: str, arguments: Any) -> tuple[int, str]:
+            said = await port.modern("tools/call", {"name": name, "arguments": arguments})
+            return said.status, said.body.decode().replace(name, "it")
+
+        for arguments in ({"region": "eu"}, 5):
+            assert await answer("query", arguments) == await answer("nothing", arguments)
+        allowed["tool"] = True
+        status, body = await answer("query", {"region": "eu"})
+        assert (status, "-32020" in body) == (400, True)
 
 
 async def test_rules_go_inside_of_middleware() -> None:
