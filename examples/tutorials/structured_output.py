@@ -137,6 +137,12 @@ def hidden_data() -> CallToolResult:
     return CallToolResult(content=[text("Response visible to the model")], meta={"hidden": "for applications"})
 
 
+@server.tool(structured_output=False)
+def weather_report(city: str) -> WeatherData:
+    """As text alone, whatever the annotation says."""
+    return get_weather(city)
+
+
 @server.tool
 def anything(kind: str) -> dict[str, Any]:
     """An object of any members."""

@@ -41,6 +41,7 @@ __all__ = [
     "HttpSettings",
     "Identify",
     "ServerLifespan",
+    "ToolHiding",
     "is_error",
     "status_for",
     "status_of",

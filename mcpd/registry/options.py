@@ -52,6 +52,8 @@ class DescribedTool(DescribedPrompt, total=False):
     """A JSON Schema; the function then takes one dict that fits it."""
     output_schema: Mapping[str, Any] | None
     """A JSON Schema that what the function returns has to fit."""
+    structured_output: bool
+    """False: what the function returns is told as text alone, without an output schema, whatever it is annotated."""
     timeout: float | None
     """How many seconds a call may take, without the time in which the client is asked; by default the server's
     `tool_timeout`, math.inf for no limit."""

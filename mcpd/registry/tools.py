@@ -97,6 +97,22 @@ class FunctionTool:
         self._finish = finish
         self._mirrors: tuple[Mirror, ...] | None = None
 
+    def tell_as_text(self) -> None:
+        """From now on what the function returns is text alone; a result that it made itself stays as it is."""
+        call = self._call
+
+        def told(value: Any) -> Any:
+            if isinstance(value, Coroutine):
+                return told_later(value)
+            if isinstance(value, CallToolResult):
+                return value
+            return structs.replace(tool_result(value, False), structured_content=UNSET)
+
+        async def told_later(value: Coroutine[Any, Any, Any]) -> Any:
+            return told(await value)
+
+        self._call = lambda arguments, exchange: told(call(arguments, exchange))
+
     def listed(self, active: ActiveExtensions) -> Tool:
         """The tool as `tools/list` shows it where those extensions are active. Schemas are made when first listed."""
         tool = self.tool

@@ -49,7 +49,10 @@ def tool_entry(
     catalog: Catalog, installed: Collection[Extension], function: Callable[..., Any], options: ToolOptions
 ) -> FunctionTool:
     """A tool; `options` are those that are given to its decorator, ours and those of the extensions."""
-    bound = bind(function, context_type=Context, is_content=is_content, overrides=catalog.overrides)
+    is_data = options.get("structured_output") is not False
+    bound = bind(
+        function, context_type=Context, is_content=is_content if is_data else _all_content, overrides=catalog.overrides
+    )
     name = _checked_name(options.get("name") or bound.name)
     where = f"tool {name!r}"
     callee, check_output = _with_schemas(where, function, bound, options)
@@ -78,6 +81,8 @@ def tool_entry(
         check_output=check_output,
         finish=_finisher(catalog, installed, name),
     )
+    if not is_data:
+        entry.tell_as_text()
     entry.shows_errors = catalog.shows_errors
     offer(catalog, entry, options, where)
     entry.timeout = timeout
@@ -90,6 +95,10 @@ def _kind_of_tool(timeout: float | None) -> type[FunctionTool]:
     from ..registry.time_limit import TimedTool  # most tools have no limit
 
     return TimedTool
+
+
+def _all_content(kind: object) -> bool:
+    return True
 
 
 def _with_schemas(

@@ -46,7 +46,7 @@ S = TypeVar("S", bound=Struct)
 
 _DESCRIBED = ("name", "title", "description", "icons", "meta", "tags", "enabled", "visible")
 OPTIONS = {
-    "tool": (*_DESCRIBED, "annotations", "input_schema", "output_schema", "timeout", "extensions"),
+    "tool": (*_DESCRIBED, "annotations", "input_schema", "output_schema", "structured_output", "timeout", "extensions"),
     "resource": (*_DESCRIBED, "mime_type", "size", "annotations", "unsafe_paths"),
     "prompt": _DESCRIBED,
 }

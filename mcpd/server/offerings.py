@@ -55,7 +55,8 @@ class Offerings:
         The signature gives the input schema, the return annotation the output schema, the docstring the
         description; `name`, `title`, `description`, `icons` and `meta` say it otherwise. `annotations` are hints
         like {"readOnlyHint": True}. Plain functions run in a thread.
-        `tags`, `enabled` and `visible` say who sees it, see `enable` and `visibility`.
+        `tags`, `enabled` and `visible` say who sees it, see `enable` and `visibility`. With `structured_output=False`
+        what it returns is text alone.
         After `timeout` seconds the caller gets an error; by default that is the server's `tool_timeout`.
         `extensions` is what other extensions take, by their id.
         With `input_schema`, a JSON Schema, the function takes one dict of arguments that fit it; `output_schema` is

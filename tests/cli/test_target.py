@@ -230,6 +230,10 @@ def test_code_of_others_is_not_where_it_failed() -> None:
         ("from mcpd import Server\nServer('a', instuctions='b')\n", "(line 2); did you mean instructions?"),
         ("from mcpd import Server\nServer('a', tags={'b'})\n", "(line 2); there are version, title, instructions, "),
         ("from mcpd import Server\nServer('a').custom_route('/b')\n", "(line 2); write @server.route("),
+        ("from mcpd import Server\nServer('a').http_app\nServer('a').add_middleware(1)", "; write server.middleware("),
+        ("from mcpd import Server\nServer('a').streamable_http_app()\n", "(line 2); server.asgi_app() is an ASGI appl"),
+        ("from mcpd import Resolve\n", "(line 1); it is Depends here"),
+        ("from mcpd import Server\nServer('a', include_tags={'b'})\n", "; write server.enable(tags=…, only=True)"),
         ("from mcpd import Server\nServer('a').promt(print)\n", "(line 2); did you mean prompt?"),
     ],
 )

@@ -76,6 +76,7 @@ CALLS: dict[str, Expected] = {
         "calculate_sum": [({"a": 1, "b": 2}, "3")],
         "custom_schema": [({}, WEATHER)],
         "hidden_data": [({}, "Response visible to the model")],
+        "weather_report": [({"city": "London"}, '{"temperature":16.2,"humidity":0.83,"conditions":"Overcast"}')],
         "anything": [({"kind": "x"}, {"kind": "x", "mean": 42.5})],
     },
     "resources": {},

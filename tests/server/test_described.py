@@ -6,6 +6,7 @@ import pathlib
 from typing import Any
 
 import pytest
+from support.wires import MODERN, memory_wire
 
 from mcpd import Server
 from mcpd.errors import RegistrationError
@@ -155,3 +156,18 @@ def test_what_cannot_be_listed_is_a_problem() -> None:
     problem, *_ = server.problems()
     assert str(problem).startswith("tool plain: ")
     assert problem.is_error
+
+
+async def test_a_tool_that_tells_its_data_as_text_alone() -> None:
+    server = Server("t")
+
+    @server.tool(structured_output=False)
+    def numbers() -> dict[str, int]:
+        return {"one": 1}
+
+    async with memory_wire(server, MODERN) as wire:
+        (tool,) = (await wire.result("tools/list"))["tools"]
+        assert "outputSchema" not in tool
+        result = await wire.call("numbers")
+    assert "structuredContent" not in result
+    assert result["content"][0]["text"] == '{"one":1}'
