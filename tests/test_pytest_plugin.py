@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 from importlib.util import find_spec
 
 import pytest
+from conftest import Child
 from support.our_plugin import IS_INSTALLED
 
 from mcpd.testing import TRANSPORTS, VERSIONS
@@ -163,6 +165,15 @@ def test_nothing_of_ours_is_loaded():
 async def test_that_nobody_runs():
     pass
 """
+
+
+def test_it_loads_nothing_that_pytest_has_not_loaded(child: Child) -> None:
+    code = (
+        "import sys, pytest; before = {*sys.modules}; import mcpd.pytest_plugin; print(sorted({*sys.modules} - before))"
+    )
+    env = {name: value for name, value in child.env.items() if not name.startswith("COVERAGE_")}
+    done = subprocess.run([child.python, "-c", code], env=env, capture_output=True, text=True, timeout=100, check=True)
+    assert done.stdout.strip() == "['mcpd', 'mcpd.pytest_plugin']"
 
 
 def test_where_nobody_uses_it_nothing_is_loaded_and_nothing_is_changed(pytester: pytest.Pytester) -> None:
