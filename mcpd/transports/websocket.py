@@ -3,17 +3,14 @@
 The framing is websockets' sans-I/O protocol, fed straight from an asyncio protocol: its asyncio server
 costs a queue, a lock and a task's wake-up for each message (measured: 0.57 of the time without them).
 What arrives is pushed into the receiver; all that is sent while one read is worked on leaves in one write.
-Nothing of listening lives here (that is `websocket_server`), nor of the handshake (`websocket_handshake`), and no
-MCP rule: to the specification this is a custom transport, which keeps the JSON-RPC format and each version's
-lifecycle (S25-043, S26-045).
+Nothing of listening lives here (that is `websocket_server`), of the handshake (`websocket_handshake`), of pings and
+timers (`websocket_keep_alive`), and of how a connection ends (`websocket_ending`). No MCP rule does either: to the
+specification this is a custom transport, which keeps the JSON-RPC format and each version's lifecycle (S25-043,
+S26-045).
 
 permessage-deflate is never accepted: on the loopback, where most of this runs, it only costs; elsewhere it
 holds up to 316 KiB for each connection, lets a small frame become a huge message, and leaks secrets that
 are compressed together with what an attacker chose.
-
-Close codes: 1001 the server stops; 1002, 1007, 1009 frames that break RFC 6455, are no UTF-8, or are too large;
-1003 a binary frame (RFC 6455 7.4.1 names this very case); 1008 a client that reads too slowly; 1011 a client
-that no longer answers pings, or a bug of ours.
 """
 
 from __future__ import annotations
@@ -21,7 +18,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
 from typing import cast
 
 from websockets.exceptions import InvalidState
@@ -30,13 +26,14 @@ from websockets.protocol import OPEN
 
 from ..budget import OVER, SMALL, Charge, client_of
 from ..channel import Receiver
-from ..errors import ConnectionLost, McpdError
 from ..jsonrpc import Id
-from ..principal import ANONYMOUS, Origin, Principal
 from ..printable import printable
 from .apart import Apart
+from .websocket_ending import hang_up, shorten, why_it_ended
 from .websocket_handshake import Handshake, HandshakeFields, WebSocketProtocol
+from .websocket_keep_alive import ASK, KeepAlive, unread_asks
 from .websocket_owner import ConnectionOwner
+from .websocket_peer import WebSocketPeer
 from .wire_log import wire_log
 
 __all__ = ["WebSocketChannel"]
@@ -46,13 +43,11 @@ log = logging.getLogger("mcpd.websocket")
 _JOIN_BYTES = 65536
 _HIGH_WATER = 1024 * 1024
 _LOW_WATER = 256 * 1024
-_REASON_BYTES = 123
-_ASK = b"mcpd-"
 
 _TEXT, _CONTINUATION, _BINARY, _CLOSE, _PONG = Opcode.TEXT, Opcode.CONT, Opcode.BINARY, Opcode.CLOSE, Opcode.PONG
 
 
-class WebSocketChannel(asyncio.Protocol):
+class WebSocketChannel(WebSocketPeer, asyncio.Protocol):
     """One connection, from the handshake's first byte on. It knows nothing of listening: feed it any transport.
 
     Handshake, open, closing and lost follow each other; each phase but the last has one timer.
@@ -67,7 +62,7 @@ class WebSocketChannel(asyncio.Protocol):
         self._protocol = WebSocketProtocol(max_size=endpoint.limits.max_frame_bytes, logger=wire_log)
         self._transport: asyncio.Transport | None = None
         self._receiver: Receiver | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._keep_alive = KeepAlive(endpoint.limits, self._loop)
         self._lost: asyncio.Future[None] = self._loop.create_future()
 
         self._drained: asyncio.Future[None] | None = None
@@ -83,11 +78,12 @@ class WebSocketChannel(asyncio.Protocol):
 
         self._is_open = False
         self._is_closing = False
-        self._is_paused = False
+        self.is_held = False
+        """Nothing more is read."""
         self._has_ended = False
-        self._was_heard = False
-        self._was_pinged = False
-        self._taken_bytes = self._written_bytes = 0
+        self.was_heard = False
+        """Something came since the timer looked."""
+        self._written_bytes = 0
         self._apart: Apart | None = None
         self._asked = 0
         """How many pings were sent to learn whether all before them was read."""
@@ -104,16 +100,18 @@ class WebSocketChannel(asyncio.Protocol):
         self._transport = stream = cast("asyncio.Transport", transport)
         stream.set_write_buffer_limits(_HIGH_WATER, _LOW_WATER)
         self._endpoint.connections.add(self)
-        self._set_timer(self._limits.open_timeout, stream.abort)
+        self._keep_alive.set(self._limits.open_timeout, stream.abort)
+
         if self._endpoint.is_closed or self._endpoint.connection_limit.is_exceeded:
             # Accepted in the last moment before the listening socket was closed.
             stream.abort()
 
     def data_received(self, data: bytes) -> None:
-        self._was_heard = True
+        self.was_heard = True
         if self._handshake is not None:
             self._handshake.receive(data)
             return
+
         self._protocol.receive_data(data)
         # Once the handshake is through, all events are frames.
         self._events.extend(self._protocol.events_received())  # type: ignore[arg-type]
@@ -132,7 +130,7 @@ class WebSocketChannel(asyncio.Protocol):
         if not self._charge.set(waits):
             self._charge = None
             self._fragments = None
-            self._fail(CloseCode.TRY_AGAIN_LATER, OVER)
+            self.fail(CloseCode.TRY_AGAIN_LATER, OVER)
 
     def eof_received(self) -> bool:
         if self._handshake is not None and self._handshake.is_authenticating:
@@ -148,7 +146,9 @@ class WebSocketChannel(asyncio.Protocol):
         if self._handshake is not None:
             self._handshake.close()
             self._handshake = None
-        self._cancel_timer()
+        self._keep_alive.cancel()
+
+        # What waits takes of the memory of all: it goes back before anybody hears of the end.
         self._endpoint.connections.discard(self)
         self._charge = self._unread = self._fragments = None
         self._events.clear()
@@ -179,7 +179,7 @@ class WebSocketChannel(asyncio.Protocol):
 
     def begin_authenticating(self) -> None:
         """The handshake has come; to find out who sends it has a time-out of its own."""
-        self._cancel_timer()
+        self._keep_alive.cancel()
 
     def accept(self, fields: HandshakeFields) -> None:
         """Make the receiver of the connection's frames. May raise anything."""
@@ -190,9 +190,9 @@ class WebSocketChannel(asyncio.Protocol):
         """The answer is to be written; `rest` came behind the handshake. `farewell` is for what was none."""
         self._handshake = None
         if self._receiver is not None:
-            self._cancel_timer()
+            self._keep_alive.cancel()
             self._is_open = True
-            self._keep_alive()
+            self._keep_alive.look(self)
         self._flush(farewell)
         if rest:
             self.data_received(rest)
@@ -201,29 +201,6 @@ class WebSocketChannel(asyncio.Protocol):
         """Cut the connection off."""
         if self._transport is not None:
             self._transport.abort()
-
-    @property
-    def path(self) -> str:
-        """What the handshake asked for, with its query; empty until it is accepted."""
-        return "" if self._fields is None else self._fields.path
-
-    @property
-    def user(self) -> Principal:
-        """Who opened it, as far as anybody asked."""
-        return ANONYMOUS if self._fields is None else self._fields.user
-
-    def _peer(self) -> str:
-        return self.peer or "a local peer"
-
-    @property
-    def peer(self) -> str:
-        """The address that the client connects from, empty if it has none."""
-        name = None if self._transport is None else self._transport.get_extra_info("peername")
-        return str(name[0]) if isinstance(name, tuple) and name else ""
-
-    def origin(self, related_request_id: Id | None = None) -> Origin:
-        """The handshake."""
-        return Origin("websocket") if self._fields is None else self._fields.origin()
 
     # -- reading -----------------------------------------------------------------------------
 
@@ -236,7 +213,7 @@ class WebSocketChannel(asyncio.Protocol):
                 self._take(events.popleft())
         except Exception:
             log.exception("A message could not be taken")
-            self._fail(CloseCode.INTERNAL_ERROR, "internal error")
+            self.fail(CloseCode.INTERNAL_ERROR, "internal error")
         finally:
             self._is_pushing = False
         self._flush()
@@ -264,16 +241,15 @@ class WebSocketChannel(asyncio.Protocol):
                 return
             data, self._fragments = bytes(self._fragments), None
         elif opcode is _BINARY:
-            self._fail(CloseCode.UNSUPPORTED_DATA, "send each JSON-RPC message as a text frame, not a binary one")
+            self.fail(CloseCode.UNSUPPORTED_DATA, "send each JSON-RPC message as a text frame, not a binary one")
             return
         else:
             if opcode is _CLOSE:
                 self._end()
-            elif opcode is _PONG and self._apart is not None and bytes(frame.data).startswith(_ASK):
-                self._receive_answer(self._apart, bytes(frame.data))
-            elif opcode is _PONG and self._was_pinged:
-                self._was_pinged = self._was_heard = False
-                self._set_timer(self._limits.ping_interval, self._keep_alive)
+            elif opcode is _PONG and self._apart is not None and bytes(frame.data).startswith(ASK):
+                self._apart.release(leaving=unread_asks(self._asked, bytes(frame.data)))
+            elif opcode is _PONG:
+                self._keep_alive.answered(self)
             return
 
         if not data.isascii():  # type: ignore[union-attr]
@@ -281,7 +257,7 @@ class WebSocketChannel(asyncio.Protocol):
                 str(data, "utf-8")
             except UnicodeDecodeError as error:
                 # RFC 6455 8.1; messages are UTF-8 (S25-026, S26-043).
-                self._fail(CloseCode.INVALID_DATA, f"not UTF-8: {error.reason} at byte {error.start}")
+                self.fail(CloseCode.INVALID_DATA, f"not UTF-8: {error.reason} at byte {error.start}")
                 return
         receiver.receive(data)  # type: ignore[arg-type]
 
@@ -289,14 +265,14 @@ class WebSocketChannel(asyncio.Protocol):
         """Read nothing more and start nothing more; what runs may still be answered. `aclose` comes next."""
         if self._is_closing:
             return
-        self._is_paused = True
+        self.is_held = True
         self._events.clear()
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
 
     def _resume_reading(self) -> None:
         transport = self._transport
-        if transport is not None and not transport.is_closing() and (self._is_closing or not self._is_paused):
+        if transport is not None and not transport.is_closing() and (self._is_closing or not self.is_held):
             transport.resume_reading()
 
     def _end(self) -> None:
@@ -305,14 +281,9 @@ class WebSocketChannel(asyncio.Protocol):
             return
         self._has_ended = True
         self._is_open = False
-        said, sent = self._protocol.close_rcvd, self._protocol.close_sent
-        ended: McpdError | None = None
-        if said is None:
-            ended = ConnectionLost(f"We closed the WebSocket: {sent}" if sent else "The WebSocket client went away")
-        elif said.code not in (CloseCode.NORMAL_CLOSURE, CloseCode.GOING_AWAY, CloseCode.NO_STATUS_RCVD):
-            ended = ConnectionLost(f"The WebSocket client closed: {said}")
+        ended = why_it_ended(self._protocol)
         if ended is not None:
-            log.info("%s: %s", printable(self._peer()), printable(ended))
+            log.info("%s: %s", printable(self.peer or "a local peer"), printable(ended))
         try:
             self._receiver.closed(ended)
         except Exception:
@@ -342,15 +313,9 @@ class WebSocketChannel(asyncio.Protocol):
         if self._apart is None:
             self._apart = Apart(self._loop, self.send)
         self._asked += 1
-        self._protocol.send_ping(_ASK + b"%d" % self._asked)
+        self._protocol.send_ping(ASK + b"%d" % self._asked)
         self._flush()
         self._apart.hold(frame)
-
-    def _receive_answer(self, apart: Apart, data: bytes) -> None:
-        """All before one of these pings was read; a pong may stand for several."""
-        number = data[len(_ASK) :]
-        if number.isdigit() and len(number) < 10:
-            apart.release(leaving=max(0, self._asked - int(number)))
 
     def _flush_later(self) -> None:
         self._is_flush_due = False
@@ -382,9 +347,9 @@ class WebSocketChannel(asyncio.Protocol):
         if self._unread is None:
             self._unread = Charge(id(self), client_of(self.peer))
         if waits > most:
-            self._fail(CloseCode.POLICY_VIOLATION, f"reads too slowly: more than {most} bytes wait to be read")
+            self.fail(CloseCode.POLICY_VIOLATION, f"reads too slowly: more than {most} bytes wait to be read")
         elif not self._unread.set(waits):
-            self._fail(CloseCode.POLICY_VIOLATION, "reads too slowly: no memory is left for what waits to be read")
+            self.fail(CloseCode.POLICY_VIOLATION, "reads too slowly: no memory is left for what waits to be read")
 
     async def drain(self) -> None:
         """Wait until the client has taken most of what was queued, or is gone."""
@@ -406,22 +371,22 @@ class WebSocketChannel(asyncio.Protocol):
         transport = self._transport
         if transport is None:
             return
-        if self._apart is not None and not self._is_paused:
+        if self._apart is not None and not self.is_held:
             await self._apart.settle()
         if self._protocol.state is OPEN:
             if self._apart is not None:
                 self._apart.release()
             self._events.clear()
-            self._protocol.send_close(CloseCode.GOING_AWAY, _shorten(reason or "the server is going away"))
+            self._protocol.send_close(CloseCode.GOING_AWAY, shorten(reason or "the server is going away"))
             self._flush()
         elif not self._is_closing:
             transport.abort()
         await asyncio.shield(self._lost)
 
-    def _fail(self, code: CloseCode, reason: str) -> None:
+    def fail(self, code: CloseCode, reason: str) -> None:
         """Close because of what the client does or does not do; nothing more of it is read."""
         if self._protocol.state is OPEN:
-            self._protocol.fail(code, _shorten(reason))
+            self._protocol.fail(code, shorten(reason))
             self._events.clear()
             self._flush()
         self._end()
@@ -431,55 +396,22 @@ class WebSocketChannel(asyncio.Protocol):
         if not self._is_closing:
             self._is_closing = True
             self._is_open = False
-            self._set_timer(self._limits.close_timeout, transport.abort)
+            self._keep_alive.set(self._limits.close_timeout, transport.abort)
             # The peer's own close frame or end is still to come, even if it is slow to read.
             self._resume_reading()
         if is_last:
-            if self._protocol.close_rcvd is None and transport.can_write_eof():
-                # Closing here would answer what the peer still sends with a reset, and lose our reason.
-                try:
-                    transport.write_eof()
-                except OSError:  # the peer has reset it
-                    transport.abort()
-            else:
-                transport.close()
+            hang_up(transport, is_agreed=self._protocol.close_rcvd is not None)
 
-    # -- time --------------------------------------------------------------------------------
+    # -- what the timer asks -----------------------------------------------------------------
 
-    def _set_timer(self, delay: float, action: Callable[[], object]) -> None:
-        self._cancel_timer()
-        self._timer = self._loop.call_later(delay, action)
+    @property
+    def taken_bytes(self) -> int | None:
+        """How much the client has taken of what was written; None where the connection is not open."""
+        if self._transport is None or not self._is_open:
+            return None
+        return self._written_bytes - self._transport.get_write_buffer_size()
 
-    def _cancel_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _keep_alive(self) -> None:
-        """Every so often: ping a client that was silent, give up one that did not answer.
-
-        Anything that arrives is a sign of life. While we do not read because the client does not, what
-        it takes is; its answer to a ping would wait behind that.
-        """
-        limits, transport = self._limits, self._transport
-        if transport is None or not limits.ping_interval or not self._is_open:
-            return
-        taken = self._written_bytes - transport.get_write_buffer_size()
-        if self._was_heard or self._is_paused or self.is_congested and taken != self._taken_bytes:
-            self._was_heard = self._was_pinged = False
-            delay = limits.ping_interval
-        elif not self._was_pinged:
-            self._was_pinged = True
-            self._protocol.send_ping(b"mcpd")
-            self._flush()
-            delay = limits.ping_timeout
-        else:
-            self._fail(CloseCode.INTERNAL_ERROR, f"no answer to a ping within {limits.ping_timeout:g} s")
-            return
-        self._taken_bytes = taken
-        self._set_timer(delay, self._keep_alive)
-
-
-def _shorten(reason: str) -> str:
-    """A close frame has room for 123 bytes of reason."""
-    return reason.encode()[:_REASON_BYTES].decode("utf-8", "ignore")
+    def ping(self) -> None:
+        """Ask for a sign of life."""
+        self._protocol.send_ping(b"mcpd")
+        self._flush()
