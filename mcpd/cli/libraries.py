@@ -6,7 +6,7 @@ Small, since a host waits while it is loaded for servers of our own, which never
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ class Watch:
         self._program = program
         self.has_seen = False
         """Whether the target imports such a library."""
+        self.when_seen: Callable[[], None] = lambda: None
 
     def __enter__(self) -> Watch:
         if self._program is not None:
@@ -48,6 +49,7 @@ class Watch:
         if self._program is None or fullname.partition(".")[0] in sys.modules:
             return None
         self.has_seen = True
+        self.when_seen()
         sys.meta_path.remove(self)
         install()
         program.take_over(self._program)

@@ -10,7 +10,6 @@ import asyncio
 import inspect
 import os
 import runpy
-import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from types import ModuleType
@@ -61,15 +60,12 @@ def look_into(server: Server) -> None:
 def call(function: Callable[..., Any], place: str, loading: Loading) -> Any:
     """What a function of a target gives, which may be one that serves, and a coroutine function."""
     _say_arguments(place, loading)
-    try:
+
+    def run() -> Any:
         given = function()
-        if inspect.iscoroutine(given):
-            return asyncio.run(given)
-        return given
-    except SystemExit as error:
-        if loading.has_served and (not error.code or isinstance(error, _Found)):
-            return None
-        raise
+        return asyncio.run(given) if inspect.iscoroutine(given) else given
+
+    return loading.to_its_end(run)
 
 
 def run_main(module: ModuleType, place: str, loading: Loading) -> bool:
@@ -121,4 +117,4 @@ def _command_of(package: str) -> Callable[[], Any] | None:
 def _say_arguments(place: str, loading: Loading) -> None:
     if loading.program is not None:
         loading.program.take_words()
-    sys.argv = [place, *loading.arguments]
+    loading.say_arguments(place)

@@ -36,7 +36,10 @@ def load(target: str | None, program: LoadedBy | None = None, arguments: Sequenc
 
         return make_server()
     with Watch(program) as watch:
-        return _find(target, Loading(watch, program, arguments))
+        loading = Loading(watch, program, arguments)
+        # Programs read their arguments in `main()`, or where they are imported.
+        watch.when_seen = lambda: loading.say_arguments(split(target)[0])
+        return _find(target, loading)
 
 
 def split(target: str) -> tuple[str, str]:
@@ -52,12 +55,12 @@ def _find(target: str, loading: Loading) -> Server | None:
     is_file = os.path.isfile(place)
     is_module = not is_file and all(part.isidentifier() for part in place.split("."))
     if is_file and place.endswith(".py"):
-        module = _from_file(place)
+        module: ModuleType | None = _from_file(place, loading)
     elif is_module and (attribute or _is_there(place)):
-        module = _from_module(place)
+        module = _from_module(place, loading)
     else:
         raise ConfigurationError(_why_not(target, place))
-    return None if loading.has_served else _pick(module, attribute, place, loading)
+    return None if module is None or loading.has_served else _pick(module, attribute, place, loading)
 
 
 def _is_there(name: str) -> bool:
@@ -112,7 +115,7 @@ def _python_files(folder: str) -> list[str]:
         return []
 
 
-def _from_file(path: str) -> ModuleType:
+def _from_file(path: str, loading: Loading) -> ModuleType:
     folder, base = os.path.split(os.path.abspath(path))
     name = os.path.splitext(base)[0]
     if folder not in sys.path:
@@ -124,7 +127,7 @@ def _from_file(path: str) -> ModuleType:
     module = module_from_spec(spec)
     sys.modules[spec.name] = module
     loader = spec.loader
-    guarded(path, lambda: loader.exec_module(module))
+    guarded(path, lambda: loading.to_its_end(lambda: loader.exec_module(module)))
     return module
 
 
@@ -133,9 +136,9 @@ def _look_here() -> None:
         sys.path.insert(0, os.getcwd())
 
 
-def _from_module(name: str) -> ModuleType:
+def _from_module(name: str, loading: Loading) -> ModuleType | None:
     _look_here()
-    return guarded(name, lambda: import_module(name))
+    return guarded(name, lambda: loading.to_its_end(lambda: import_module(name)))
 
 
 def _pick(module: ModuleType, attribute: str, place: str, loading: Loading) -> Server | None:

@@ -32,6 +32,19 @@ class Loading:
         self.program = program
         self.arguments = arguments
 
+    def say_arguments(self, place: str) -> None:
+        """From now on the target finds its own arguments in `sys.argv`."""
+        sys.argv = [place, *self.arguments]
+
+    def to_its_end(self, step: Callable[[], T]) -> T | None:
+        """Run code of the target; None if it ended the process after it had served, as `sys.exit(0)` does."""
+        try:
+            return step()
+        except SystemExit as error:
+            if self.has_served and not error.code:
+                return None
+            raise
+
     @property
     def has_served(self) -> bool:
         """Whether the target called `run()`, and was served there."""

@@ -130,7 +130,7 @@ class Router:
         self._templates.clear()
         self._count = len(self._added)
         for route in (*self._core.settings.routes, *self._added, *self._own):
-            if route.pattern is None:
+            if route.between is None:
                 self._exact.setdefault(route.path, []).append(route)
             else:
                 self._templates.append(route)
@@ -196,17 +196,18 @@ class Router:
             return
 
         value = await self._run(request, route, body)
-        if isinstance(value, Refusal):
-            await request.refuse(value)
-            return
-
         try:
-            status, kind, content, fields = _written(value)
+            answer = _checked(value) if isinstance(value, Refusal) else _written(value)
         except Exception as error:
             log.error("What the route %s gave cannot be sent: %s", printable(route.path), printable(error))
             await request.refuse(_FAILED)
             return
 
+        if isinstance(answer, Refusal):
+            await request.refuse(answer)
+            return
+
+        status, kind, content, fields = answer
         if status in _EMPTY:
             await request.answer_empty(status, fields)
         else:
@@ -332,16 +333,14 @@ def _written(value: object) -> tuple[int, Header, bytes, list[Header]]:
     response = RouteResponse(status=204) if value is None else value
     if not isinstance(response, RouteResponse):
         response = RouteResponse(response)
-    if not 200 <= int(response.status) <= 599:
-        raise ValueError(f"the status {response.status!r} is none from 200 to 599")
+    _check_status(response.status, 200)
 
     kind, body = _content(response.body)
     headers = response.headers
     fields: list[Header] = []
     for name, text in headers.items() if isinstance(headers, Mapping) else headers:
+        _check_header(name, text)
         lower = name.lower()
-        if not _is_name(name) or not _is_value(text) or lower in _FRAMING:
-            raise ValueError(f"the header {name!r} is not allowed, or its value is not one line")
         if lower == "content-type":
             kind = text
         else:
@@ -353,6 +352,27 @@ def _written(value: object) -> tuple[int, Header, bytes, list[Header]]:
         kind = response.content_type
 
     return response.status, (b"content-type", kind.encode("latin-1")), body, fields
+
+
+def _checked(refusal: Refusal) -> Refusal:
+    """A refusal that can be sent. Raises ValueError if it cannot be."""
+    _check_status(refusal.status, 300)
+    if refusal.status in _EMPTY:
+        raise ValueError(f"a Refusal has a text, which status {refusal.status} has not")
+    for name, text in refusal.headers:
+        _check_header(name, text)
+    return refusal
+
+
+def _check_status(status: object, least: int) -> None:
+    # True and 200.0 are equal to a status, and are none on the wire.
+    if not isinstance(status, int) or isinstance(status, bool) or not least <= status <= 599:
+        raise ValueError(f"the status {status!r} is none from {least} to 599")
+
+
+def _check_header(name: str, text: str) -> None:
+    if not _is_name(name) or not _is_value(text) or name.lower() in _FRAMING:
+        raise ValueError(f"the header {name!r} is not allowed, or its value is not one line")
 
 
 def _content(body: object) -> tuple[str, bytes]:

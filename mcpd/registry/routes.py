@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, overload
 from urllib.parse import parse_qsl
 
@@ -25,7 +25,6 @@ T = TypeVar("T")
 
 _METHOD = re.compile(r"[A-Z][A-Z-]{0,30}").fullmatch
 _PARAMETER = re.compile(r"\{([^{}]*)\}")
-_SEGMENT = r"[^/]+"
 
 
 class RouteRequest(Struct, eq=False, kw_only=True):
@@ -92,8 +91,8 @@ class Route:
     `any_origin` lets every web page read it, by CORS. Raises RegistrationError for what could not be served.
     """
 
-    __slots__ = ("any_origin", "function", "is_async", "methods", "path", "pattern", "public",
-                 "takes_request")  # fmt: skip
+    __slots__ = ("any_origin", "between", "function", "is_async", "methods", "path", "public",
+                 "takes_request", "_names")  # fmt: skip
 
     def __init__(
         self,
@@ -120,21 +119,44 @@ class Route:
         self.methods = tuple(dict.fromkeys([*methods, "HEAD"] if "GET" in methods else methods))
         self.public = public
         self.any_origin = any_origin
-        self.pattern = _pattern_of(path, where)
+        self.between, self._names = _parts_of(path, where)
+        """The texts around its parameters; None if it has none."""
         self.is_async = is_coroutine_function(function)
         self.takes_request = _takes_request(function, where)
 
     def match(self, path: str) -> dict[str, str] | None:
         """The values of its parameters in a path; None if that is another one."""
-        if self.pattern is None:
+        if self.between is None:
             return {} if path == self.path else None
-        found = self.pattern.fullmatch(path)
+        values = _values_between(self.between, path)
         # A value that leads elsewhere in a folder is none.
-        return None if found is None or {".", ".."} & {*found.groups()} else found.groupdict()
+        if values is None or any("/" in value or value in ("", ".", "..") for value in values):
+            return None
+        return dict(zip(self._names, values, strict=True))
 
 
-def _pattern_of(path: str, where: str) -> re.Pattern[str] | None:
-    """What a path with parameters is matched by; None for one without, which is looked up."""
+def _values_between(fixed: Sequence[str], path: str) -> list[str] | None:
+    """What stands between these texts, of which the earlier values get more where a path can be cut in several ways.
+
+    From the end on, each text where it is found first. A regular expression with several parameters in a segment would
+    try a path of n characters in n³ ways, for anybody who asks.
+    """
+    start, end = len(fixed[0]), len(path) - len(fixed[-1])
+    if end <= start or not (path.startswith(fixed[0]) and path.endswith(fixed[-1])):
+        return None
+
+    values: list[str] = []
+    for text in reversed(fixed[1:-1]):
+        at = path.rfind(text, start + 1, end - 1)  # no value is empty
+        if at < 0:
+            return None
+        values.append(path[at + len(text) : end])
+        end = at
+    return [path[start:end], *reversed(values)]
+
+
+def _parts_of(path: str, where: str) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
+    """The texts around the parameters of a path, and their names; None for a path without, which is looked up."""
     pieces = _PARAMETER.split(path)
     fixed, names = pieces[::2], pieces[1::2]
 
@@ -143,13 +165,7 @@ def _pattern_of(path: str, where: str) -> re.Pattern[str] | None:
     if any(not name.isidentifier() for name in names) or len({*names}) != len(names):
         raise RegistrationError(f"{where}: its parameters need names, each another one, such as {{name}}")
 
-    if not names:
-        return None
-    between = [f"(?P<{name}>{_SEGMENT})" for name in names]
-    parts = [re.escape(fixed[0])]
-    for group, part in zip(between, fixed[1:], strict=True):
-        parts += (group, re.escape(part))
-    return re.compile("".join(parts))
+    return (tuple(fixed) if names else None), tuple(names)
 
 
 def _takes_request(function: Callable[..., object], where: str) -> bool:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from ..context import Context
@@ -69,11 +70,13 @@ async def _hidden(
 
     hidden: set[str] = set()
     if plain:
-        hidden |= await run_in_thread(_refused, plain, exchange=exchange)
+        hidden, promised = await run_in_thread(_refused, plain, exchange=exchange)
+        awaited += promised
     for key, rule, asked in awaited:
-        if key not in hidden:
+        if key not in hidden or not asked:  # one that was asked already would be a coroutine that nobody awaits
             try:
-                if not await rule(*asked):
+                answer = rule(*asked)
+                if not (await answer if isawaitable(answer) else answer):
                     hidden.add(key)
             except (asyncio.CancelledError, GeneratorExit):
                 raise
@@ -83,17 +86,32 @@ async def _hidden(
     return frozenset(hidden)
 
 
-def _refused(questions: list[_Question]) -> set[str]:
+def _refused(questions: list[_Question]) -> tuple[set[str], list[_Question]]:
+    """What plain rules hide, and the questions whose answers have to be awaited: a lambda around an `async def`."""
     hidden: set[str] = set()
+    promised: list[_Question] = []
     for key, rule, asked in questions:
         if key not in hidden:
             try:
-                if not rule(*asked):
+                answer = rule(*asked)
+                if isawaitable(answer):
+                    promised.append((key, _given(answer, rule), ()))  # by itself it would count as yes
+                elif not answer:
                     hidden.add(key)
             except BaseException as error:
                 _log(rule, key, error)
                 hidden.add(key)
-    return hidden
+    return hidden, promised
+
+
+def _given(answer: Awaitable[bool], rule: Callable[..., Any]) -> Callable[[], Awaitable[bool]]:
+    """A rule that was asked already, under its name."""
+
+    def given() -> Awaitable[bool]:
+        return answer
+
+    given.__qualname__ = getattr(rule, "__qualname__", repr(rule))
+    return given
 
 
 def _log(rule: Any, key: str, error: BaseException) -> None:

@@ -71,7 +71,10 @@ def advise(catalog: Catalog) -> Iterator[Problem]:
             yield from _of_result(f"resource {resource.key}", resource.callee, is_tool=False)
 
     if not (len(catalog.tools) or len(catalog.resources) or len(catalog.templates) or len(catalog.prompts)):
-        text = "it offers nothing: no tool, resource or prompt is registered; is the module imported that has them?"
+        text = (
+            "it offers nothing: no tool, resource or prompt is registered; is the module imported that has them? "
+            "A function that registers them can be named, as file.py:main"
+        )
         yield _warning("server", text)
 
 

@@ -162,7 +162,30 @@ def test_a_script_that_installs_the_names_itself(child: Child, tmp_path: Path) -
     assert texts(answers) == ["hi"], stderr
 
 
-@pytest.mark.parametrize("text", [FASTMCP, LOWLEVEL])
+def test_arguments_that_are_read_at_the_import(child: Child, tmp_path: Path) -> None:
+    reads = (
+        "import argparse\nparser = argparse.ArgumentParser()\n"
+        "parser.add_argument('--word')\nword = parser.parse_args().word\n"
+    )
+    changed = textwrap.dedent(FASTMCP).replace("return text", "return text + word")
+    write(tmp_path, "old.py", changed.replace("mcp = ", reads + "mcp = "))
+    answers, stderr, code = run(child, tmp_path, "serve", "--stdio", "old.py", "--", "--word", "?")
+    assert (texts(answers), code) == (["hi?"], 0), stderr
+
+
+def test_a_program_that_runs_and_ends_at_the_import(child: Child, tmp_path: Path) -> None:
+    write(tmp_path, "old.py", textwrap.dedent(FASTMCP) + "mcp.run()\nimport sys\nsys.exit(0)\n")
+    answers, stderr, code = run(child, tmp_path, "serve", "--stdio", "old.py")
+    assert (texts(answers), code) == (["hi"], 0), stderr
+
+
+RUNS = "\nmcp.run()\n"
+RUNS_ASYNC = "\nimport asyncio, sys\nasyncio.run(mcp.run_stdio_async())\nsys.exit(0)\n"
+
+
+@pytest.mark.parametrize(
+    "text", [FASTMCP, LOWLEVEL, textwrap.dedent(FASTMCP) + RUNS, textwrap.dedent(FASTMCP) + RUNS_ASYNC]
+)
 def test_check_lists_what_it_offers(text: str, child: Child, tmp_path: Path) -> None:
     write(tmp_path, "old.py", text)
     done = subprocess.run(

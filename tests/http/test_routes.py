@@ -208,6 +208,12 @@ UNSENDABLE = [
     RouteResponse("", headers={"Content-Length": "7"}),
     RouteResponse("", headers={"Transfer-Encoding": "chunked"}),
     RouteResponse("", content_type="text/plain\r\nX-B: 2"),
+    RouteResponse("", "200"),  # type: ignore[arg-type]
+    RouteResponse("", True),
+    Refusal(600, "no"),
+    Refusal(204, "a text that it cannot have"),
+    Refusal(302, "", (("Location", "/\r\nX-B: 2"),)),
+    Refusal(400, "", (("Content-Length", "7"),)),
     "\ud800",
     lambda: "not called",
 ]
@@ -294,6 +300,32 @@ async def test_which_route_it_is() -> None:
         wrong = await peer.ask(get("/a/b", method="PUT"))
         assert (wrong.status, error_of(wrong)["error"]) == (405, "method_not_allowed")
         assert wrong["allow"] == "DELETE, GET, HEAD, POST"
+
+
+@pytest.mark.parametrize(
+    ("route", "path", "params"),
+    [
+        ("/{a}-{b}", "/1-2-3", {"a": "1-2", "b": "3"}),
+        ("/{a}{b}", "/123", {"a": "12", "b": "3"}),
+        ("/{a}-{b}.html", "/--.html", None),
+        ("/{a}-{b}.html", "/---.html", {"a": "-", "b": "-"}),
+        ("/{a}-{b}/x/{c}", "/1-2/x/3-4", {"a": "1", "b": "2", "c": "3-4"}),
+        ("/{a}-x/{b}", "/1-x-x/2", {"a": "1-x", "b": "2"}),
+        ("/{a}-{b}", "/1/2-3", None),
+        ("/{a}/", "/1/", {"a": "1"}),
+        ("/{a}x", "/x", None),
+    ],
+)
+def test_how_a_path_is_cut(route: str, path: str, params: dict[str, str] | None) -> None:
+    assert Route(route, lambda: None).match(path) == params
+
+
+async def test_a_path_that_could_be_cut_in_many_ways_takes_no_time() -> None:
+    server = Server("shop")
+    server.route("/{year}-{month}-{day}-{hour}.html", public=True)(lambda: "a day")
+    async with serving(server) as port:
+        answer = await asyncio.wait_for(port.ask(get("/" + "-" * 30_000)), 30)
+    assert answer.status == 404
 
 
 async def test_routes_may_come_while_it_serves() -> None:

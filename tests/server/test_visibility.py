@@ -236,7 +236,17 @@ async def fails_async(ctx: Context) -> bool:
 
 
 @each_version
-@pytest.mark.parametrize("rule", [is_friend, is_friend_async, fails, fails_async])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        is_friend,
+        is_friend_async,
+        fails,
+        fails_async,
+        lambda ctx: is_friend_async(ctx),  # a plain function whose answer is awaited: by itself it would count as yes
+        lambda ctx: fails_async(ctx),
+    ],
+)
 async def test_a_rule_of_an_entry(version: str, rule: Any) -> None:
     async with memory_wire(offer(Server("ruled"), visible=rule), version) as wire:
         assert await seen(wire) == {"open"}
@@ -244,7 +254,7 @@ async def test_a_rule_of_an_entry(version: str, rule: Any) -> None:
 
 
 @each_version
-@pytest.mark.parametrize("rule", [no_admin, no_admin_async])
+@pytest.mark.parametrize("rule", [no_admin, no_admin_async, lambda entry, ctx: no_admin_async(entry, ctx)])
 async def test_a_rule_of_the_server(version: str, rule: Any) -> None:
     server = offer(Server("ruled"), tags={"admin"})
     async with memory_wire(server, version) as wire:
@@ -255,6 +265,13 @@ async def test_a_rule_of_the_server(version: str, rule: Any) -> None:
         told = [message["method"] for message in wire.heard]
         if version != MODERN:
             assert sorted(told) == [f"notifications/{kind}/list_changed" for kind in ("prompts", "resources", "tools")]
+
+
+async def test_rules_that_are_awaited_and_plain_ones_together() -> None:
+    server = offer(Server("ruled"), tags={"admin"}, visible=lambda ctx: is_friend_async(ctx))
+    server.visibility(no_admin)
+    async with memory_wire(server, MODERN) as wire:
+        assert await seen(wire) == {"open"}
 
 
 async def test_what_a_rule_is_told() -> None:
