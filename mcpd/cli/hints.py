@@ -98,6 +98,8 @@ def _hint(error: Exception) -> str:
             return ""
         return f"servers of {library} are served without it: leave out --no-compat"
 
+    if isinstance(error, ImportError) and "no known parent package" in str(error):
+        return "the file is part of a package: name it as a module, package.module, where the package's folder is"
     if isinstance(error, ImportError) and error.name == "mcpd":
         found = re.search(r"cannot import name '(\w+)'", str(error))
         return _of_name(found[1]) if found else ""

@@ -131,6 +131,12 @@ def test_a_guarded_run_is_not_called() -> None:
         ("silent.py", "raise ValueError\n", "silent.py cannot be imported: ValueError (line 1)"),
         ("needs.py", "import nosuch.at_all\n", "needs.py cannot be imported: no module 'nosuch' (line 1); install it"),
         ("leaves.py", "raise SystemExit(3)\n", "leaves.py ended by itself while it was imported (exit 3)"),
+        (
+            "inside.py",
+            "from . import other\n",
+            "inside.py cannot be imported: ImportError: attempted relative import with no known parent package "
+            "(line 1); the file is part of a package: name it as a module, package.module",
+        ),
         ("bad.py", ONE + "@server.tool\ndef f(*names): ...\n", "bad.py: "),
         ("runs.py", ONE + "server.run()\n", "the file of server 'one' calls run() while it is imported; put that call"),
         ("nosuch.module:server", None, "no module 'nosuch', neither in "),
