@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from .observer import Outcome as Outcome
     from .principal import ANONYMOUS as ANONYMOUS
     from .principal import Principal as Principal
+    from .registry.cache import CacheHint as CacheHint
     from .registry.content import audio as audio
     from .registry.content import embedded as embedded
     from .registry.content import image as image
@@ -92,6 +93,7 @@ __all__ = [
     "AudioContent",
     "Authenticator",
     "BlobResourceContents",
+    "CacheHint",
     "CallNext",
     "CallToolResult",
     "Callbacks",
@@ -170,6 +172,7 @@ _HOMES = {
     "AudioContent": "types.content",
     "Authenticator": "transports.authentication",
     "BlobResourceContents": "types.content",
+    "CacheHint": "registry.cache",
     "CallNext": "handlers.middleware",
     "CallToolResult": "types.tools",
     "Callbacks": "client",

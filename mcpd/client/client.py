@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 from msgspec.json import decode
 
 from .. import __version__
-from ..errors import ConfigurationError, LocalProtocolError, ProtocolError
+from ..errors import ConfigurationError, LocalProtocolError, ProtocolError, RemoteError
 from ..jsonrpc import MALFORMED, explain
 from ..types.base import CacheableResult
 from ..types.completion import (
@@ -33,6 +33,7 @@ from ..types.prompts import GetPromptResult, Prompt
 from ..types.resources import ReadResourceResult, Resource, ResourceTemplate
 from ..types.tools import CallToolResult, Tool
 from ..versions import table
+from .cache import ResultCache
 from .callbacks import Callbacks, capabilities
 from .connection import ClientConnection
 from .eras import ClientEra, agree
@@ -59,7 +60,8 @@ class Client:
     `target` is a `Server` of this process, the command of a child process as a list, or an open channel.
     `extensions` are the ones this client has, by id; `version` fixes the protocol version, None agrees on the
     newest in common. `timeout` is how many seconds a request waits without a sign of life, None for ever.
-    `limits` is how much the server may take: see `ClientLimits`.
+    `limits` is how much the server may take: see `ClientLimits`. Lists and resources are kept for as long as the server
+    says that they are fresh, unless `cache` is False; `fresh=True` asks for one of them in any case.
     """
 
     probe_seconds = 5.0
@@ -75,6 +77,7 @@ class Client:
         version: str | None = None,
         timeout: float | None = 60.0,
         limits: ClientLimits = _DEFAULT_LIMITS,
+        cache: bool = True,
     ) -> None:
         if version is not None and version not in table.SUPPORTED:
             raise ConfigurationError(f"protocol version {version!r}: there are {', '.join(table.SUPPORTED)}")
@@ -86,6 +89,8 @@ class Client:
         self._session = ClientSession(info or _OURSELVES, capabilities(callbacks, extensions))
         self._open: ClientConnection | None = None
         self._era: ClientEra | None = None
+        self._caches = cache
+        self._cache: ResultCache | None = None
 
     # ------------------------------------------------------------------------------------- opening
 
@@ -107,6 +112,9 @@ class Client:
 
         channel = await connect(self._target, self.limits)
         connection = self._open = ClientConnection(self._session, channel, self._callbacks, self.limits)
+        if self._caches:
+            self._cache = ResultCache(self.limits.cache_bytes, lambda: connection.loop.time())
+            connection.on_notification = self._cache.told
         channel.start(connection)
 
         try:
@@ -168,9 +176,11 @@ class Client:
 
     # ------------------------------------------------------------------------------------------ tools
 
-    async def list_tools(self) -> list[Tool]:
+    async def list_tools(self, *, fresh: bool = False) -> list[Tool]:
         """All tools, from all pages; none if the server has none to offer."""
-        return await self._list("tools/list", "tools", Tool) if self.server_capabilities.tools is not None else []
+        if self.server_capabilities.tools is None:
+            return []
+        return await self._list("tools/list", "tools", Tool, fresh=fresh)
 
     async def call_tool(
         self,
@@ -234,19 +244,22 @@ class Client:
 
     # -------------------------------------------------------------------------------------- resources
 
-    async def list_resources(self) -> list[Resource]:
+    async def list_resources(self, *, fresh: bool = False) -> list[Resource]:
         """All resources, from all pages."""
-        return await self._list("resources/list", "resources", Resource) if self._has_resources else []
+        if not self._has_resources:
+            return []
+        return await self._list("resources/list", "resources", Resource, fresh=fresh)
 
-    async def list_resource_templates(self) -> list[ResourceTemplate]:
+    async def list_resource_templates(self, *, fresh: bool = False) -> list[ResourceTemplate]:
         """All resource templates, from all pages."""
         if not self._has_resources:
             return []
-        return await self._list("resources/templates/list", "resourceTemplates", ResourceTemplate)
+        return await self._list("resources/templates/list", "resourceTemplates", ResourceTemplate, fresh=fresh)
 
-    async def read_resource(self, uri: str) -> ReadResourceResult:
+    async def read_resource(self, uri: str, *, fresh: bool = False) -> ReadResourceResult:
         """What a resource holds."""
-        found = _read("resources/read", _ReadResult, await self.request("resources/read", {"uri": uri}))
+        raw = await self._kept("resources/read", uri, {"uri": uri}, fresh=fresh)
+        found = _read("resources/read", _ReadResult, raw)
         return ReadResourceResult(
             result_type=found.result_type,
             meta=found.meta,
@@ -265,9 +278,11 @@ class Client:
 
     # ---------------------------------------------------------------------------- prompts, completion
 
-    async def list_prompts(self) -> list[Prompt]:
+    async def list_prompts(self, *, fresh: bool = False) -> list[Prompt]:
         """All prompts, from all pages."""
-        return await self._list("prompts/list", "prompts", Prompt) if self.server_capabilities.prompts else []
+        if not self.server_capabilities.prompts:
+            return []
+        return await self._list("prompts/list", "prompts", Prompt, fresh=fresh)
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> GetPromptResult:
         """A prompt, filled in."""
@@ -316,21 +331,45 @@ class Client:
         Raises RemoteError if the server answers with an error, ProtocolError if its answer cannot be read,
         RequestTimeout, ConnectionLost.
         """
+        return (await self._ask(method, params, on_progress, timeout))[0]
+
+    async def _ask(
+        self,
+        method: str,
+        params: Mapping[str, Any] | Struct | Raw | None,
+        on_progress: OnProgress | None = None,
+        timeout: float | None | Literal["default"] = "default",
+    ) -> tuple[Raw, bool]:
+        """The result of `request`, and whether it came in one round: what depends on answers is not kept."""
         era = self._agreed()
         seconds = self.timeout if timeout == "default" else timeout
 
         async def ask(params: Any) -> Raw:
             return await era.connection.request(method, params, timeout=seconds, on_progress=on_progress)
 
-        return await era.complete(ask, params, await ask(params))
+        first = await ask(params)
+        result = await era.complete(ask, params, first)
+        return result, result is first
 
-    async def _list(self, method: str, member: str, kind: type[T]) -> list[T]:
+    async def _list(self, method: str, member: str, kind: type[T], *, fresh: bool) -> list[T]:
         """Every page of a list, within the limits."""
 
         def ask(params: Any) -> Coroutine[Any, Any, Raw]:
-            return self.request(method, params)
+            return self._kept(method, "" if params is None else f"cursor {params['cursor']}", params, fresh=fresh)
 
-        return await read_list(ask, method, member, kind, self.limits, self._session.faults)
+        try:
+            return await read_list(ask, method, member, kind, self.limits, self._session.faults)
+        except RemoteError:
+            # A cursor that is none any more: the pages before it are of another list.
+            if self._cache is not None:
+                self._cache.forget(method)
+            raise
+
+    async def _kept(self, method: str, parameter: str, params: Any, *, fresh: bool) -> Raw:
+        """A result that is kept and still fresh, or the server's."""
+        if self._cache is None or not self._agreed().has_hints:
+            return await self.request(method, params)
+        return await self._cache.get(method, parameter, lambda: self._ask(method, params), fresh=fresh)
 
     @property
     def _has_resources(self) -> bool:

@@ -75,6 +75,8 @@ class ClientConnection:
         self.loop = asyncio.get_running_loop()
         self.is_wanted: Callable[[Notified], bool] = lambda told: True
         """Asked of each notification: whether the program hears of it."""
+        self.on_notification: Callable[[str, Raw], None] | None = None
+        """Told of each notification, as soon as it comes."""
 
         self._callbacks = callbacks
         self._limits = limits
@@ -168,8 +170,11 @@ class ClientConnection:
             task = self._asked.get(event.ask_id)
             if task is not None:
                 task.cancel()
-        elif self.is_wanted(event) and self._inbox.put(event):
-            self._do(self._inbox.deliver(self._told))
+        else:
+            if self.on_notification is not None:
+                self.on_notification(event.method, event.params)
+            if self.is_wanted(event) and self._inbox.put(event):
+                self._do(self._inbox.deliver(self._told))
 
     def _progress(self, event: Progressed) -> None:
         request = event.request

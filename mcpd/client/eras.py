@@ -75,6 +75,9 @@ class ClientEra(ABC):
     ping_method: ClassVar[str]
     """What shows that the server is there."""
 
+    has_hints: ClassVar[bool]
+    """Whether results say for how long they are fresh."""
+
     def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
 
@@ -111,6 +114,7 @@ class _Legacy(ClientEra):
     """A session: what the client wants is said once, and the server asks by requests of its own."""
 
     ping_method = "ping"
+    has_hints = False
 
     async def begin(self) -> None:
         """Changes of lists are told to everybody."""
@@ -144,6 +148,7 @@ class _Modern(ClientEra):
     """Each request for itself: it says what the client wants, and its result may ask for input."""
 
     ping_method = "server/discover"
+    has_hints = True
 
     def __init__(self, connection: ClientConnection, callbacks: Callbacks, limits: ClientLimits) -> None:
         super().__init__(connection)

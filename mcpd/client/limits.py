@@ -29,6 +29,8 @@ class ClientLimits(Struct, frozen=True, kw_only=True):
         A server that does not read, and still asks, loses its connection when so much of our answers waits for it.
     list_pages, list_entries, list_bytes
         A list of tools, resources or prompts that has more is an error, and so is a page that comes twice.
+    cache_bytes
+        What is kept of lists and resources while it is fresh; then what was not used for longest is forgotten.
     message_bytes
         One message; a larger one is skipped, and whoever waits for it goes on waiting. For servers in a child process:
         an open channel has its own.
@@ -46,6 +48,7 @@ class ClientLimits(Struct, frozen=True, kw_only=True):
     list_pages: int = 1000
     list_entries: int = 100_000
     list_bytes: int = 64 * 1024 * 1024
+    cache_bytes: int = 16 * 1024 * 1024
     message_bytes: int = MAX_FRAME_BYTES
     stderr_bytes_per_second: float | None = STDERR_BYTES_PER_SECOND
 

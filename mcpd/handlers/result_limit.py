@@ -79,7 +79,8 @@ class ResultLimit(Piece):
             contents = self._kept.get(_owner(request), uri)
             if contents is None:
                 raise ResourceNotFound(uri)
-            return ReadResourceResult(contents=list(contents))
+            # Whatever the server says of its resources: nobody else may have it.
+            return ReadResourceResult(contents=list(contents), ttl_ms=0, cache_scope="private")
 
         result = await call_next(request)
         name: str = request.params.name

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, TypedDict
 from ..types.base import Icon
 from ..types.content import Annotations
 from ..types.tools import ToolAnnotations
+from .cache import CacheHint
 from .rules import EntryRule
 
 __all__ = ["Described", "DescribedPrompt", "DescribedResource", "DescribedTool", "Icons"]
@@ -68,6 +69,8 @@ class DescribedResource(DescribedPrompt, total=False):
     size: int | None
     """In bytes; for a resource with a fixed URI."""
     annotations: Annotations | Mapping[str, Any] | None
+    cache: CacheHint | None
+    """How long clients may keep what it holds, and who; by default not at all."""
     unsafe_paths: bool | Collection[str]
     """The variables of a template that may hold any text: True for all, or their names. Those of others are no
     absolute paths and have no `..`, backslash, drive letter or NUL, in any encoding."""

@@ -245,6 +245,12 @@ class Listing(Generic[E]):
                     self._pages[active, cursor, hidden] = page
         return page
 
+    def is_for_all(self, page: object) -> bool:
+        """Whether this is a page of ours that every client gets, whatever extensions it offers."""
+        if not any(page is one for one in list(self._pages.values())):
+            return False
+        return not any(entry.requires is not None or getattr(entry, "extension_meta", None) for entry in self)
+
     def _build(self, active: ActiveExtensions, cursor: str | None, hidden: frozenset[str]) -> Any:
         entries = [e for e in self if e.requires is None or e.requires in active]
         if hidden:

@@ -21,6 +21,7 @@ from .uri_template import UriTemplate, as_uri
 
 if TYPE_CHECKING:
     from ..types.completion import Completion
+    from .cache import CacheHint
     from .rules import EntryRule
 
 __all__ = ["Finisher", "FixedResource", "FunctionResource", "FunctionTemplate"]
@@ -37,6 +38,7 @@ class FixedResource:
     tags: frozenset[str] = frozenset()
     is_enabled = True
     visible: EntryRule | None = None
+    hint: Callable[[], CacheHint] | None = None
 
     def __init__(
         self,
@@ -58,7 +60,7 @@ class FixedResource:
 
     def run(self, uri: str, exchange: Exchange) -> ReadResourceResult:
         """The result of `resources/read`; `uri` is what the client asked for."""
-        return _read_result(self.content, uri, self.resource.mime_type, self._finish)
+        return _hinted(_read_result(self.content, uri, self.resource.mime_type, self._finish), self.hint)
 
 
 class FunctionResource:
@@ -67,6 +69,7 @@ class FunctionResource:
     tags: frozenset[str] = frozenset()
     is_enabled = True
     visible: EntryRule | None = None
+    hint: Callable[[], CacheHint] | None = None
 
     def __init__(
         self, resource: Resource, callee: Callee, *, requires: str | None = None, finish: Finisher | None = None
@@ -84,7 +87,7 @@ class FunctionResource:
     async def run(self, uri: str, exchange: Exchange) -> ReadResourceResult:
         """The result of `resources/read`; `uri` is what the client asked for."""
         value = await _call(self.callee, {}, exchange, uri)
-        return _read_result(value, uri, self.resource.mime_type, self._finish)
+        return _hinted(_read_result(value, uri, self.resource.mime_type, self._finish), self.hint)
 
 
 class FunctionTemplate:
@@ -93,6 +96,7 @@ class FunctionTemplate:
     tags: frozenset[str] = frozenset()
     is_enabled = True
     visible: EntryRule | None = None
+    hint: Callable[[], CacheHint] | None = None
 
     def __init__(
         self,
@@ -148,7 +152,18 @@ class FunctionTemplate:
         """The result of `resources/read` for a URI that matches. Raises ResourceNotFound as the function does."""
         value = await _call(self.callee, variables, exchange, uri)
         # A template also takes what a person typed; what is sent is a URI (S26-119).
-        return _read_result(value, as_uri(uri), self.template.mime_type, self._finish)
+        return _hinted(_read_result(value, as_uri(uri), self.template.mime_type, self._finish), self.hint)
+
+
+def _hinted(result: ReadResourceResult, hint: Callable[[], CacheHint] | None) -> ReadResourceResult:
+    """The result with the hint of its entry, if it has none of its own."""
+    if hint is None:
+        return result
+    from .cache import apply_hint  # noqa: PLC0415 - few entries have one
+
+    hinted = structs.replace(result)  # an author may give it again
+    apply_hint(hinted, hint())
+    return hinted
 
 
 def _read_result(value: Any, uri: str, mime_type: str | None, finish: Finisher | None) -> ReadResourceResult:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ..http import HttpApp, HttpSettings
     from ..http.core import Identify
     from ..observer import Observer
+    from ..registry.cache import CacheableMethod, CacheHint
     from ..registry.problems import Problem
     from ..transports.authentication import Authenticator
     from ..transports.guards import Access
@@ -51,7 +52,8 @@ if TYPE_CHECKING:
     from .roots import RootsWatchers
 else:
     # For whoever evaluates annotations (`inspect.signature`): the real ones would cost every start-up.
-    for _name in ("Access", "Authenticator", "ChangeBus", "Channel", "HttpApp", "HttpSettings", "Identify",
+    for _name in ("Access", "Authenticator", "CacheHint", "CacheableMethod", "ChangeBus", "Channel", "HttpApp",
+                  "HttpSettings", "Identify",
                   "MemoryChannel", "Mirror", "Observer", "Problem"):  # fmt: skip
         globals()[_name] = NewType(_name, object)
     for _name in ("BuiltInOptions", "RunOptions"):
@@ -79,9 +81,9 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
     many seconds a tool that is a function may take, if it does not say so itself. `extensions` are those of this server
     beside the built-in ones. `lifespan`, a function of the server that gives an async context manager, is entered once
     per process before the first call, and left after the last; its value is `ctx.lifespan`.
-    `observers` hear of connections, calls and frames. `authenticate(headers)` (or `async`) gives a `Principal` or
-    `Refusal` within `authenticate_timeout` seconds. Servers that share a `change_bus` tell their clients of each
-    other's changes.
+    `cache` is how long clients may keep lists, or by method what; see `CacheHint`. `observers` hear of connections,
+    calls and frames. `authenticate(headers)` (or `async`) gives a `Principal` or `Refusal` within
+    `authenticate_timeout` seconds. Servers that share a `change_bus` tell their clients of each other's changes.
     """
 
     def __init__(
@@ -99,6 +101,7 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         state_key: bytes | str | None = None,
         show_errors: bool = False,
         tool_timeout: float | None = None,
+        cache: CacheHint | Mapping[CacheableMethod, CacheHint] | None = None,
         extensions: Iterable[Extension] = (),
         lifespan: Callable[[Server], AbstractAsyncContextManager[Any]] | None = None,
         observers: Iterable[Observer] = (),
@@ -120,6 +123,7 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         self.catalog.shows_errors = show_errors
         self.catalog.tool_timeout = checked_seconds(tool_timeout, f"server {name!r}, tool_timeout")
         self.handlers = bind_handlers(self.catalog)
+        self._put_hints(cache)
         self.extensions: dict[str, Extension] = {}
         self._listeners: dict[str, NotificationListener] = {}
         self._methods = ExtensionMethods(self.handlers.put, self._listen)
@@ -140,6 +144,13 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         self._identity_meta = Raw(encode({f"{META}serverInfo": self.identity}))
         for extension in (*make_extensions(extension_options), *extensions):
             self.add_extension(extension)
+
+    def _put_hints(self, cache: CacheHint | Mapping[CacheableMethod, CacheHint] | None) -> None:
+        if cache is not None:
+            from ..handlers.caching import put_hints
+            from ..registry.cache import checked_hints
+
+            put_hints(self.handlers, self.catalog, checked_hints(cache, f"server {self.name!r}, cache"))
 
     @property
     def name(self) -> str:

@@ -29,6 +29,7 @@ from ..types.tools import CallToolResult, Tool, ToolAnnotations
 from .metadata import checked, checked_seconds, hints_of, icons_of, meta_of, offer, tagged
 
 if TYPE_CHECKING:
+    from ..registry.cache import CacheHint
     from ..registry.json_schema import SchemaCallee
     from ..registry.options import Described, DescribedPrompt, DescribedResource
     from ..registry.prompts import FunctionPrompt
@@ -226,7 +227,20 @@ def resource_entry(
         resource = checked(Resource(uri=checked_uri(uri), size=options.get("size"), **shared), where)
         entry = FunctionResource(resource, callee, requires=requires, finish=finish)
     offer(catalog, entry, options, where)
+    entry.hint = _hint_of(catalog, options.get("cache"), where)
     return entry
+
+
+def _hint_of(catalog: Catalog, given: CacheHint | None, where: str) -> Callable[[], CacheHint] | None:
+    """What tells the hint of a resource: private, whatever its author said, where rules decide who sees what."""
+    if given is None:
+        return None
+    from ..registry.cache import CacheHint, checked_hint  # few servers have any
+
+    hint = checked_hint(given, f"{where}, cache")
+    assert hint is not None
+    private = CacheHint(hint.ttl)
+    return lambda: hint if catalog.rules is None else private
 
 
 def text_entry(

@@ -47,7 +47,7 @@ S = TypeVar("S", bound=Struct)
 _DESCRIBED = ("name", "title", "description", "icons", "meta", "tags", "enabled", "visible")
 OPTIONS = {
     "tool": (*_DESCRIBED, "annotations", "input_schema", "output_schema", "structured_output", "timeout", "extensions"),
-    "resource": (*_DESCRIBED, "mime_type", "size", "annotations", "unsafe_paths"),
+    "resource": (*_DESCRIBED, "mime_type", "size", "annotations", "cache", "unsafe_paths"),
     "prompt": _DESCRIBED,
 }
 """The names of those in `registry.options`, by decorator: their classes, which type checkers read, cost start-up."""

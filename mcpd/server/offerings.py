@@ -90,7 +90,7 @@ class Offerings:
         `title`, `description`, `mime_type`, `size`, `annotations`, `icons` and `meta`; `tags`, `enabled` and `visible`
         say who sees it. A variable's value that is an
         absolute path, or has `..`, a backslash, drive letter or NUL, is refused with InvalidParams, however it is
-        encoded; `unsafe_paths=True`, or the names of variables, takes them.
+        encoded; `unsafe_paths=True`, or the names of variables, takes them. `cache` is how long clients may keep it.
         Raises RegistrationError for a URI or signature that cannot be served.
         Spec: 2026-07-28 server/resources; RFC 6570 levels 1 to 3.
         """

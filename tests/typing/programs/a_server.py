@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from mcpd import (
+    CacheHint,
     CallNext,
     CatalogEntry,
     Context,
@@ -23,7 +24,15 @@ from mcpd import (
 )
 from mcpd import ContentBlock as Block
 
-server = Server("garden", version="1", show_errors=True, tool_timeout=30, apps="always", strict_model_list=True)
+server = Server(
+    "garden",
+    version="1",
+    show_errors=True,
+    tool_timeout=30,
+    cache=CacheHint(60, "public"),
+    apps="always",
+    strict_model_list=True,
+)
 
 
 @server.tool
@@ -58,7 +67,10 @@ def bed(name: str) -> str:
     return name
 
 
-@server.resource("map://{+path}", unsafe_paths=True)
+Server("by method", cache={"tools/list": CacheHint(60), "resources/read": CacheHint(1.5, "private")})
+
+
+@server.resource("map://{+path}", unsafe_paths=True, cache=CacheHint(5))
 def map_of(path: str) -> str:
     return path
 

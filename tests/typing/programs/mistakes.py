@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import mcpd
 from mcpd import Sever  # error
-from mcpd import CallNext, Context, Depends, MiddlewareRequest, Result, Server, TextContent, View
+from mcpd import CacheHint, CallNext, Context, Depends, MiddlewareRequest, Result, Server, TextContent, View
 from mcpd.host.shown import ShownView
 from mcpd.http import HttpSettings
 from mcpd.serve_options import Settings
@@ -45,6 +45,11 @@ server.disable(components={"tools"})  # error
 server.tool(water, tags=5)  # error
 server.visibility(get_db)  # error
 server.override(get_db)  # error
+
+
+CacheHint(60, "all")  # error
+Server("x", cache=60)  # error
+Server("x", cache={"tools/call": CacheHint(1)})  # error
 
 
 @server.tool(timeout="5")  # error

@@ -1,0 +1,60 @@
+"""Hints on the results that clients may keep: put round the handlers of a server that has any, and no other.
+
+A page of a list is one object for all who see the same, so a hint is written into it once. Public is only what is the
+catalog's own page, and the same for every caller: what a rule of visibility, a condition or a middleware has a part in
+stays private, whatever its author said of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import CoroutineType
+from typing import Any
+
+from ..context.exchange import Exchange
+from ..registry.cache import CacheHint, apply_hint, as_private
+from ..registry.catalog import Catalog
+from ..types.base import CacheableResult
+from ..types.resources import ReadResourceResult
+from .table import BoundHandler, HandlerTable
+
+__all__ = ["put_hints"]
+
+
+def put_hints(handlers: HandlerTable, catalog: Catalog, hints: Mapping[str, CacheHint]) -> None:
+    """Write hints into results; call it once, before any middleware is added."""
+
+    def wrapped(method: str, handler: BoundHandler) -> BoundHandler:
+        hint = hints.get(method)
+        return handler if hint is None and method != "resources/read" else _hinted(catalog, hint, handler)
+
+    handlers.wrap(wrapped)
+
+
+def _hinted(catalog: Catalog, hint: CacheHint | None, handler: BoundHandler) -> BoundHandler:
+    async def later(work: Any) -> Any:
+        return finish(await work)
+
+    def finish(result: Any) -> Any:
+        if not isinstance(result, CacheableResult):
+            return result
+        if hint is not None:
+            apply_hint(result, hint)
+        return result if result.cache_scope != "public" or _is_for_all(catalog, result) else as_private(result)
+
+    def handle(exchange: Exchange, params: Any) -> Any:
+        result = handler(exchange, params)
+        return later(result) if result.__class__ is CoroutineType else finish(result)
+
+    return handle
+
+
+def _is_for_all(catalog: Catalog, result: CacheableResult) -> bool:
+    """Whether every caller would get this."""
+    if catalog.rules is not None or catalog.conditions:
+        return False
+    if isinstance(result, ReadResourceResult):
+        return True  # its author said so
+    return any(
+        listing.is_for_all(result) for listing in (catalog.tools, catalog.resources, catalog.templates, catalog.prompts)
+    )
