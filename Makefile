@@ -99,7 +99,7 @@ setup: $(VENV)/.test
 setup-test: $(VENV)/.test $(TOOLS)/.oldest $(TOOLS)/.mcp2 $(TOOLS)/.mcp1 $(TOOLS)/.converters $(TOOLS)/.node $(NPM_FOLDERS:%=%/node_modules/.package-lock.json)
 
 FRAMEWORKS := smolagents llama-index langchain openai-agents pydantic-ai fastmcp
-COMPAT := $(TOOLS)/compat/.original $(TOOLS)/compat/.ours $(TOOLS)/compat/.examples
+COMPAT := $(TOOLS)/compat/.original $(TOOLS)/compat/.second $(TOOLS)/compat/.ours $(TOOLS)/compat/.examples $(TOOLS)/compat/.second-examples
 setup-clients: $(TOOLS)/.node $(FRAMEWORKS:%=$(TOOLS)/clients/.%) $(COMPAT) tests/clients/js/node_modules/.package-lock.json
 
 # One line per Debian package: the command that proves it is there, then the package.
@@ -168,6 +168,11 @@ $(TOOLS)/compat/.original: tests/compat/requirements-original.txt | $(VENV)/bin/
 	$(INSTALL) $(TOOLS)/compat/original/bin/python --requirement $<
 	@touch $@
 
+$(TOOLS)/compat/.second: tests/compat/requirements-second.txt | $(VENV)/bin/python $(TOOLS)/.uv
+	@rm -rf $(TOOLS)/compat/second
+	$(INSTALL) $(TOOLS)/compat/second/bin/python --requirement $<
+	@touch $@
+
 $(TOOLS)/compat/.ours: tests/compat/requirements-ours.txt tests/compat/requirements-servers.txt | $(VENV)/bin/python $(TOOLS)/.uv
 	@rm -rf $(TOOLS)/compat/ours
 	$(INSTALL) $(TOOLS)/compat/ours/bin/python --requirement $<
@@ -180,6 +185,17 @@ $(TOOLS)/compat/.examples: tests/compat/requirements-original.txt $(VENV)/.test
 	$(PIP) download --no-binary mcp --no-deps --no-build-isolation --dest $(TOOLS)/compat/source "$$(grep '^mcp==' $<)"
 	@mkdir -p $(TOOLS)/compat/examples
 	tar --extract --gzip --file $(TOOLS)/compat/source/mcp-*.tar.gz --directory $(TOOLS)/compat/examples --strip-components 2 --wildcards '*/examples/*'
+	@touch $@
+
+# Those of FastMCP and of the SDK's second version, and its tutorials.
+$(TOOLS)/compat/.second-examples: tests/compat/requirements-second.txt $(VENV)/.test
+	@rm -rf $(TOOLS)/compat/second-source $(TOOLS)/compat/second-examples
+	$(PIP) download --no-binary mcp --no-deps --dest $(TOOLS)/compat/second-source "$$(grep '^mcp==' $<)"
+	$(PIP) download --no-binary fastmcp --no-deps --dest $(TOOLS)/compat/second-source "$$(grep '^fastmcp==' $<)"
+	@mkdir -p $(TOOLS)/compat/second-examples/mcp $(TOOLS)/compat/second-examples/fastmcp
+	tar --extract --gzip --file $(TOOLS)/compat/second-source/mcp-*.tar.gz --directory $(TOOLS)/compat/second-examples/mcp --strip-components 1 --wildcards '*/examples/*' '*/docs_src/*'
+	tar --extract --gzip --file $(TOOLS)/compat/second-source/fastmcp-*.tar.gz --directory $(TOOLS)/compat/second-examples/fastmcp --strip-components 2 --wildcards 'fastmcp-*/examples/*'
+	@rm -rf $(TOOLS)/compat/second-source
 	@touch $@
 
 # The conformance suite needs Node 22; it comes as an npm package, for the two machines that Linux runs on.

@@ -11,16 +11,32 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from mcp.server.fastmcp import FastMCP
+# By name: which of the libraries is installed here is not the same everywhere.
+KINDS = ("FastMCP", "MCPServer", "Server")
 
 
-def server_in(names: dict[str, Any]) -> FastMCP | None:
-    """The server of functions among these names, if there is one."""
+def server_in(names: dict[str, Any]) -> Any:
+    """The server object among these names, if there is one."""
     for name in ("mcp", "server", "app", *names):
-        if isinstance(names.get(name), FastMCP):
-            found: FastMCP = names[name]
+        found = names.get(name)
+        if type(found).__name__ in KINDS and (hasattr(found, "tool") or hasattr(found, "middleware")):
             return found
     return None
+
+
+def run(server: Any) -> None:
+    """Serve it over stdio."""
+    if hasattr(server, "tool"):
+        server.run("stdio")
+        return
+    import anyio
+    from mcp.server.stdio import stdio_server
+
+    async def serve() -> None:
+        async with stdio_server() as (read, write):
+            await server.run(read, write, server.create_initialization_options())
+
+    anyio.run(serve)
 
 
 def main(target: str, *arguments: str) -> None:
@@ -34,8 +50,10 @@ def main(target: str, *arguments: str) -> None:
         sys.path.insert(0, os.getcwd())
         names = vars(import_module(place))
         server = names[attribute] if attribute else server_in(names)
-    if server is not None:
-        server.run("stdio")
+    if server is not None and not hasattr(server, "__code__"):
+        run(server)
+    elif server is not None:
+        server()
     elif not place.endswith(".py") and callable(names.get("main")):
         names["main"]()
     elif place.endswith(".py"):

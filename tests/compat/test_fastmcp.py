@@ -283,7 +283,7 @@ async def test_what_is_offered_can_be_said() -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("from fastmcp import Client", "fastmcp.Client"),
+        ("from fastmcp import FastMCPApp", "fastmcp.FastMCPApp"),
         ("import fastmcp.server.openapi", "fastmcp.server.openapi"),
         ("from fastmcp import FastMCP; FastMCP(providers=[1])", "FastMCP(providers=…)"),
         ("from fastmcp import FastMCP; FastMCP.from_openapi({})", "FastMCP.from_openapi"),

@@ -171,7 +171,7 @@ LOWLEVEL = """
         text = f"{answer.content['region']} {params.request_state} {ctx.protocol_version}"
         return types.CallToolResult(content=[types.TextContent(type="text", text=text)])
 
-    server = Server("low", version="1", on_list_tools=list_tools, on_call_tool=call_tool)
+    server: Server[dict] = Server[dict]("low", version="1", on_list_tools=list_tools, on_call_tool=call_tool)
     server.middleware.append(around)
 """
 

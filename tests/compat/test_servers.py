@@ -19,7 +19,9 @@ pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
 
 HERE = Path(__file__).resolve().parent
 TOOLS = REPOSITORY / ".tools" / "compat"
-ORIGINAL, OURS, EXAMPLES = TOOLS / "original" / "bin" / "python", TOOLS / "ours" / "bin" / "python", TOOLS / "examples"
+ORIGINAL, SECOND, OURS = (TOOLS / name / "bin" / "python" for name in ("original", "second", "ours"))
+EXAMPLES, SECOND_EXAMPLES = TOOLS / "examples", TOOLS / "second-examples"
+NEEDED = (ORIGINAL, SECOND, OURS, EXAMPLES, SECOND_EXAMPLES)
 
 SERVERS: list[dict[str, Any]] = tomllib.loads((HERE / "servers.toml").read_text(encoding="utf-8"))["server"]
 
@@ -27,8 +29,13 @@ SERVERS: list[dict[str, Any]] = tomllib.loads((HERE / "servers.toml").read_text(
 _DESCRIBED = ("$defs",)
 
 
+def is_second(server: dict[str, Any]) -> bool:
+    """Whether its library is in the other environment: FastMCP, or version 2 of the official SDK."""
+    return bool(server.get("library") == "second")
+
+
 def report(command: list[str], server: dict[str, Any], env: dict[str, str]) -> Any:
-    folder = EXAMPLES / server.get("folder", ".")
+    folder = (SECOND_EXAMPLES if is_second(server) else EXAMPLES) / server.get("folder", ".")
     wanted = {"command": command, "folder": str(folder), "calls": server["calls"]}
     done = subprocess.run(
         [ORIGINAL, HERE / "asking.py"],
@@ -57,13 +64,16 @@ def plain(value: Any, *, in_definitions: bool = False) -> Any:
     return value
 
 
-@pytest.mark.parametrize("server", [pytest.param(one, id=one["target"]) for one in SERVERS])
+@pytest.mark.parametrize(
+    "server", [pytest.param(one, id="/".join((one.get("folder", ""), one["target"]))) for one in SERVERS]
+)
 def test_it_answers_as_under_its_own_library(server: dict[str, Any], child: Child) -> None:
-    if not (ORIGINAL.exists() and OURS.exists() and EXAMPLES.exists()):
+    if not all(place.exists() for place in NEEDED):
         pytest.skip("needs the library and its examples: make setup-clients installs them")
     env = {**child.env, "PYTHONWARNINGS": "ignore"}
     arguments = server.get("arguments", [])
-    theirs = report([str(ORIGINAL), str(HERE / "original.py"), server["target"], *arguments], server, env)
+    python = SECOND if is_second(server) else ORIGINAL
+    theirs = report([str(python), str(HERE / "original.py"), server["target"], *arguments], server, env)
     ours = report([str(OURS), "-m", "mcpd", "serve", "--stdio", server["target"], "--", *arguments], server, env)
     # Of a low-level server that is served as an object it is the object's; its program may say another one.
     assert ours["said"]["serverInfo"]["name"] == server.get("named", theirs["said"]["serverInfo"]["name"])

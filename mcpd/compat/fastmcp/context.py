@@ -250,6 +250,29 @@ class Context:
 
         return self._values[key] if key in self._values else session_values().get(key)
 
+    async def enable_components(self, **about: Any) -> None:
+        """Offer this session what has these `names`, `keys` or `tags`."""
+        await self._change(True, about)
+
+    async def disable_components(self, **about: Any) -> None:
+        """Do not."""
+        await self._change(False, about)
+
+    async def reset_visibility(self) -> None:
+        """Offer it what all others are."""
+        await self._change(None, {})
+
+    async def _change(self, offers: bool | None, about: dict[str, Any]) -> None:
+        from .state import session_rules
+
+        if offers is None:
+            session_rules().clear()
+        else:
+            session_rules().add(offers, **{key: value for key, value in about.items() if key != "match_all"})
+        kinds = about.get("components") or {"tool", "resource", "prompt"}
+        for kind in sorted(kinds & {"tool", "resource", "prompt"}):
+            await getattr(self.session, f"send_{kind}_list_changed")()
+
     async def delete_state(self, key: str) -> None:
         """Keep it no longer."""
         from .state import session_values

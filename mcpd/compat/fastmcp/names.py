@@ -37,6 +37,7 @@ MODULES: dict[str, Names] = {
     "fastmcp": Names(
         {
             "FastMCP": "fastmcp.server",
+            "Client": "fastmcp.client",
             "Context": "fastmcp.context",
             "settings": "fastmcp.settings",
             "FastMCPDeprecationWarning": "fastmcp.errors",
@@ -44,6 +45,8 @@ MODULES: dict[str, Names] = {
             "__version__": "fastmcp.version:VERSION",
         }
     ),
+    "fastmcp.client": Names.of("fastmcp.client", "Client"),
+    "fastmcp.client.client": Names.of("fastmcp.client", "CallToolResult", "Client"),
     "fastmcp.settings": Names({}, ("fastmcp.settings",)),
     "fastmcp.exceptions": Names({"MCPError": "fastmcp.errors:McpError"}, ("fastmcp.errors",)),
     "fastmcp.dependencies": _DEPENDENCIES,

@@ -17,6 +17,7 @@ from .mounts import Mount
 from .prompts import PromptResult
 from .resources import ResourceResult
 from .results import ToolResult
+from .state import has_rules, session_rules
 from .store import Store, Visibility
 
 __all__ = ["Operations"]
@@ -42,6 +43,9 @@ class Operations:
             whole = MiddlewareContext(message=message, method=method, fastmcp_context=context)
             return await (run_through(self.middleware, whole, last) if run_middleware else last(whole))
 
+    def _offered(self, components: list[Any]) -> list[Any]:
+        return self._visibility.offered(components, session_rules() if has_rules() else None)
+
     # -- lists -------------------------------------------------------------------------------
 
     async def list_tools(self, *, run_middleware: bool = True) -> list[Any]:
@@ -52,7 +56,7 @@ class Operations:
             for mount in self._mounts:
                 for one in await mount.server.list_tools():
                     found.append(one.model_copy(update={"name": mount.tool_name(one.name)}))
-            return self._visibility.offered(found)
+            return self._offered(found)
 
         found: list[Any] = await self._through("tools/list", tools.ListToolsRequest(), last, run_middleware)
         return found
@@ -65,7 +69,7 @@ class Operations:
             for mount in self._mounts:
                 for one in await mount.server.list_resources():
                     found.append(one.model_copy(update={"uri": mount.uri(str(one.uri))}))
-            return self._visibility.offered(found)
+            return self._offered(found)
 
         message = resources.ListResourcesRequest()
         found: list[Any] = await self._through("resources/list", message, last, run_middleware)
@@ -79,7 +83,7 @@ class Operations:
             for mount in self._mounts:
                 for one in await mount.server.list_resource_templates():
                     found.append(one.model_copy(update={"uri_template": mount.uri(one.uri_template)}))
-            return self._visibility.offered(found)
+            return self._offered(found)
 
         message = resources.ListResourceTemplatesRequest()
         found: list[Any] = await self._through("resources/templates/list", message, last, run_middleware)
@@ -93,7 +97,7 @@ class Operations:
             for mount in self._mounts:
                 for one in await mount.server.list_prompts():
                     found.append(one.model_copy(update={"name": mount.name(one.name)}))
-            return self._visibility.offered(found)
+            return self._offered(found)
 
         found: list[Any] = await self._through("prompts/list", prompts.ListPromptsRequest(), last, run_middleware)
         return found
@@ -101,7 +105,7 @@ class Operations:
     # -- one of them -------------------------------------------------------------------------
 
     def _own(self, store: Store, identity: str, version: Any = None) -> Any:
-        offered = [one for one in self._visibility.offered(store.all()) if one.identity == identity]
+        offered = [one for one in self._offered(store.all()) if one.identity == identity]
         if version is not None:
             return next((one for one in offered if one.version == str(getattr(version, "eq", version))), None)
         return next(iter(newest(offered)), None)
@@ -118,7 +122,7 @@ class Operations:
 
     async def get_resource_template(self, uri: Any, version: Any = None) -> Any:
         """The template that a URI fits, None if there is none."""
-        for one in self._visibility.offered(self._templates.all()):
+        for one in self._offered(self._templates.all()):
             if one.matches(str(uri)) is not None or one.uri_template == str(uri):
                 return one
         return await self._mounted(str(uri), "own_uri", "get_resource_template")
@@ -179,7 +183,7 @@ class Operations:
             resource = self._own(self._resources, asked, version)
             if resource is not None:
                 return await self._guarded(resource.result, ResourceError, what)
-            for template in self._visibility.offered(self._templates.all()):
+            for template in self._offered(self._templates.all()):
                 variables = template.matches(asked)
                 if variables is not None:
                     return await self._guarded(partial(template.result, asked, variables), ResourceError, what)

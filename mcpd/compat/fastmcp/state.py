@@ -7,14 +7,16 @@ from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 from ..lowlevel.context import current_exchange
+from .store import Visibility
 
-__all__ = ["session_id", "session_values"]
+__all__ = ["has_rules", "session_id", "session_rules", "session_values"]
 
 
 class _Kept:
     def __init__(self) -> None:
         self.id = ""
         self.values: dict[str, Any] = {}
+        self.rules = Visibility()
 
 
 _sessions: WeakKeyDictionary[object, _Kept] = WeakKeyDictionary()
@@ -37,6 +39,18 @@ def _kept() -> _Kept:
 def session_values() -> dict[str, Any]:
     """What is kept of the session whose request runs. Raises RuntimeError where none does."""
     return _kept().values
+
+
+def session_rules() -> Visibility:
+    """What is offered to that session besides, or not. Raises RuntimeError where none runs."""
+    return _kept().rules
+
+
+def has_rules() -> bool:
+    """Whether there are any."""
+    exchange = current_exchange.get(None)
+    kept = None if exchange is None else _sessions.get(exchange.call.session)
+    return kept is not None and not kept.rules.is_empty
 
 
 def session_id() -> str:

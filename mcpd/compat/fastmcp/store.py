@@ -94,15 +94,29 @@ class Visibility:
             )
         )
 
-    def offered(self, components: Iterable[Any]) -> list[Any]:
-        """Those that are offered."""
-        return [one for one in components if self._offers(one)]
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no rule."""
+        return not self._rules
 
-    def _offers(self, component: Any) -> bool:
-        for rule in reversed(self._rules):
-            if rule.fits(component):
-                return rule.offers
-        return bool(component.enabled)
+    def clear(self) -> None:
+        """There are no rules any more."""
+        self._rules.clear()
+
+    def says(self, component: Any) -> bool | None:
+        """Whether one is offered; None if no rule is about it."""
+        return next((rule.offers for rule in reversed(self._rules) if rule.fits(component)), None)
+
+    def offered(self, components: Iterable[Any], more: Visibility | None = None) -> list[Any]:
+        """Those that are offered; what the rules of `more` say goes before."""
+        found = []
+        for one in components:
+            said = None if more is None else more.says(one)
+            if said is None:
+                said = self.says(one)
+            if one.enabled if said is None else said:
+                found.append(one)
+        return found
 
 
 def _set(given: Iterable[str] | None) -> frozenset[str] | None:

@@ -69,6 +69,11 @@ class Server(Decorators, Generic[LifespanResultT, RequestT]):
 
             add_all(self, handlers)
 
+    def __class_getitem__(cls, parameters: Any) -> Any:
+        # Version 2 has one parameter, version 1 two.
+        given = parameters if isinstance(parameters, tuple) else (parameters,)
+        return super().__class_getitem__((*given, Any)[:2])  # type: ignore[misc]
+
     def add_request_handler(self, method: str, params_type: Any, handler: Callable[..., Awaitable[Any]]) -> None:
         """Serve a method by a function of a context and params, as version 2 has it. Raises NotImplementedError."""
         from ..mcpserver.handlers import add
