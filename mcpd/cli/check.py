@@ -12,6 +12,7 @@ import click
 from msgspec.json import encode, format
 
 from ..errors import NAMESAKE, ConfigurationError
+from ..printable import printable
 from ..registry.problems import Problem
 from ..serve_options import Option, command_options
 from .options import parameter, target
@@ -171,7 +172,7 @@ class _Report:
         for problem in self.problems:
             click.echo(f"mcpd: {'problem' if problem.is_error else 'warning'}: {_in_words(problem)}", err=True)
         for change in self.changes or ():
-            click.echo(f"mcpd: {'breaking' if change.is_breaking else 'harmless'}: {change}", err=True)
+            click.echo(f"mcpd: {'breaking' if change.is_breaking else 'harmless'}: {printable(change, 1000)}", err=True)
         if self.note:
             click.echo(f"mcpd: {self.note}", err=True)
 

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigurationError
+from ..printable import printable
 from .user_code import Loading, guarded
 
 if TYPE_CHECKING:
@@ -51,10 +52,19 @@ class _Found(SystemExit):
 
 
 def look_into(server: Server) -> None:
-    """Let a server of another library say what it offers: its lists are functions, and no entries of our own."""
+    """Let a server of another library say what it offers: its lists are functions, and no entries of our own.
+
+    Raises ConfigurationError if they fail: they are asked without a client, and without what the lifespan gives.
+    """
     offered: Callable[[], Any] | None = getattr(server, "offered", None)
-    if offered is not None:
-        server.replace("its own library", asyncio.run(offered()))
+    if offered is None:
+        return
+    try:
+        entries = asyncio.run(offered())
+    except Exception as error:
+        said = f"{type(error).__name__}: {printable(error)}"
+        raise ConfigurationError(f"{server.name}: what it lists cannot be seen without serving it: {said}") from error
+    server.replace("its own library", entries)
 
 
 def call(function: Callable[..., Any], place: str, loading: Loading) -> Any:

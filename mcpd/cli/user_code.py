@@ -72,7 +72,8 @@ def guarded(name: str, step: Callable[[], T], function: str = "") -> T:
         raise ConfigurationError(f"{name} ended by itself {when} (exit {error.code})") from error
     except ImportError as error:
         if type(error).__module__ == "mcpd.compat.missing":
-            raise ConfigurationError(f"{failed}{_where(name, error)}: {error}") from error
+            own = "; if it is a server of mcpd's own that uses that library, say --no-compat"
+            raise ConfigurationError(f"{failed}{_where(name, error)}: {error}{own}") from error
         if not isinstance(error, ModuleNotFoundError):
             what = str(error).removesuffix(f" ({error.path})")  # which __init__.py that was helps nobody
             raise ConfigurationError(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeVar, overload
 from urllib.parse import parse_qsl
 
@@ -18,6 +18,7 @@ from ..errors import InvalidRequest, RegistrationError
 from ..jsonrpc import explain
 from ..principal import ANONYMOUS, Principal
 from .annotations import is_coroutine_function
+from .segments import values_between
 
 __all__ = ["Route", "RouteRequest", "RouteResponse"]
 
@@ -128,31 +129,11 @@ class Route:
         """The values of its parameters in a path; None if that is another one."""
         if self.between is None:
             return {} if path == self.path else None
-        values = _values_between(self.between, path)
+        values = values_between(self.between, path)
         # A value that leads elsewhere in a folder is none.
-        if values is None or any("/" in value or value in ("", ".", "..") for value in values):
+        if values is None or {".", ".."} & {*values}:
             return None
         return dict(zip(self._names, values, strict=True))
-
-
-def _values_between(fixed: Sequence[str], path: str) -> list[str] | None:
-    """What stands between these texts, of which the earlier values get more where a path can be cut in several ways.
-
-    From the end on, each text where it is found first. A regular expression with several parameters in a segment would
-    try a path of n characters in n³ ways, for anybody who asks.
-    """
-    start, end = len(fixed[0]), len(path) - len(fixed[-1])
-    if end <= start or not (path.startswith(fixed[0]) and path.endswith(fixed[-1])):
-        return None
-
-    values: list[str] = []
-    for text in reversed(fixed[1:-1]):
-        at = path.rfind(text, start + 1, end - 1)  # no value is empty
-        if at < 0:
-            return None
-        values.append(path[at + len(text) : end])
-        end = at
-    return [path[start:end], *reversed(values)]
 
 
 def _parts_of(path: str, where: str) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:

@@ -62,6 +62,11 @@ def test_a_lock_is_written_and_held_against(run: Run, tmp_path: Path) -> None:
     assert run("garden.py", "--lock", "garden.json", "--write").returncode == 0
     assert run("garden.py", "--lock", "garden.json").returncode == 0
 
+    approved = (tmp_path / "garden.json").read_text()
+    (tmp_path / "garden.json").write_text(approved.replace('"add"', '"\\u001b[2Jadd"'))
+    foreign = run("garden.py", "--lock", "garden.json")
+    assert "mcpd: breaking: tool \\x1b[2Jadd: removed" in foreign.stderr
+
     (tmp_path / "garden.json").write_text("{")
     broken = run("garden.py", "--lock", "garden.json")
     assert (broken.returncode, broken.stderr) == (1, "mcpd: garden.json is no approval file of mcpd; write it anew\n")

@@ -183,8 +183,28 @@ RUNS = "\nmcp.run()\n"
 RUNS_ASYNC = "\nimport asyncio, sys\nasyncio.run(mcp.run_stdio_async())\nsys.exit(0)\n"
 
 
+SECOND = FASTMCP.replace("fastmcp import FastMCP", "mcpserver import MCPServer").replace("FastMCP(", "MCPServer(")
+
+
+def test_check_of_lists_that_need_a_client(child: Child, tmp_path: Path) -> None:
+    needs = LOWLEVEL.replace("return [types.Tool", "server.request_context; return [types.Tool")
+    write(tmp_path, "old.py", needs)
+    done = subprocess.run(
+        child.mcpd("check", "old.py"),
+        cwd=tmp_path,
+        env=child.env,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    (line,) = done.stderr.splitlines()
+    assert "what it lists cannot be seen without serving it: LookupError" in line
+    assert done.returncode == 1
+
+
 @pytest.mark.parametrize(
-    "text", [FASTMCP, LOWLEVEL, textwrap.dedent(FASTMCP) + RUNS, textwrap.dedent(FASTMCP) + RUNS_ASYNC]
+    "text", [FASTMCP, LOWLEVEL, SECOND, textwrap.dedent(FASTMCP) + RUNS, textwrap.dedent(FASTMCP) + RUNS_ASYNC]
 )
 def test_check_lists_what_it_offers(text: str, child: Child, tmp_path: Path) -> None:
     write(tmp_path, "old.py", text)

@@ -91,6 +91,14 @@ def running() -> ServerRequestContext[Any, Any, Any]:
     )
 
 
+def _context_of(asked: Any) -> ServerRequestContext[Any, Any, Any]:
+    try:
+        return running()
+    except LookupError:
+        # `mcpd check` asks for lists of a server that serves nobody.
+        return ServerRequestContext(request_id=0, meta=None, session=None, lifespan_context={}, method=asked.method)
+
+
 def handler_of(function: Callable[..., Awaitable[Any]], middleware: list[Any]) -> Handler:
     """A handler of `(ctx, params)` as one of a request, through the server's middleware."""
 
@@ -107,7 +115,7 @@ def handler_of(function: Callable[..., Awaitable[Any]], middleware: list[Any]) -
         step: CallNext = partial(last, asked)
         for one in reversed(middleware):
             step = partial(_through, one, step)
-        return await step(running())
+        return await step(_context_of(asked))
 
     return handle
 
