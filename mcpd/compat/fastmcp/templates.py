@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, quote, unquote
 
 from pydantic import Field, PrivateAttr, field_validator
 
+from ...registry.segments import values_between
 from ..types.content import Annotations
 from ..types.resources import ResourceTemplate as ListedTemplate
 from .components import Component
@@ -31,9 +32,32 @@ def variables_in(template: str) -> tuple[set[str], set[str]]:
     return set(re.findall(r"\{([\w-]+)\*?\}", template)), names
 
 
-def _pattern(template: str) -> re.Pattern[str]:
+def _values_of(template: str) -> Callable[[str], dict[str, str] | None]:
+    """What gives the variables in the path of a URI: in one pass where no value may have a "/" in it, and no letter may
+    be written in two ways. A regular expression takes n³ steps for three values in a segment of n characters.
+    """
+    parts = re.split(r"(\{[^}]+\})", _QUERY.sub("", template))
+    fixed, names = parts[::2], [part[1:-1].replace("-", "_") for part in parts[1::2]]
+    is_plain = all(quote(text, safe=_RESERVED + "%") == text for text in fixed)
+    if names and is_plain and not any(name.endswith("*") for name in names):
+
+        def values(path: str) -> dict[str, str] | None:
+            found = values_between(fixed, path)
+            return None if found is None else dict(zip(names, found, strict=True))
+
+        return values
+    pattern = _pattern(parts)
+
+    def groups(path: str) -> dict[str, str] | None:
+        found = pattern.match(path)
+        return None if found is None else found.groupdict()
+
+    return groups
+
+
+def _pattern(parts: list[str]) -> re.Pattern[str]:
     whole = ""
-    for part in re.split(r"(\{[^}]+\})", _QUERY.sub("", template)):
+    for part in parts:
         if part.startswith("{") and part.endswith("}"):
             name = part[1:-1]
             whole += f"(?P<{name.removesuffix('*').replace('-', '_')}>{'.+' if name.endswith('*') else '[^/]+'})"
@@ -93,18 +117,18 @@ class ResourceTemplate(Component):
         return FunctionResourceTemplate.made_of(fn, uri_template, **options)
 
     @cached_property
-    def _matcher(self) -> re.Pattern[str]:
-        return _pattern(self.uri_template)
+    def _matcher(self) -> Callable[[str], dict[str, str] | None]:
+        return _values_of(self.uri_template)
 
     def matches(self, uri: str) -> dict[str, Any] | None:
         """The variables in a URI of this family, None if it is none of it."""
         if "#" not in self.uri_template:
             uri = uri.partition("#")[0]
         path, _, query = uri.partition("?")
-        found = self._matcher.match(path)
+        found = self._matcher(path)
         if found is None:
             return None
-        variables: dict[str, Any] = {name: unquote(value) for name, value in found.groupdict().items()}
+        variables: dict[str, Any] = {name: unquote(value) for name, value in found.items()}
         given = parse_qs(query, keep_blank_values=True) if query else {}
         for name in variables_in(self.uri_template)[1]:
             key = name.replace("-", "_")
