@@ -25,7 +25,7 @@ PREFIX = "mcpd-result:///"
 _OVERHEAD = 1024
 
 
-class _Kept(Struct):
+class _Kept(Struct, weakref=True):
     owner: str
     contents: list[TextResourceContents | BlobResourceContents]
     size: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import weakref
 from typing import Any
 
 import pytest
@@ -131,15 +132,18 @@ async def test_blocks_are_shown_as_far_as_they_fit() -> None:
 
 
 async def test_it_can_be_read_for_a_while_and_its_memory_is_given_back() -> None:
-    before = budget.BUDGET.used
-    async with memory_wire(make_server(ResultLimit(60, keep_seconds=300)), MODERN) as wire:
+    limit = ResultLimit(60, keep_seconds=300)
+    async with memory_wire(make_server(limit), MODERN) as wire:
         clock = Clock()
         result = await wire.call("lines")
-        assert budget.BUDGET.used - before > len(TEXT)
+        (kept,) = limit._kept._kept.values()
+        assert kept.charge.size > len(TEXT)
+        charge = weakref.ref(kept)
+        del kept
         await clock.advance(299)
         await whole(wire, result)
         await clock.advance(2)
-        assert budget.BUDGET.used == before
+        assert charge() is None  # and with it what it takes of the budget
         error = await wire.error("resources/read", {"uri": uri_in(result)})
         assert error["message"].startswith("Resource not found")
 
