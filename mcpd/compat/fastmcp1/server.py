@@ -77,7 +77,7 @@ class FastMCP(Serving, Generic[LifespanResultT]):
     def _register(self) -> None:
         server = self._mcp_server
         server.list_tools()(self.list_tools)
-        server.call_tool(validate_input=False)(self.call_tool)
+        server.call_tool(validate_input=False)(self._call)
         server.list_resources()(self.list_resources)
         server.read_resource()(self.read_resource)
         server.list_prompts()(self.list_prompts)
@@ -184,6 +184,13 @@ class FastMCP(Serving, Generic[LifespanResultT]):
             )
             for one in self._tool_manager.list_tools()
         ]
+
+    async def _call(self, name: str, arguments: dict[str, Any]) -> Any:
+        found = await self.call_tool(name, arguments)
+        if isinstance(found, tuple) and _is_plain(found[1]):
+            # Held to its model already: to hold it to the model's schema too would load a validator of schemas.
+            return tools.CallToolResult(content=list(found[0]), structuredContent=found[1])
+        return found
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> Any:
         """Call a tool: gives content blocks, or these and the structured content. Raises ToolError."""
@@ -337,3 +344,8 @@ class FastMCP(Serving, Generic[LifespanResultT]):
     def completion(self) -> Decorator:
         """Register what completes arguments: it takes a reference, an argument and a context."""
         return self._mcp_server.completion()
+
+
+def _is_plain(structured: dict[str, Any]) -> bool:
+    """Whether it is a value without parts, of which its model and its schema say the same."""
+    return structured.keys() == {"result"} and isinstance(structured["result"], (str, int, float, bool))
