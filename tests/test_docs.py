@@ -68,7 +68,10 @@ def test_its_code_runs(page: Path, tmp_path: Path) -> None:
     _run(["-c", f"import {', '.join(modules)}"], tmp_path, environment)
     tests = [name for name in files if Path(name).name.startswith("test_")]
     if tests:
-        _run(["-m", "pytest", "-q", "-p", "no:cacheprovider", *OUR_PLUGIN, *tests], tmp_path, environment)
+        run = ["-m", "pytest", "-q", "-p", "no:cacheprovider", *OUR_PLUGIN, *tests]
+        if any("mcpd_lock" in files[name] for name in tests):
+            _run([*run, "--mcpd-write"], tmp_path, environment)  # as the page says, of the first run
+        _run(run, tmp_path, environment)
 
 
 def _run(arguments: list[str], folder: Path, environment: dict[str, str]) -> None:
