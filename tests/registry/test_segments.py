@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from mcpd.registry.segments import values_between
+from mcpd.registry.segments import values_across, values_between
 
 TEMPLATES = ["/{}-{}", "/{}{}", "/{}-{}-{}", "/{}-/{}", "/{}/{}-", "/x{}-{}x", "/{}--{}", "/{}-{}/{}", "/{}{}{}-"]
 
@@ -27,3 +27,19 @@ def test_the_same_as_a_regular_expression(template: str) -> None:
 
 def test_it_takes_one_pass() -> None:
     assert values_between(["/", *["-"] * 50, ".html"], "/" + "-" * 65_000) is None
+    assert values_across(["/", *["-"] * 20, ".html"], "/" + "-/" * 4_000, range(20)) is None
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_values_that_may_have_a_slash(template: str) -> None:
+    for wide in itertools.product((False, True), repeat=template.count("{}")):
+        pattern = re.compile(template.replace("{}", "%s") % tuple("(.+)" if each else "([^/]+)" for each in wide))
+        places = {index for index, each in enumerate(wide) if each}
+        for length in range(7):
+            for letters in itertools.product("x-/", repeat=length):
+                text = "/" + "".join(letters)
+                expected = pattern.fullmatch(text)
+                assert values_across(template.split("{}"), text, places) == (expected and list(expected.groups())), (
+                    text,
+                    wide,
+                )

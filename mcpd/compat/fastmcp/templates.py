@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, quote, unquote
 
 from pydantic import Field, PrivateAttr, field_validator
 
-from ...registry.segments import values_between
+from ...registry.segments import values_across, values_between
 from ..types.content import Annotations
 from ..types.resources import ResourceTemplate as ListedTemplate
 from .components import Component
@@ -33,16 +33,18 @@ def variables_in(template: str) -> tuple[set[str], set[str]]:
 
 
 def _values_of(template: str) -> Callable[[str], dict[str, str] | None]:
-    """What gives the variables in the path of a URI: in one pass where no value may have a "/" in it, and no letter may
-    be written in two ways. A regular expression takes n³ steps for three values in a segment of n characters.
+    """What gives the variables in the path of a URI: in one pass, unless a letter may be written in two ways.
+
+    A regular expression takes n³ steps for three values in a segment of n characters.
     """
     parts = re.split(r"(\{[^}]+\})", _QUERY.sub("", template))
-    fixed, names = parts[::2], [part[1:-1].replace("-", "_") for part in parts[1::2]]
+    fixed, names = parts[::2], [part[1:-1].removesuffix("*").replace("-", "_") for part in parts[1::2]]
+    wide = {index for index, part in enumerate(parts[1::2]) if part.endswith("*}")}
     is_plain = all(quote(text, safe=_RESERVED + "%") == text for text in fixed)
-    if names and is_plain and not any(name.endswith("*") for name in names):
+    if names and is_plain:
 
         def values(path: str) -> dict[str, str] | None:
-            found = values_between(fixed, path)
+            found = values_across(fixed, path, wide) if wide else values_between(fixed, path)
             return None if found is None else dict(zip(names, found, strict=True))
 
         return values
