@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import pytest
 from support.clock import until
-from support.wires import MODERN, OpenWire, each_version, each_wire, memory_wire
+from support.wires import MODERN, VERSIONS, OpenWire, each_version, each_wire, memory_wire
 
 from mcpd import Callbacks, Client, Context, Depends, ElicitResult, Server, SyncContext, TextContent, ToolError
 from mcpd.errors import RegistrationError
@@ -357,10 +357,8 @@ async def test_one_that_fails_at_its_end_fails_the_call_and_one_that_swallows_do
             assert book.notes == ["open generator", "generator sees ToolError", "close generator"]
 
 
-@each_version
+@pytest.mark.parametrize("version", [each for each in VERSIONS if each >= "2025-06-18"])  # older ones ask no user
 async def test_one_that_asks_the_user(version: str) -> None:
-    if version < "2025-06-18":
-        pytest.skip("these versions ask nothing of users")
     server = Server("asks")
     book = Book()
 
@@ -382,10 +380,8 @@ async def test_one_that_asks_the_user(version: str) -> None:
 # -- cancellation ------------------------------------------------------------------------------
 
 
-@each_version
+@pytest.mark.parametrize("version", [each for each in VERSIONS if each != "2024-10-07"])  # which has no cancellation
 async def test_a_cancelled_call_closes_them(version: str) -> None:
-    if version == "2024-10-07":
-        pytest.skip("it has no cancellation")
     server = Server("cancelled")
     book = Book()
     waits = asyncio.Event()
