@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from conftest import Child
+from support.clock import until
 from support.wires import MODERN, each_version, initialize, process_wire
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and descriptors as POSIX has them")
@@ -454,7 +455,9 @@ async def test_nobody_reads_stdout_any_more(child: Child, server_file: str) -> N
     async with process_wire(child, "--grace", "600", server_file, version=VERSION) as wire:
         wire.ask("tools/call", {"name": "waits"}, id="hung")
         await wire.said("hanging")
-        wire.process.stdout._transport.close()  # type: ignore[union-attr]
+        stdout: Any = wire.process.stdout._transport  # type: ignore[union-attr]
+        stdout.close()
+        await until(lambda: stdout._pipe is None)  # else the answer may still be taken
         wire.ask("ping")
         assert await wire.wait() == 0
     assert "Traceback" not in wire.stderr
