@@ -66,6 +66,8 @@ class Catalog:
         self.tools.on_change = lambda: self._changed("tools")
         self.resources.on_change = self.templates.on_change = lambda: self._changed("resources")
         self.prompts.on_change = lambda: self._changed("prompts")
+        self._has_parts = False
+        """Whether resources are parts of tools, and there only with them."""
         self.on_change: Callable[[Kind], None] | None = None
         """Called with the kind of list that is another one now."""
 
@@ -150,7 +152,7 @@ class Catalog:
                 self.switches = Switches()
             turn(self.switches)
             self.tools.is_on = partial(self.switches.is_on, "tool")
-            self.resources.is_on = partial(self.switches.is_on, "resource")
+            self.resources.is_on = self._is_resource_on
             self.templates.is_on = partial(self.switches.is_on, "template")
             self.prompts.is_on = partial(self.switches.is_on, "prompt")
             changed: list[Kind] = ["tools"] if self.tools.switched() else []
@@ -159,6 +161,17 @@ class Catalog:
             changed += ["prompts"] if self.prompts.switched() else []
         for kind in changed:
             self._changed(kind)
+
+    def add_part(self, entry: ResourceEntry) -> None:
+        """Add a part of a tool (`of_tool`), in the place of what had its URI: it is there as long as the tool is."""
+        self._has_parts = True
+        self.resources.is_on = self._is_resource_on
+        self.resources.add(entry, replace=True)
+
+    def _is_resource_on(self, entry: ResourceEntry) -> bool:
+        if entry.of_tool is not None:
+            return not entry.of_tool or self.tools.offered(entry.of_tool) is not None
+        return entry.is_enabled if self.switches is None else self.switches.is_on("resource", entry)
 
     def replace(self, owner: str, entries: Entries) -> dict[str, bool]:
         """Replace all that `owner` offers, at once, with one `on_change` for each kind of list that changed.
@@ -199,6 +212,8 @@ class Catalog:
             self.offer("completions")
         if self.on_change is not None:
             self.on_change(kind)
+        if kind == "tools" and self._has_parts and self.resources.switched():
+            self._changed("resources")
 
     def offer(self, capability: str) -> None:
         """From now on this server offers a capability."""

@@ -63,6 +63,9 @@ class ResourceEntry(Entry, Protocol):
     tags: frozenset[str] = frozenset()
     is_enabled: bool = True
     visible: EntryRule | None = None
+    of_tool: str | None = None
+    """The tool that it is a part of: whoever sees that tool sees it, and nobody else, whatever rules say of resources.
+    `""` is a part of several that tells of none of them: everybody sees it."""
 
     def listed(self, active: ActiveExtensions) -> Resource:
         """The resource as `resources/list` shows it where those extensions are active."""

@@ -38,6 +38,7 @@ class FixedResource:
     tags: frozenset[str] = frozenset()
     is_enabled = True
     visible: EntryRule | None = None
+    of_tool: str | None = None
     hint: Callable[[], CacheHint] | None = None
 
     def __init__(
@@ -69,6 +70,7 @@ class FunctionResource:
     tags: frozenset[str] = frozenset()
     is_enabled = True
     visible: EntryRule | None = None
+    of_tool: str | None = None
     hint: Callable[[], CacheHint] | None = None
 
     def __init__(

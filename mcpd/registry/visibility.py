@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -20,7 +20,7 @@ from ..errors import McpdError, as_told
 from ..printable import printable
 from .annotations import is_coroutine_function
 from .pages import ActiveExtensions, Entry, Listing
-from .rules import CatalogEntry, VisibilityRule
+from .rules import CatalogEntry
 from .switches import Component, names_of
 from .threads import run_in_thread
 
@@ -43,7 +43,7 @@ async def view(catalog: Catalog, exchange: Exchange, method: str, params: Any) -
     """The catalog as a request sees it, as far as its method looks at it."""
     seen = catalog
     for name, entries in _asked(catalog, method, params).items():
-        hidden = await _hidden(catalog.rules or (), name, entries, exchange)
+        hidden = await _hidden(catalog, name, entries, exchange)
         if hidden:
             if seen is catalog:
                 seen = copy.copy(catalog)
@@ -51,20 +51,20 @@ async def view(catalog: Catalog, exchange: Exchange, method: str, params: Any) -
     return seen
 
 
-async def _hidden(
-    rules: Sequence[VisibilityRule], listing: str, entries: Iterable[Any], exchange: Exchange
-) -> frozenset[str]:
+async def _hidden(catalog: Catalog, listing: str, entries: Iterable[Any], exchange: Exchange) -> frozenset[str]:
     context = Context(exchange)
     component: Any = listing.removesuffix("s")
     plain: list[_Question] = []
     awaited: list[_Question] = []
     for entry in entries:
-        questions: list[_Question] = []
-        if entry.visible is not None:
-            questions.append((entry.key, entry.visible, (context,)))
-        if rules:
-            described = _described(component, entry)
-            questions += [(entry.key, rule, (described, context)) for rule in rules]
+        of_tool = entry.of_tool if listing == "resources" else None
+        if of_tool is None:
+            questions = _questions(catalog, component, entry, context)
+        else:
+            # A part of a tool is for those who see the tool.
+            tool = catalog.tools.find(of_tool)
+            asked_of_tool = [] if tool is None else _questions(catalog, "tool", tool, context)
+            questions = [(entry.key, rule, asked) for _, rule, asked in asked_of_tool]
         for question in questions:
             (awaited if is_coroutine_function(question[1]) else plain).append(question)
 
@@ -84,6 +84,17 @@ async def _hidden(
                 _log(rule, key, error)
                 hidden.add(key)
     return frozenset(hidden)
+
+
+def _questions(catalog: Catalog, component: Component, entry: Any, context: Context) -> list[_Question]:
+    """What is to be asked about an entry."""
+    questions: list[_Question] = []
+    if entry.visible is not None:
+        questions.append((entry.key, entry.visible, (context,)))
+    if catalog.rules:
+        described = _described(component, entry)
+        questions += [(entry.key, rule, (described, context)) for rule in catalog.rules]
+    return questions
 
 
 def _refused(questions: list[_Question]) -> tuple[set[str], list[_Question]]:

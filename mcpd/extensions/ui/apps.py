@@ -222,7 +222,7 @@ class Apps:
 
     def add_view(self, entry: AppEntry) -> None:
         """Add the page of a bundled view, in the place of what had its URI."""
-        self.catalog.resources.add(entry, replace=True)
+        self.catalog.add_part(entry)
         self.changed(entry.key)
 
     def tool_ui(

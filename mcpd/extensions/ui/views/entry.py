@@ -65,7 +65,9 @@ def view_entry(catalog: Catalog, namespace: str, tool: str, view: View) -> ViewE
     def make() -> str:
         return page(view.view, view.options, _described(catalog, tool, view))
 
-    return ViewEntry(f"tool {tool}", resource, view, make)
+    entry = ViewEntry(f"tool {tool}", resource, view, make)
+    entry.of_tool = tool if is_own else ""
+    return entry
 
 
 def _described(catalog: Catalog, name: str, view: View) -> Mapping[str, Any] | None:
