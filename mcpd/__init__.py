@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .client import Callbacks as Callbacks
     from .client import Client as Client
     from .client import ClientLimits as ClientLimits
-    from .context import Context as Context
+    from .context.context import Context as Context
     from .context.forms import choices as choices
     from .context.questions import elicit_form as elicit_form
     from .context.questions import elicit_url as elicit_url
@@ -180,7 +180,7 @@ _HOMES = {
     "Client": "client",
     "ClientLimits": "client",
     "ContentBlock": "types.content",
-    "Context": "context",
+    "Context": "context.context",
     "CreateMessageParams": "types.sampling",
     "CreateMessageResult": "types.sampling",
     "Depends": "registry.depends",

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct
 
-from ..context import Context, Exchange
+from ..context.exchange import Exchange
 from ..envelope import ClientIdentity
 from ..errors import MissingExtension, RegistrationError
 from ..registry.catalog import Catalog
 from ..registry.hooks import to_builtins
 from ..registry.meta_keys import is_meta_key
-from ..registry.threads import run_in_thread
 from ..registry.tools import ToolMeta
 from ..types.base import ObjectResult, Params, Result
 from ..types.tools import CallToolResult
 
 if TYPE_CHECKING:
+    from ..context.context import Context
     from ..registry.problems import Problem
 
 __all__ = ["Extension", "ExtensionHost", "Method", "ResourceAddition", "ToolAddition"]
@@ -247,6 +247,9 @@ class Extension:
 
 
 async def _run(method: Method, exchange: Exchange, params: Any) -> Any:
+    from ..context.context import Context  # noqa: PLC0415 - few servers have methods of their own
+    from ..registry.threads import run_in_thread  # noqa: PLC0415
+
     if iscoroutinefunction(method.run):
         return await method.run(Context(exchange), params)
     return await run_in_thread(method.run, Context(exchange), params, exchange=exchange)

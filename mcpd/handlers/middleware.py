@@ -17,7 +17,7 @@ from msgspec import Raw, structs
 from msgspec.json import Decoder
 
 from ..budget import client_of
-from ..context import Context
+from ..context.context import Context
 from ..context.exchange import Exchange
 from ..errors import InvalidParams, RegistrationError, ToolError
 from ..jsonrpc import MALFORMED, explain

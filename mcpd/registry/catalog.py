@@ -7,8 +7,6 @@ from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from ..context import Context, Exchange
-from ..envelope import ClientIdentity
 from ..types.lifecycle import Implementation
 from ..types.prompts import ListPromptsResult
 from ..types.resources import ListResourcesResult, ListResourceTemplatesResult
@@ -16,6 +14,9 @@ from ..types.tools import ListToolsResult
 from .pages import ActiveExtensions, Listing
 
 if TYPE_CHECKING:
+    from ..context.context import Context
+    from ..context.exchange import Exchange
+    from ..envelope import ClientIdentity
     from .completion import Completer
     from .conditions import Condition
     from .entries import Entries, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..context import Context
+from ..context.context import Context
 from ..context.exchange import Exchange
 from ..context.input_required import is_failure
 from ..errors import RegistrationError, as_told
@@ -41,7 +41,7 @@ class Completer:
         self._callee: Callee | None = None
         self._names = tuple(inspect.signature(function).parameters)
         if _wants_more(function):
-            self._callee = callee = bind(function, context_type=Context, overrides=overrides)
+            self._callee = callee = bind(function, context_type=lambda: Context, overrides=overrides)
             self._names = callee.arguments.__struct_fields__
             self._is_async = callee.is_async
 

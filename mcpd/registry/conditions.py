@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..context import Context
+from ..context.context import Context
 from ..context.exchange import Exchange
 from ..context.input_required import is_failure
 from ..errors import RegistrationError
@@ -32,7 +32,7 @@ class Condition:
 
     def __init__(self, key: str, function: Callable[..., Any], requires: str, what: str) -> None:
         """`what` is for messages. Raises RegistrationError unless the function takes a Context or nothing."""
-        callee = bind(function, context_type=Context)
+        callee = bind(function, context_type=lambda: Context)
         if callee.arguments.__struct_fields__:
             names = ", ".join(callee.arguments.__struct_fields__)
             raise RegistrationError(f"{what} takes nothing or a Context, and this one wants {names}")

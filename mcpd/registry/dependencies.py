@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from ..context import Context
+from ..context.context import Context
 from ..context.exchange import Exchange
 from ..errors import RegistrationError
 from .annotations import find_kind, is_coroutine_function, plain_function, resolved

@@ -16,13 +16,13 @@ from ..types.resources import ReadResourceResult, Resource, ResourceTemplate
 from .content import resource_contents
 from .pages import ActiveExtensions
 from .signature import Callee
-from .threads import run_in_thread
-from .uri_template import UriTemplate, as_uri
+from .uris import as_uri
 
 if TYPE_CHECKING:
     from ..types.completion import Completion
     from .cache import CacheHint
     from .rules import EntryRule
+    from .uri_template import UriTemplate
 
 __all__ = ["Finisher", "FixedResource", "FunctionResource", "FunctionTemplate"]
 
@@ -179,6 +179,8 @@ async def _call(callee: Callee, variables: dict[str, str], exchange: Exchange, u
     try:
         if callee.is_async:
             return await callee.call_strings(variables, exchange)
+        from .threads import run_in_thread  # noqa: PLC0415 - where all functions are async nobody needs it
+
         return await run_in_thread(callee.call_strings, variables, exchange, exchange=exchange)
     except McpdError:
         raise

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from ..context import Context
+from ..context.context import Context
 from .switches import Component
 
 __all__ = ["CatalogEntry", "EntryRule", "VisibilityRule"]

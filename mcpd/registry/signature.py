@@ -220,13 +220,14 @@ class Callee:
 def bind(
     function: Callable[..., Any],
     *,
-    context_type: type | None = None,
+    context_type: Callable[[], type | None] | None = None,
     is_content: Callable[[Any], bool] | None = None,
     overrides: Overrides | None = None,
 ) -> Callee:
     """Read a function's signature: plain, async, method, partial or callable object.
 
-    The parameter annotated with `context_type` gets the caller's context. `is_content` says of a
+    The parameter annotated with the class that `context_type` gives, once the annotations are read, gets the caller's
+    context. `is_content` says of a
     return type that its values are content already and no data. A function with dependencies has to be called with
     an Exchange, and gives a coroutine; `overrides` are looked at then. Raises RegistrationError.
     """
@@ -246,7 +247,7 @@ def bind(
     if slots and slots[0].name in ("self", "cls") and _is_unbound_method(function, slots[0]):
         raise RegistrationError(f"{where}: it is a method of a class; register the bound method of an instance")
 
-    plan = _plan(name, slots, _own(hints, plain, slots), context_type)
+    plan = _plan(name, slots, _own(hints, plain, slots), context_type and context_type())
     if takes_names_only(function):
         plan = structs.replace(plan, order="all by name")
     return Callee(function, plan, is_content, overrides)

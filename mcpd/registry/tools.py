@@ -26,7 +26,6 @@ from .hooks import output_hook
 from .pages import ActiveExtensions
 from .returns import is_block_list
 from .signature import Callee
-from .threads import run_in_thread
 
 if TYPE_CHECKING:
     from ..wire.mirrors import Mirror
@@ -191,6 +190,8 @@ class FunctionTool:
             return result
 
     async def _run_plain(self, arguments: Raw, exchange: Exchange) -> CallToolResult:
+        from .threads import run_in_thread  # noqa: PLC0415 - where all functions are async nobody needs it
+
         try:
             return self._result(await run_in_thread(self._call, arguments, exchange, exchange=exchange), exchange)
         except BaseException as error:

@@ -31,14 +31,14 @@ from typing import Final
 from msgspec import Struct
 
 from ..errors import RegistrationError
+from .uris import NOT_URI, PLAIN, percent
 
-__all__ = ["MAX_URI_CHARS", "UriTemplate", "as_uri"]
+__all__ = ["MAX_URI_CHARS", "UriTemplate"]
 
 MAX_URI_CHARS: Final = 65_536
 """A longer URI matches no template."""
 
 # Patterns are compiled by `re` when they are first needed, a third of a millisecond each: most URIs need none.
-_PLAIN = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~:/?#[]@!$&'()*+,;="
 _NAME = r"(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})+(?:\.(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})+)*\Z"
 _TRIPLET = r"%[0-9A-Fa-f]{2}"
 _BROKEN_PERCENT = r"%(?![0-9A-Fa-f]{2})"
@@ -46,8 +46,6 @@ _ENCODED_RUN = r"(?:%[0-9A-F]{2})+"
 # RFC 6570 section 2.1, without "'", which its erratum 6937 allows.
 _NOT_LITERAL = r'[\x00-\x20"<>\\^`|}\x7f]|%(?![0-9A-Fa-f]{2})'
 _NOT_ASCII = r"[^\x00-\x7f]+"
-_IP_LITERAL = r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\[\]]*\[[0-9A-Fa-f:.v]+\]"
-_NOT_URI = r"%(?![0-9A-Fa-f]{2})|[^A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]"
 
 
 class _Operator(Struct, frozen=True, gc=False):
@@ -163,22 +161,11 @@ class UriTemplate:
             return None
         if not uri.isascii():
             try:
-                uri = re.sub(_NOT_ASCII, _percent, uri)
+                uri = re.sub(_NOT_ASCII, percent, uri)
             except UnicodeEncodeError:  # a lone surrogate
                 return None
         values = _Match(self._edges, _upper_triplets(uri) if "%" in uri else uri).values()
         return None if values is None else _decoded(values)
-
-
-def as_uri(text: str) -> str:
-    """A URI as people type it, with what may not stand in one percent-encoded (RFC 3986; RFC 3987 section 3.1)."""
-    uri = re.sub(_NOT_URI, _percent, text) if text.strip(_PLAIN) else text
-    if "[" not in uri and "]" not in uri:
-        return uri
-    # Brackets belong around an IP address and nowhere else.
-    host = re.match(_IP_LITERAL, uri)
-    end = host.end() if host else 0
-    return uri[:end] + uri[end:].replace("[", "%5B").replace("]", "%5D")
 
 
 def _parsed(text: str) -> Iterator[str | tuple[str, tuple[str, ...]]]:
@@ -187,10 +174,10 @@ def _parsed(text: str) -> Iterator[str | tuple[str, tuple[str, ...]]]:
     while at < len(text):
         start = text.find("{", at)
         literal = text[at:] if start < 0 else text[at:start]
-        if literal.strip(_PLAIN):  # something else is in it
+        if literal.strip(PLAIN):  # something else is in it
             if wrong := re.search(_NOT_LITERAL, literal):
                 raise _error(text, at + wrong.start(), f"{wrong[0]!r} cannot stand in a URI; write it percent-encoded")
-            literal = re.sub(_NOT_URI, _percent, literal)
+            literal = re.sub(NOT_URI, percent, literal)
         if literal:
             yield literal
         if start < 0:
@@ -340,10 +327,6 @@ def _parameters(edge: _Parameters, uri: str, starts: list[int]) -> dict[int, _Ch
             choices[end] = _Choice(start, spans)
             at, mark = end, edge.operator.separator
     return choices
-
-
-def _percent(found: re.Match[str]) -> str:
-    return "".join(f"%{byte:02X}" for byte in found[0].encode())
 
 
 def _upper_triplets(uri: str) -> str:

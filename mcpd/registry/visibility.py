@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from ..context import Context
+from ..context.context import Context
 from ..context.exchange import Exchange
 from ..errors import McpdError, as_told
 from ..printable import printable

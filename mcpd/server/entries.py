@@ -12,7 +12,7 @@ from msgspec import Raw
 from msgspec.json import decode
 from msgspec.structs import fields, replace
 
-from ..context import Context
+from ..context import context_type
 from ..context.exchange import Exchange
 from ..errors import RegistrationError
 from ..extensions.base import Extension, ResourceAddition, ToolAddition
@@ -21,7 +21,7 @@ from ..registry.content import encode_data, is_content
 from ..registry.resources import FixedResource, FunctionResource, FunctionTemplate
 from ..registry.signature import Callee, bind
 from ..registry.tools import Finisher, FunctionTool
-from ..registry.uri_template import UriTemplate, as_uri
+from ..registry.uris import PLAIN, as_uri
 from ..types.content import Annotations
 from ..types.prompts import Prompt
 from ..types.resources import Resource, ResourceTemplate
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ..registry.json_schema import SchemaCallee
     from ..registry.options import Described, DescribedPrompt, DescribedResource
     from ..registry.prompts import FunctionPrompt
+    from ..registry.uri_template import UriTemplate
     from .options import ToolOptions
 
 __all__ = [
@@ -52,7 +53,10 @@ def tool_entry(
     """A tool; `options` are those that are given to its decorator, ours and those of the extensions."""
     is_data = options.get("structured_output") is not False
     bound = bind(
-        function, context_type=Context, is_content=is_content if is_data else _all_content, overrides=catalog.overrides
+        function,
+        context_type=context_type,
+        is_content=is_content if is_data else _all_content,
+        overrides=catalog.overrides,
     )
     name = _checked_name(options.get("name") or bound.name)
     where = f"tool {name!r}"
@@ -196,10 +200,11 @@ def resource_entry(
     options: DescribedResource,
 ) -> FunctionResource | FunctionTemplate:
     """A resource, or with `{variables}` in its URI a template; an extension may make something of its own of it."""
-    callee = bind(function, context_type=Context, overrides=catalog.overrides)
+    callee = bind(function, context_type=context_type, overrides=catalog.overrides)
     where = f"resource {uri!r}"
-    template = UriTemplate(uri)
-    _check_variables(uri, template.variables, callee)
+    template = _template_in(uri)
+    variables = () if template is None else template.variables
+    _check_variables(uri, variables, callee)
 
     own_meta = tagged(meta_of(options.get("meta"), where), options, where)
     mime_type = options.get("mime_type")
@@ -218,9 +223,9 @@ def resource_entry(
         "annotations": hints_of(options.get("annotations"), Annotations, where),
     }
 
-    unsafe = _unsafe_paths(options.get("unsafe_paths", ()), template.variables, where)
+    unsafe = _unsafe_paths(options.get("unsafe_paths", ()), variables, where)
     entry: FunctionResource | FunctionTemplate
-    if template.variables:
+    if template is not None and variables:
         described = checked(ResourceTemplate(uri_template=uri, **shared), where)
         entry = FunctionTemplate(described, template, callee, requires=requires, finish=finish, unsafe_paths=unsafe)
     else:
@@ -229,6 +234,15 @@ def resource_entry(
     offer(catalog, entry, options, where)
     entry.hint = _hint_of(catalog, options.get("cache"), where)
     return entry
+
+
+def _template_in(uri: str) -> UriTemplate | None:
+    """The template that a URI is; None for one that is plain. Raises RegistrationError for what is neither."""
+    if not uri.strip(PLAIN):
+        return None
+    from ..registry.uri_template import UriTemplate  # many servers have no templates
+
+    return UriTemplate(uri)
 
 
 def _hint_of(catalog: Catalog, given: CacheHint | None, where: str) -> Callable[[], CacheHint] | None:
@@ -320,7 +334,7 @@ def prompt_entry(catalog: Catalog, function: Callable[..., Any], options: Descri
     """A prompt; its parameters are the arguments."""
     from ..registry.prompts import FunctionPrompt  # many servers have none
 
-    callee = bind(function, context_type=Context, overrides=catalog.overrides)
+    callee = bind(function, context_type=context_type, overrides=catalog.overrides)
     name = options.get("name") or callee.name
     where = f"prompt {name!r}"
     prompt = Prompt(

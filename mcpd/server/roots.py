@@ -7,7 +7,7 @@ from collections.abc import Callable
 from inspect import iscoroutinefunction
 from typing import Any
 
-from ..context import Context
+from ..context.context import Context
 from ..context.exchange import Exchange
 from ..context.input_required import is_failure
 from ..errors import as_told

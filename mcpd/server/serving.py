@@ -21,7 +21,7 @@ from msgspec import structs
 from ..budget import BUDGET
 from ..dispatcher import ServerConnection
 from ..errors import ConfigurationError, McpdError
-from ..registry.threads import limit_threads
+from ..serve_defaults import MAX_THREADS, THREAD_TIMEOUT
 from ..serve_options import Settings
 from ..session import Opening
 from .shutdown import ExitDeadline, StdinWatchdog, end_if_hung, take_once
@@ -202,7 +202,10 @@ async def serve(server: Servable, settings: Settings, exit_deadline: ExitDeadlin
 
 
 def _apply(server: Servable, settings: Settings) -> None:
-    limit_threads(settings.max_threads, settings.thread_timeout)
+    if (settings.max_threads, settings.thread_timeout) != (MAX_THREADS, THREAD_TIMEOUT):
+        from ..registry.threads import limit_threads  # else the first plain function loads it, and sets these
+
+        limit_threads(settings.max_threads, settings.thread_timeout)
     if settings.extensions:
         from ..extensions.serving import configure
 

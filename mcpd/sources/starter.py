@@ -12,7 +12,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, to_builtins
 
 from .. import __version__
-from ..context import Context
+from ..context.context import Context
 from ..errors import ResourceNotFound
 from ..extensions.ui.assets import bundled_folder
 from ..extensions.ui.constants import AppsMode

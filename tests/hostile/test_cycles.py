@@ -21,7 +21,7 @@ from support.http_wire import http_wire
 from support.wires import MODERN, OpenWire, Wire, memory_wire, stdio_wire, websocket_wire
 
 from mcpd import Context, Server, ToolError
-from mcpd.context import Exchange
+from mcpd.context.exchange import Exchange
 from mcpd.errors import InvalidParams
 from mcpd.session import Call
 

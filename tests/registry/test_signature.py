@@ -39,7 +39,7 @@ CTX = Context()
 
 
 def bound(function: Callable[..., Any]) -> Callee:
-    return bind(function, context_type=Context)
+    return bind(function, context_type=lambda: Context)
 
 
 def call(function: Callable[..., Any], arguments: Any = None) -> Any:

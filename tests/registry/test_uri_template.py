@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from support.uri_expansion import expand
 
 from mcpd.errors import RegistrationError
-from mcpd.registry.uri_template import MAX_URI_CHARS, UriTemplate, as_uri
+from mcpd.registry.uri_template import MAX_URI_CHARS, UriTemplate
+from mcpd.registry.uris import as_uri
 
 VALUES = {
     "var": "value",

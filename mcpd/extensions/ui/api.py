@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NewType, Unpack, cast
 
-from ...context import Context
 from ...errors import RegistrationError
 from ..base import Extension
 from .constants import UI, AppsMode
 
 if TYPE_CHECKING:
+    from ...context.context import Context
     from .extension import AppsExtension
     from .options import AppOptions
 else:
-    AppOptions = NewType("AppOptions", dict)  # for whoever evaluates annotations
+    # For whoever evaluates annotations (`inspect.signature`): the real ones would cost every start-up.
+    AppOptions, Context = NewType("AppOptions", dict), NewType("Context", object)
 
 __all__ = ["HELP", "AppsMethods"]
 

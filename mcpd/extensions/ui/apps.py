@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from msgspec import convert, structs
 
-from ...context import Exchange
+from ...context.exchange import Exchange
 from ...errors import RegistrationError
 from ...printable import printable
 from ...registry.pages import ActiveExtensions
