@@ -10,6 +10,7 @@
     lists      a list from all its pages
     faults     what a server does wrong, in the log
     values     what a tool returned, as the type that is wanted
+    targets    what a target can be: texts, configurations of hosts
     target     from what the user named to a channel
     client     `Client`: one method for each thing a server can be asked
 
@@ -21,5 +22,6 @@ from __future__ import annotations
 from .callbacks import Callbacks
 from .client import Client
 from .limits import ClientLimits
+from .targets.named import CommandTarget, FileTarget, UrlTarget
 
-__all__ = ["Callbacks", "Client", "ClientLimits"]
+__all__ = ["Callbacks", "Client", "ClientLimits", "CommandTarget", "FileTarget", "UrlTarget"]

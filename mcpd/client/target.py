@@ -1,10 +1,11 @@
-"""From what the user named to a channel: a server in this process, a channel, or the command of a child process.
+"""From what the user named to a channel: a server in this process, an open channel, or a target by its text.
 
-Nothing of the protocol lives here.
+Nothing of the protocol lives here, and nothing of what texts mean (that is `targets`).
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -12,8 +13,9 @@ from ..errors import ConfigurationError
 from ..transports.process import open_process
 from .connection import StartableChannel
 from .limits import ClientLimits
+from .targets.named import CommandTarget, FileTarget, NamedTarget, UrlTarget, command_of
 
-__all__ = ["InProcess", "Target", "connect"]
+__all__ = ["InProcess", "Target", "connect", "named"]
 
 _DEFAULT_LIMITS = ClientLimits()
 
@@ -26,21 +28,53 @@ class InProcess(Protocol):
         """Serve an in-memory channel, and give the client's end of it."""
 
 
-Target: TypeAlias = InProcess | StartableChannel | Sequence[str]
+Target: TypeAlias = InProcess | StartableChannel | NamedTarget | Sequence[str] | str | os.PathLike[str]
 
 
 async def connect(target: Target, limits: ClientLimits = _DEFAULT_LIMITS) -> StartableChannel:
     """Open a channel to what was named. Raises ConfigurationError, with what to do, if there is none."""
-    if isinstance(target, InProcess):
-        channel: StartableChannel = target.connect_memory()
+    found = named(target)
+    if isinstance(found, InProcess):
+        channel: StartableChannel = found.connect_memory()
         return channel
-    if isinstance(target, (list, tuple)):
-        return await open_process(
-            target, max_frame_bytes=limits.message_bytes, stderr_bytes_per_second=limits.stderr_bytes_per_second
-        )
+    if isinstance(found, CommandTarget):
+        return await _start(found, limits)
+    if isinstance(found, UrlTarget):
+        return await _dial(found, limits)
+    return found
 
+
+def named(target: Target) -> InProcess | StartableChannel | CommandTarget | UrlTarget:
+    """What a target is, its text read and a file as the command that serves it. Raises ConfigurationError."""
+    if isinstance(target, InProcess):
+        return target
+    if isinstance(target, (str, os.PathLike)):
+        from .targets.grammar import parse  # who gives a server or a command reads no text
+
+        target = parse(target) if isinstance(target, str) else parse(os.path.join(".", os.fspath(target)))
+    if isinstance(target, FileTarget):
+        return command_of(target)
+    if isinstance(target, (CommandTarget, UrlTarget)):
+        return target
+    if isinstance(target, (list, tuple)):
+        return CommandTarget(tuple(target))
     if hasattr(target, "start") and hasattr(target, "send"):
         return target  # type: ignore[return-value]
     raise ConfigurationError(
-        f"{target!r} is nothing to connect to: give a Server, a command as a list of strings, or an open channel"
+        f"{target!r} is nothing to connect to: give a Server, a text such as a URL or a file, "
+        "a command as a list of strings, or an open channel"
     )
+
+
+async def _start(target: CommandTarget, limits: ClientLimits) -> StartableChannel:
+    return await open_process(
+        target.command,
+        env=None if target.env is None else {**os.environ, **target.env},
+        cwd=target.cwd,
+        max_frame_bytes=limits.message_bytes,
+        stderr_bytes_per_second=limits.stderr_bytes_per_second,
+    )
+
+
+async def _dial(target: UrlTarget, limits: ClientLimits) -> StartableChannel:
+    raise ConfigurationError(f"{target}: no channel to URLs is there yet")

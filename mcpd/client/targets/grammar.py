@@ -1,0 +1,138 @@
+"""The one grammar of targets, for `Client` and for every command.
+
+    https://host/mcp, ws://host/mcp     a server that runs
+    unix:/path, ws+unix:/path           one on a unix socket
+    HOST:NAME                           what an installed host calls so: claude-code:github
+    FILE.json:NAME                      an entry of an mcpServers file
+    server.py, server.py:object, folder, package.module:object    served by a child process
+
+Read in this order. A command is words: a list in Python, behind `--` on a command line.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib.machinery import PathFinder
+
+from ...errors import ConfigurationError
+from .configured import host_files, host_servers, read_file, read_host, split_file
+from .hosts import HOSTS
+from .named import CommandTarget, FileTarget, NamedTarget, command_of
+from .urls import is_url, read_url
+
+__all__ = ["FORMS", "from_words", "parse"]
+
+FORMS = (
+    "a target is a file (server.py, server.py:object), a folder, package.module:object, a URL (https://, ws://), "
+    "unix:/path, FILE.json:NAME of an mcpServers file, or HOST:NAME of a host's configuration (claude-code:github); "
+    "a command is a list of words, behind -- on a command line"
+)
+"""What a target can be, in one line: the end of errors."""
+
+
+def parse(text: str) -> NamedTarget:
+    """What a text names. Files are looked for and configurations read; nothing is started, and no user's code runs.
+
+    Raises ConfigurationError that says what there is nearby, or which forms there are.
+    """
+    text = text.strip()
+    if not text:
+        raise ConfigurationError(f"this names nothing; {FORMS}")
+    if is_url(text):
+        return read_url(text)
+
+    host, colon, name = text.partition(":")
+    if colon and host in HOSTS:
+        return read_host(HOSTS[host], name)
+    found = split_file(text)
+    if found is not None:
+        return read_file(*found)
+    return _file(text)
+
+
+def from_words(target: str | None, command_words: Sequence[str] = ()) -> NamedTarget:
+    """What a command line names: the words behind `--` are a command, else TARGET; without either the starter.
+
+    Raises ConfigurationError, also for both at once.
+    """
+    if command_words:
+        if target is not None:
+            raise ConfigurationError(f"give the target {target} or a command behind --, not both")
+        return CommandTarget(tuple(command_words))
+    return command_of(None) if target is None else parse(target)
+
+
+def _file(text: str) -> FileTarget:
+    """A file, a folder, or a module with an object in it."""
+    place, colon, attribute = text.rpartition(":")
+    if not colon or attribute.endswith(".py") or os.sep in attribute or "/" in attribute:
+        place, attribute = text, ""
+    path = os.path.expanduser(place)
+    if os.path.isdir(path) or (os.path.isfile(path) and path.endswith(".py")):
+        return FileTarget(os.path.abspath(path), attribute)
+
+    is_module = all(part.isidentifier() for part in place.split("."))
+    if is_module and not os.path.exists(path) and _has_top(place):
+        return FileTarget(place, attribute)
+    raise ConfigurationError(_why_not(text, place, path))
+
+
+def _has_top(name: str) -> bool:
+    """Whether the outermost package or module of that name is there; nothing is loaded for it."""
+    top = name.partition(".")[0]
+    try:
+        return PathFinder.find_spec(top, [os.getcwd(), *sys.path]) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _why_not(text: str, place: str, path: str) -> str:
+    """What is wrong with a text that names nothing."""
+    if os.path.isfile(path):
+        how = f"write it as a command: mcpd … -- {place}, in Python [{place!r}]"
+        return f"{place} is no Python file; {how}"
+    if place in HOSTS or text in HOSTS:
+        return _of_host(text)
+    if " " in text:
+        return f"{text}: no such file; a command is a list of words, behind -- on a command line"
+    first, _, last = text.rpartition(":")
+    port = last.partition("/")[0]
+    if port.isdigit() and first and "/" not in first:
+        return f"{text}: write the whole URL, as http://{first}:{last if '/' in last else f'{last}/mcp'}"
+
+    if path.endswith(".py") or os.sep in place:
+        folder, base = os.path.split(path)
+        near = get_close_matches(base, _listed(folder), 1)
+        if near:
+            return f"{place}: no such file; did you mean {os.path.join(os.path.dirname(place), near[0])}?"
+        where = "" if os.path.isabs(path) else f" in {os.getcwd()}"
+        return f"{place}: no such file{where}; {FORMS}"
+    if os.path.isfile(f"{path}.py"):
+        return f"{text}: no such file; did you mean {place}.py?"
+
+    near = get_close_matches(text.partition(":")[0], HOSTS, 1)
+    if near and ":" in text:
+        return f"{text}: there is no host of this name; did you mean {near[0]}:{text.partition(':')[2]}?"
+    near = get_close_matches(place, _listed(""), 1)
+    if near:
+        return f"{text}: there is nothing of this name; did you mean {near[0]}?"
+    return f"{text}: there is nothing of this name; {FORMS}"
+
+
+def _of_host(text: str) -> str:
+    host = HOSTS[text]
+    for path in host_files(host):
+        names = sorted(host_servers(host, path))
+        if names:
+            return f"{text} is a host: name one of its servers, as {text}:{names[0]}; there are {', '.join(names)}"
+    return f"{text} is a host, and there are no servers in its configuration"
+
+
+def _listed(folder: str) -> list[str]:
+    try:
+        return [name for name in os.listdir(folder or ".") if name.endswith(".py")]
+    except OSError:
+        return []
