@@ -105,15 +105,28 @@ class ThreadStep:
         import anyio.to_thread
 
         # In a task of its own: cancelled, it would not begin.
-        work = anyio.to_thread.run_sync(self._run, function, options, args, limiter=anyio.CapacityLimiter(1))
+        work = anyio.to_thread.run_sync(self._run_caught, function, options, args, limiter=anyio.CapacityLimiter(1))
         task = asyncio.ensure_future(work)
         try:
-            await asyncio.shield(task)
+            error = await asyncio.shield(task)
         except asyncio.CancelledError:
-            await asyncio.wait([task])
-            if not task.cancelled():
-                task.exception()  # seen: that the call was cancelled says more
+            await asyncio.wait([task])  # what it raises is not told: that the call was cancelled says more
             raise
+        try:
+            if error is not None:
+                raise error
+        finally:
+            del error  # this frame is in its traceback
+
+    def _run_caught(
+        self, function: Callable[..., Any], options: dict[str, Any], args: tuple[Any, ...]
+    ) -> BaseException | None:
+        """What it raised. A task that raises SystemExit ends the event loop, whoever waits for it."""
+        try:
+            self._run(function, options, args)
+        except BaseException as error:
+            return error
+        return None
 
     def _run(self, function: Callable[..., Any], options: dict[str, Any], args: tuple[Any, ...]) -> Any:
         with self._lock:

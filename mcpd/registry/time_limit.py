@@ -20,28 +20,48 @@ log = logging.getLogger("mcpd")
 
 T = TypeVar("T")
 
+_left_behind: set[asyncio.Task[CallToolResult]] = set()
+"""What nobody waits for any more and has not ended yet: the event loop itself holds no task."""
+
 
 class TimedTool(FunctionTool):
     """A tool whose caller gets an error after `timeout` seconds; not counted is the time in which the client is asked.
 
     A coroutine is cancelled then. A plain function cannot be: its thread goes on by itself, and what it gives is
-    dropped.
+    dropped. What takes long to end, such as a dependency that a thread still uses, ends by itself too.
     """
 
     async def run(self, arguments: Raw, exchange: Exchange) -> CallToolResult:
         """Call the tool, and stop waiting for it when its time is over."""
         limit = asyncio.timeout(self.timeout)
         exchange.clock = _Clock(limit)
+        # In a task of its own: the caller has an answer though this one may not end for long.
+        task = asyncio.ensure_future(super().run(arguments, exchange))
         try:
             async with limit:
-                return await super().run(arguments, exchange)
+                try:
+                    await asyncio.wait((task,))
+                except BaseException as error:
+                    task.cancel()
+                    _left_behind.add(task)
+                    task.add_done_callback(_forget)
+                    if isinstance(error, asyncio.CancelledError):
+                        # One loop's turn is what most need; a client that gave up has no answer to wait for.
+                        await asyncio.wait((task,), timeout=0 if limit.expired() else None)
+                    raise
+            return task.result()
         except TimeoutError:
-            # Not the tool's own, which is a result by now.
             log.warning(
                 "tool %s (request %s) has not ended within %g s: its caller has an error",
                 self.key, printable(exchange.request_id), self.timeout,
             )  # fmt: skip
             return failed(f"The tool {self.key} has not ended within {self.timeout:g} s, which is its time limit")
+
+
+def _forget(task: asyncio.Task[CallToolResult]) -> None:
+    _left_behind.discard(task)
+    if not task.cancelled():
+        task.exception()  # seen: a failure is a result by now, and a question comes too late
 
 
 class _Clock:

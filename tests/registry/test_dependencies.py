@@ -357,6 +357,26 @@ async def test_one_that_fails_at_its_end_fails_the_call_and_one_that_swallows_do
             assert book.notes == ["open generator", "generator sees ToolError", "close generator"]
 
 
+@pytest.mark.parametrize("error", [SystemExit(2), KeyboardInterrupt()], ids=repr)
+async def test_one_that_wants_to_end_the_program_at_its_end_fails_its_call_only(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server("ends")
+
+    def ends() -> Iterator[int]:
+        yield 1
+        raise error
+
+    @server.tool
+    async def use(value: Annotated[int, Depends(ends)]) -> str:
+        return "used"
+
+    async with memory_wire(server, MODERN) as wire:
+        assert (await wire.call("use"))["isError"] is True
+        assert (await wire.call("use"))["isError"] is True
+    assert type(error).__name__ in caplog.text
+
+
 @pytest.mark.parametrize("version", [each for each in VERSIONS if each >= "2025-06-18"])  # older ones ask no user
 async def test_one_that_asks_the_user(version: str) -> None:
     server = Server("asks")

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from typing import Any
+from collections.abc import Iterator
+from typing import Annotated, Any
 
 import pytest
 from support.clock import Clock, turns, until
 from support.ui_stage import BOTH_ERAS, each_wire
 from support.wires import LEGACY, MODERN, OpenWire, each_version, memory_wire
 
-from mcpd import Context, Server
+from mcpd import Context, Depends, Server
 from mcpd.errors import RegistrationError
+from mcpd.registry import time_limit
 from mcpd.registry.time_limit import TimedTool
 from mcpd.registry.tools import FunctionTool
 
@@ -64,6 +66,56 @@ async def test_the_caller_gets_an_error_and_the_thread_goes_on(version: str) -> 
         stage.go_on.set()
         await until(lambda: stage.ended == ["waits", "blocks"])
         await wire.quiet()  # what it gave is dropped
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+@pytest.mark.parametrize("phase", ["open", "close"])
+async def test_a_dependency_that_hangs_in_its_thread_keeps_nobody_waiting(is_async: bool, phase: str) -> None:
+    go_on, ended = threading.Event(), threading.Event()
+    server = Server("slow")
+
+    def database() -> Iterator[str]:
+        try:
+            if phase == "open":
+                go_on.wait(30)
+            yield "opened"
+            if phase == "close":
+                go_on.wait(30)
+        finally:
+            ended.set()
+
+    @server.tool(timeout=SHORT, name="uses")
+    async def awaits(db: Annotated[str, Depends(database)]) -> str:
+        return db
+
+    @server.tool(timeout=SHORT, name="uses_in_thread")
+    def uses(db: Annotated[str, Depends(database)]) -> str:
+        return db
+
+    async with memory_wire(server, MODERN) as wire:
+        result = await wire.call("uses" if is_async else "uses_in_thread")
+        assert "has not ended within 0.02 s" in result["content"][0]["text"]
+        assert not ended.is_set()
+        go_on.set()
+        await until(ended.is_set)
+        await until(lambda: not time_limit._left_behind)
+
+
+async def test_a_tool_that_swallows_its_cancellation_keeps_nobody_waiting() -> None:
+    server, ended = Server("stubborn"), asyncio.Event()
+
+    @server.tool(timeout=SHORT)
+    async def stubborn() -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await ended.wait()
+        return "late"
+
+    async with memory_wire(server, MODERN) as wire:
+        assert (await wire.call("stubborn"))["isError"] is True
+        ended.set()
+        await until(lambda: not time_limit._left_behind)
 
 
 @BOTH_ERAS
