@@ -26,6 +26,7 @@ EXTRAS: dict[str, set[str]] = {
     "jsonschema_rs": {"registry"},
     "publicsuffixlist": {"extensions"},
     "pytest": {"pytest_plugin", "testing"},
+    "typing_extensions": {"client"},  # anyio brings it before Python 3.13, and it is used before 3.12
     "uvicorn": {"http"},
     "uvloop": {"server"},
 }

@@ -24,6 +24,7 @@ from .client import Client
 from .events import OnProgress
 from .faults import Faults
 from .loop_thread import LoopThread
+from .tool_function import ToolFunction
 
 __all__ = ["BlockingClient"]
 
@@ -178,6 +179,21 @@ class BlockingClient(AbstractContextManager["BlockingClient[C]"], Generic[C]):
         """What a tool returned, as `returns` if that is given. Takes and raises the same as `Client.call`."""
         every = {**(arguments or {}), **named}
         return self._wait_telling(on_progress, self._client.call, tool, every, returns=returns, timeout=timeout)
+
+    def tool_functions(
+        self, *names: str, timeout: float | None | Literal["default"] = "default"
+    ) -> list[ToolFunction[Any]]:
+        """The tools as plain functions with types and docstrings, for agent libraries: see `ToolFunction`.
+
+        All that models may call, or those of these `names`, in their order; `timeout` holds for each call. Raises
+        ConfigurationError for a name that no tool has.
+        """
+        from .functions import plain_functions
+
+        def call(name: str, arguments: dict[str, Any]) -> CallToolResult:
+            return self.call_tool(name, arguments, timeout=timeout)
+
+        return plain_functions(self.list_tools(), names, call)
 
     # -------------------------------------------------------------------------------------- resources
 

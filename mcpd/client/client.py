@@ -43,6 +43,7 @@ from .limits import ClientLimits
 from .lists import read_list
 from .session import ClientSession
 from .target import Target, connect
+from .tool_function import AwaitedToolFunction
 from .values import plain_value, typed_value
 
 __all__ = ["Client"]
@@ -241,6 +242,21 @@ class Client:
         """
         result = await self.call_tool(tool, {**(arguments or {}), **named}, on_progress=on_progress, timeout=timeout)
         return plain_value(result) if returns is None else typed_value(tool, result, returns)
+
+    async def tool_functions(
+        self, *names: str, timeout: float | None | Literal["default"] = "default"
+    ) -> list[AwaitedToolFunction]:
+        """The tools as coroutine functions with types and docstrings, for agent libraries: see `ToolFunction`.
+
+        All that models may call, or those of these `names`, in their order; `timeout` holds for each call. Raises
+        ConfigurationError for a name that no tool has.
+        """
+        from .functions import awaited_functions
+
+        def call(name: str, arguments: dict[str, Any]) -> Coroutine[Any, Any, CallToolResult]:
+            return self.call_tool(name, arguments, timeout=timeout)
+
+        return awaited_functions(await self.list_tools(), names, call)
 
     # -------------------------------------------------------------------------------------- resources
 

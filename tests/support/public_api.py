@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # as a script it i
 
 from support.source_code import parsed
 
-MODULES = ("mcpd", "mcpd.sync", "mcpd.client.blocking", "mcpd.testing", "mcpd.types")
+MODULES = ("mcpd", "mcpd.sync", "mcpd.client.blocking", "mcpd.client.tool_function", "mcpd.testing", "mcpd.types")
 OPTIONS = (
     "mcpd.registry.options:Described",
     "mcpd.registry.options:DescribedPrompt",
