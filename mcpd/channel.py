@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
+from msgspec import Struct
+
 from .errors import McpdError, ProtocolError
 from .jsonrpc import Id
 from .principal import Origin
 
-__all__ = ["Channel", "Receiver", "ResumableChannel"]
+__all__ = ["Channel", "HeadedChannel", "Heading", "Receiver", "RequestReceiver", "ResumableChannel"]
 
 
 class Channel(Protocol):
@@ -64,6 +66,29 @@ class ResumableChannel(Protocol):
         """
 
 
+class Heading(Struct, frozen=True):
+    """What a client says of a message beside it, where the transport has a place for that: HTTP has its headers."""
+
+    is_request: bool
+    """Whether it is a request of ours, which waits for an answer; else a notification, or an answer of ours."""
+    in_session: bool = True
+    """Whether it belongs to a session, which the transport keeps; else it stands alone."""
+    version: str | None = None
+    """The protocol version of the message; None before one was agreed on."""
+    fields: tuple[tuple[str, str], ...] = ()
+    """What of the message is repeated: names of header fields with their values."""
+
+
+@runtime_checkable
+class HeadedChannel(Protocol):
+    """A client's channel that wants to know more of a message than its bytes."""
+
+    def send_headed(
+        self, frame: bytes, related_request_id: Id | None, method: str | None, heading: Heading | None
+    ) -> None:
+        """`Channel.send`, with a heading."""
+
+
 class Receiver(Protocol):
     """The far side of a channel: what a transport calls. All calls come from the event loop's thread."""
 
@@ -75,3 +100,14 @@ class Receiver(Protocol):
 
     def closed(self, error: McpdError | None = None) -> None:
         """The peer will send no more; with `error` if it went without saying so."""
+
+
+@runtime_checkable
+class RequestReceiver(Protocol):
+    """A client's receiver, for channels on which each request has a way of its own, which can fail alone."""
+
+    def waits_for(self, request_id: Id) -> bool:
+        """Whether that request of ours still has no answer."""
+
+    def failed(self, request_id: Id | None, error: McpdError) -> None:
+        """No answer will come to that request, or a message that wants none did not arrive; the connection goes on."""

@@ -20,6 +20,9 @@
       ResultMismatch             what a tool gave is not of the type that its caller named
       TransportError
         ConnectionLost
+          CannotConnect          the server was not reached: nothing was sent to it
+          SessionLost            the server has forgotten an HTTP session
+        HttpError                an HTTP server refused a request, or answered what is no MCP
       RequestTimeout             the peer did not answer in time
       RequestCancelled           the peer, or we, gave the request up
       ToolError                  a failed tool: a result with isError, no JSON-RPC error
@@ -42,10 +45,12 @@ from typing import Any, ClassVar
 __all__ = [
     "NAMESAKE",
     "ArgumentsError",
+    "CannotConnect",
     "ConfigurationError",
     "ConnectionLost",
     "FrameTooLarge",
     "HeaderMismatch",
+    "HttpError",
     "InternalError",
     "InvalidParams",
     "InvalidRequest",
@@ -64,6 +69,7 @@ __all__ = [
     "ResourceNotFound",
     "ResultMismatch",
     "ResultTooLarge",
+    "SessionLost",
     "ThreadsBusy",
     "ToolError",
     "TransportError",
@@ -274,6 +280,25 @@ class TransportError(McpdError):
 
 class ConnectionLost(TransportError):
     """The peer is gone; what was asked of it will not be answered."""
+
+
+class CannotConnect(ConnectionLost):
+    """The server was not reached, so that nothing was sent to it: to ask again repeats nothing."""
+
+
+class SessionLost(ConnectionLost):
+    """The server knows the session no more; a new one has to be opened. Spec: 2025-11-25 basic/transports, sessions."""
+
+
+class HttpError(TransportError):
+    """An HTTP server refused a request, or answered it by what is no MCP; other requests may go through.
+
+    `status` is that of its answer.
+    """
+
+    def __init__(self, message: str, status: int) -> None:
+        self.status = status
+        super().__init__(message)
 
 
 class RequestTimeout(McpdError):

@@ -99,7 +99,7 @@ ERAS_ARE_KNOWN = {
     "mcpd/client/blocking.py": 2,  # asks its client, as a property and in it
     "mcpd/client/client.py": 2,  # the property that tells a program
     "mcpd/client/eras.py": 3,  # how a client does things: chosen here
-    "mcpd/client/handshake.py": 4,  # what a server may answer, and what that means
+    "mcpd/client/handshake.py": 5,  # what a server may answer, and what that means
     "mcpd/client/session.py": 1,  # the probe is in the newest version
     "mcpd/context/asking.py": 1,  # how a client is asked: chosen here
     "mcpd/envelope.py": 1,  # what a request may name

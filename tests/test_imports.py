@@ -21,6 +21,7 @@ PACKAGE = REPOSITORY / "mcpd"
 CORE = {"anyio", "click", "msgspec", "websockets"}
 # What extras bring, and the few files that may import each.
 EXTRAS: dict[str, set[str]] = {
+    "aiohttp": {"transports"},
     "httptools": {"http"},
     "jsonschema": {"compat"},
     "jsonschema_rs": {"registry"},
@@ -29,6 +30,7 @@ EXTRAS: dict[str, set[str]] = {
     "typing_extensions": {"client"},  # anyio brings it before Python 3.13, and it is used before 3.12
     "uvicorn": {"http"},
     "uvloop": {"server"},
+    "yarl": {"transports"},
 }
 # Used where the user has them installed, never required.
 WELCOME = {"attr", "attrs", "httpx", "pydantic", "pydantic_core", "starlette"}
@@ -65,7 +67,7 @@ def test_the_core_needs_four_packages_and_extras_stay_in_their_rooms() -> None:
 def test_pyproject_names_the_same_four() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert {requirement.split(">")[0] for requirement in project["dependencies"]} == CORE
-    assert set(project["optional-dependencies"]) == {"all", "apps", "compat", "http", "schema", "test"}
+    assert set(project["optional-dependencies"]) == {"all", "apps", "client", "compat", "http", "schema", "test"}
 
 
 def unmeasured(child: Child) -> dict[str, str]:

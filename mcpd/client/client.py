@@ -13,10 +13,12 @@ from typing import Any, Literal, Self, TypeVar, overload
 
 from msgspec import Raw, Struct
 from msgspec.json import decode
+from msgspec.structs import replace
 
 from .. import __version__
-from ..errors import ConfigurationError, LocalProtocolError, ProtocolError, RemoteError
+from ..errors import ConfigurationError, HeaderMismatch, LocalProtocolError, ProtocolError, RemoteError
 from ..jsonrpc import MALFORMED, explain
+from ..transports.http_client.options import Headers, HttpOptions
 from ..types.base import CacheableResult
 from ..types.completion import (
     CompleteParams,
@@ -58,7 +60,8 @@ _DEFAULT_LIMITS = ClientLimits()
 class Client:
     """A connection to one server: `async with Client(target) as client:`.
 
-    `target` is a `Server` of this process, the command of a child process as a list, or an open channel.
+    `target` is a `Server` of this process, an http or https URL, the command of a child process as a list, or an open
+    channel. `headers` are said with every HTTP request, and `http` is what else there is to say of how to reach a URL.
     `extensions` are the ones this client has, by id; `version` fixes the protocol version, None agrees on the
     newest in common. `timeout` is how many seconds a request waits without a sign of life, None for ever.
     `limits` is how much the server may take: see `ClientLimits`. Lists and resources are kept for as long as the server
@@ -79,6 +82,8 @@ class Client:
         timeout: float | None = 60.0,
         limits: ClientLimits = _DEFAULT_LIMITS,
         cache: bool = True,
+        headers: Headers | None = None,
+        http: HttpOptions | None = None,
     ) -> None:
         if version is not None and version not in table.SUPPORTED:
             raise ConfigurationError(f"protocol version {version!r}: there are {', '.join(table.SUPPORTED)}")
@@ -91,6 +96,9 @@ class Client:
         self._open: ClientConnection | None = None
         self._era: ClientEra | None = None
         self._caches = cache
+        self._http = http
+        if headers is not None:
+            self._http = replace(http or HttpOptions(), headers=headers)
         self._cache: ResultCache | None = None
 
     # ------------------------------------------------------------------------------------- opening
@@ -111,7 +119,7 @@ class Client:
         if self._open is not None:
             raise LocalProtocolError("a Client is opened once; make another one")
 
-        channel = await connect(self._target, self.limits)
+        channel = await connect(self._target, self.limits, self._http)
         connection = self._open = ClientConnection(self._session, channel, self._callbacks, self.limits)
         if self._caches:
             self._cache = ResultCache(self.limits.cache_bytes, lambda: connection.loop.time())
@@ -181,7 +189,9 @@ class Client:
         """All tools, from all pages; none if the server has none to offer."""
         if self.server_capabilities.tools is None:
             return []
-        return await self._list("tools/list", "tools", Tool, fresh=fresh)
+        tools = await self._list("tools/list", "tools", Tool, fresh=fresh)
+        headings = self._session.headings
+        return tools if headings is None else headings.learn(tools)
 
     async def call_tool(
         self,
@@ -193,7 +203,14 @@ class Client:
     ) -> CallToolResult:
         """Call a tool. A tool that failed gives a result with `is_error`; RemoteError is for calls that were none."""
         params = {"name": name, "arguments": {} if arguments is None else arguments}
-        raw = await self.request("tools/call", params, on_progress=on_progress, timeout=timeout)
+        try:
+            raw = await self.request("tools/call", params, on_progress=on_progress, timeout=timeout)
+        except RemoteError as error:
+            if error.code != HeaderMismatch.code or self._session.headings is None:
+                raise
+            # Spec: 2026-07-28 streamable-http, client behavior: look for changes of the schema, then say it again.
+            await self.list_tools(fresh=True)
+            raw = await self.request("tools/call", params, on_progress=on_progress, timeout=timeout)
         return _read("tools/call", CallToolResult, raw)
 
     @overload

@@ -12,11 +12,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from inspect import iscoroutinefunction
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 from msgspec import Raw
 
-from ..channel import Channel, Receiver
+from ..channel import Channel, HeadedChannel, Receiver
 from ..errors import (
     ConfigurationError,
     ConnectionLost,
@@ -26,11 +26,13 @@ from ..errors import (
     McpdError,
     ProtocolError,
     RequestTimeout,
+    SessionLost,
 )
 from ..jsonrpc import Id
 from ..printable import printable
 from .callbacks import Callbacks, answer_to
 from .events import Answered, Asked, ClientRequest, Event, Notified, OnProgress, Progressed, Withdrawn
+from .headings import Headings
 from .inbox import Inbox
 from .limits import ClientLimits
 from .session import ClientSession
@@ -72,6 +74,8 @@ class ClientConnection:
     ) -> None:
         self.session = session
         self.channel = channel
+        if isinstance(channel, HeadedChannel):
+            session.headings = Headings(session.faults)
         self.loop = asyncio.get_running_loop()
         self.is_wanted: Callable[[Notified], bool] = lambda told: True
         """Asked of each notification: whether the program hears of it."""
@@ -108,12 +112,27 @@ class ClientConnection:
 
     def closed(self, error: McpdError | None = None) -> None:
         """The server will send no more: nobody gets an answer."""
-        self._lose(ConnectionLost(str(error) if error is not None else "the server closed the connection"))
+        text = str(error) if error is not None else "the server closed the connection"
+        self._lose(error if isinstance(error, ConnectionLost) else ConnectionLost(text))
+
+    def waits_for(self, request_id: Id) -> bool:
+        """Whether that request still has no answer."""
+        return request_id in self.session.pending
+
+    def failed(self, request_id: Id | None, error: McpdError) -> None:
+        """The channel got no answer to that request, or could not send a message that wants none."""
+        if request_id is None:
+            self.session.faults.say(logging.WARNING, "a message to or from the server was lost: %s", printable(error))
+            return
+        request = self.session.pending.take(request_id)
+        if request is not None:
+            request.settle(error)
 
     def _lose(self, error: McpdError) -> None:
         if self._lost is None:
             self._lost = error
-        self.session.pending.fail_all(str(self._lost))
+        for request in self.session.pending:
+            request.settle(_another(self._lost))
         self._inbox.clear()
         for task in self._others():
             task.cancel()
@@ -149,8 +168,11 @@ class ClientConnection:
     def flush(self) -> None:
         """Send what the session has queued."""
         session, channel = self.session, self.channel
-        for frame, request_id, method in session.data_to_send():
-            channel.send(frame, request_id, method)
+        for frame, request_id, method, heading in session.data_to_send():
+            if heading is None:
+                channel.send(frame, request_id, method)
+            else:
+                cast(HeadedChannel, channel).send_headed(frame, request_id, method, heading)
         if session.answered_bytes != self._answered_bytes:
             said = session.answered_bytes - self._answered_bytes
             self._answered_bytes = session.answered_bytes
@@ -259,7 +281,7 @@ class ClientConnection:
         if self._lost is not None:
             self.session.cancel(request.id, "")
             self.session.data_to_send()
-            raise ConnectionLost(str(self._lost))
+            raise _another(self._lost)
 
         answer: asyncio.Future[Raw] = self.loop.create_future()
         request.waiter, request.timeout = answer, timeout
@@ -309,3 +331,8 @@ class ClientConnection:
                 await self.channel.aclose()
             else:
                 await self._closing
+
+
+def _another(lost: McpdError) -> McpdError:
+    """The same error once more: each who waits raises one of its own."""
+    return type(lost)(str(lost)) if isinstance(lost, SessionLost) else ConnectionLost(str(lost))

@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 
 from msgspec import Raw
 
-from ..errors import ConfigurationError, ProtocolError, RemoteError, RequestTimeout
+from ..errors import ConfigurationError, HttpError, ProtocolError, RemoteError, RequestTimeout
 from ..types.notifications import LogLevel
 from ..versions import table
 from .callbacks import Callbacks
 from .connection import ClientConnection
-from .handshake import Agreement, read_discovery
+from .handshake import read_discovery
 from .limits import ClientLimits
 from .rounds import run_rounds
 from .subscription import Subscription
@@ -41,7 +41,14 @@ async def agree(
     session = connection.session
     name = wanted
     if name is None or name in table.MODERN:
-        agreed = await _probe(connection, probe_seconds)
+        # Where each request has its own connection silence says nothing of the era: a slow server is not an old one.
+        seconds = probe_seconds if connection.channel.is_multiplexed else timeout
+        agreed = read_discovery(await _probe(connection, seconds))
+        if not agreed.is_whole and agreed.version in table.MODERN:
+            # Spec: 2026-07-28 basic/versioning: "select a mutually supported version … and retry the request".
+            agreed = read_discovery(await _probe(connection, seconds, agreed.version))
+            if not agreed.is_whole:
+                raise ProtocolError(f"The server refuses protocol version {agreed.version}, which it says it supports")
         name = agreed.version
         _check(name, wanted)
         if name in table.MODERN:
@@ -54,14 +61,25 @@ async def agree(
     return _Legacy(connection)
 
 
-async def _probe(connection: ClientConnection, seconds: float) -> Agreement:
+async def _probe(
+    connection: ClientConnection, seconds: float | None, version: str | None = None
+) -> Raw | RemoteError | None:
+    """The answer to the probe in that version, or the newest; None for silence, and for what is no answer."""
     try:
-        answer: Raw | RemoteError = await connection.answer(connection.session.probe(), seconds)
+        return await connection.answer(connection.session.probe(version), seconds)
     except RemoteError as error:
-        answer = error
+        return error
     except (RequestTimeout, ProtocolError):
-        return Agreement(table.NEWEST_LEGACY)  # silence, or what is no answer
-    return read_discovery(answer)
+        return None
+    except HttpError as error:
+        # Spec: 2026-07-28 basic/versioning: "a 4xx without a recognized modern error body" is a legacy server's.
+        if error.status in _SAYS_NOTHING or 300 <= error.status < 400:
+            raise
+        return None
+
+
+_SAYS_NOTHING = (401, 403, 407, 429)
+"""Of which era a server is: it wants a token, or less haste."""
 
 
 def _check(name: str, wanted: str | None) -> None:

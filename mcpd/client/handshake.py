@@ -33,14 +33,18 @@ class Agreement(Struct, frozen=True):
     capabilities: ServerCapabilities = field(default_factory=ServerCapabilities)
     instructions: str | None = None
     server_info: Implementation | None = None
+    is_whole: bool = True
+    """Whether it came with what the server offers; else that is to be asked for, in this version."""
 
 
-def read_discovery(answer: Raw | RemoteError) -> Agreement:
+def read_discovery(answer: Raw | RemoteError | None) -> Agreement:
     """What the answer to the probe says: the newest version in common, or the newest legacy one if it is no answer.
 
     Spec: 2026-07-28 transports/stdio, backward compatibility: a recognized modern error names the versions,
     and "any other error" means a legacy server. Raises UnsupportedVersion if there is none in common.
     """
+    if answer is None:
+        return Agreement(table.NEWEST_LEGACY)
     if isinstance(answer, RemoteError):
         if answer.code not in _MODERN_ERRORS:
             return Agreement(table.NEWEST_LEGACY)
@@ -48,7 +52,7 @@ def read_discovery(answer: Raw | RemoteError) -> Agreement:
             raise answer
         data = answer.data if isinstance(answer.data, dict) else {}
         supported = data.get("supported")
-        return Agreement(_choose(supported if isinstance(supported, list) else []))
+        return Agreement(_choose(supported if isinstance(supported, list) else []), is_whole=False)
 
     try:
         found = _read_discovery(answer)

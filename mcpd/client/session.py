@@ -21,6 +21,7 @@ from typing import Any, TypeAlias
 from msgspec import Raw
 from msgspec.json import Decoder
 
+from ..channel import Heading
 from ..errors import (
     FrameTooLarge,
     InvalidRequest,
@@ -56,6 +57,7 @@ from ..versions.table import Version
 from .events import Answered, Asked, ClientRequest, Event, Notified, Progressed, Withdrawn
 from .faults import Faults
 from .handshake import Agreement, read_initialize
+from .headings import Headings
 from .reading import id_answered, is_utf8, params_to_keep
 from .writing import Envelope, as_members, with_meta
 
@@ -68,8 +70,9 @@ _read_progress = Decoder(ProgressParams).decode
 _read_cancelled = Decoder(CancelledParams).decode
 
 
-Frame: TypeAlias = tuple[bytes, Id | None, str | None]
-"""A frame, the id of the request that it is or belongs to, and its method: as `Channel.send` takes them."""
+Frame: TypeAlias = tuple[bytes, Id | None, str | None, Heading | None]
+"""A frame, the id of the request that it is or belongs to, its method, and its heading if there are any: as
+`Channel.send` and `HeadedChannel.send_headed` take them."""
 
 
 class ClientSession:
@@ -87,6 +90,8 @@ class ClientSession:
         self.server_info: Implementation | None = None
         self.server_capabilities = ServerCapabilities()
         self.instructions: str | None = None
+        self.headings: Headings | None = None
+        """What goes beside messages; None where the transport has no place for that."""
         self.envelope: Envelope | None = None
         """What modern requests say of us; None until a modern version is in force."""
 
@@ -109,14 +114,16 @@ class ClientSession:
 
     # ---------------------------------------------------------------------------- agreeing on a version
 
-    def probe(self) -> ClientRequest:
-        """Ask a server of unknown era what it speaks, in the newest version there is."""
-        envelope = Envelope(table.MODERN[-1], self.info, self.capabilities)
-        return self._send_request("server/discover", envelope.wrap({}))
+    def probe(self, version: str | None = None) -> ClientRequest:
+        """Ask a server of unknown era what it speaks, in that version or the newest there is."""
+        envelope = Envelope(version or table.MODERN[-1], self.info, self.capabilities)
+        return self._send_request("server/discover", envelope.wrap({}), envelope=envelope)
 
     def accept_probe(self, agreed: Agreement) -> None:
         """The answer to the probe came to a modern version: it is in force from now on."""
         self._accept(agreed)
+        if self.headings is not None:
+            self.headings.agreed(agreed.version, in_session=False)
         self.envelope = Envelope(agreed.version, self.info, self.capabilities)
 
     def initialize(self, version: str) -> ClientRequest:
@@ -133,7 +140,9 @@ class ClientSession:
         """
         agreed = read_initialize(result)
         self._accept(agreed)
-        self._out.append((call("notifications/initialized"), None, "notifications/initialized"))
+        if self.headings is not None:
+            self.headings.agreed(agreed.version, in_session=True)
+        self._send_other(call("notifications/initialized"), None, "notifications/initialized")
         return agreed.version
 
     def _accept(self, agreed: Agreement) -> None:
@@ -157,9 +166,11 @@ class ClientSession:
         members = as_members(version, params)
         if self.envelope is not None:
             members = self.envelope.wrap(members)
-        return self._send_request(method, members, wants_progress=wants_progress)
+        return self._send_request(method, members, wants_progress=wants_progress, envelope=self.envelope)
 
-    def _send_request(self, method: str, members: Any, *, wants_progress: bool = False) -> ClientRequest:
+    def _send_request(
+        self, method: str, members: Any, *, wants_progress: bool = False, envelope: Envelope | None = None
+    ) -> ClientRequest:
         request = ClientRequest(method, wants_progress=wants_progress)
         request_id = self.pending.add(request)
         try:
@@ -170,12 +181,20 @@ class ClientSession:
             if len(frame) > MAX_FRAME_BYTES:
                 text = f"{method} is too large: {len(frame)} bytes, a message may have {MAX_FRAME_BYTES}"
                 raise LocalProtocolError(text)
+            heading = None
+            if self.headings is not None:
+                heading = self.headings.of_request(method, members, None if envelope is None else envelope.version)
         except BaseException:
             self.pending.take(request_id)
             raise
 
-        self._out.append((frame, request_id, method))
+        self._out.append((frame, request_id, method, heading))
         return request
+
+    def _send_other(self, frame: bytes, request_id: Id | None, method: str | None) -> None:
+        """Queue what is no request."""
+        heading = None if self.headings is None else self.headings.of_other()
+        self._out.append((frame, request_id, method, heading))
 
     def cancel(self, request_id: Id, reason: str) -> bool:
         """Give a request up; False if it had its answer. An `initialize` is not to be cancelled: only forgotten."""
@@ -185,7 +204,7 @@ class ClientSession:
         known = self.version is None or "notifications/cancelled" in self.version.notifications
         if request.method != "initialize" and known:
             params = CancelledParams(request_id=request_id, reason=reason or None)
-            self._out.append((call("notifications/cancelled", params), request_id, "notifications/cancelled"))
+            self._send_other(call("notifications/cancelled", params), request_id, "notifications/cancelled")
         return True
 
     def notify(self, method: str, params: Any = None) -> None:
@@ -194,7 +213,7 @@ class ClientSession:
         may_be_theirs = self.capabilities.extensions and not table.is_known_method(method)
         if method not in version.notifications and not may_be_theirs:
             raise LocalProtocolError(f"{method} does not exist in protocol version {version.name}")
-        self._out.append((call(method, params), None, method))
+        self._send_other(call(method, params), None, method)
 
     def _agreed(self) -> Version:
         if self.version is None:
@@ -221,7 +240,7 @@ class ClientSession:
     def _send_answer(self, answer: Result | Failure, request_id: Id, method: str | None) -> None:
         frame = encode(answer)
         self.answered_bytes += len(frame)
-        self._out.append((frame, request_id, method))
+        self._send_other(frame, request_id, method)
 
     # --------------------------------------------------------------------------------------- receiving
 

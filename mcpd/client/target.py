@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from ..errors import ConfigurationError
+from ..transports.http_client.options import HttpOptions
 from ..transports.process import open_process
 from .connection import StartableChannel
 from .limits import ClientLimits
@@ -31,8 +32,13 @@ class InProcess(Protocol):
 Target: TypeAlias = InProcess | StartableChannel | NamedTarget | Sequence[str] | str | os.PathLike[str]
 
 
-async def connect(target: Target, limits: ClientLimits = _DEFAULT_LIMITS) -> StartableChannel:
-    """Open a channel to what was named. Raises ConfigurationError, with what to do, if there is none."""
+async def connect(
+    target: Target, limits: ClientLimits = _DEFAULT_LIMITS, http: HttpOptions | None = None
+) -> StartableChannel:
+    """Open a channel to what was named. Raises ConfigurationError, with what to do, if there is none.
+
+    `http` is how a server is reached whose URL is one of HTTP.
+    """
     found = named(target)
     if isinstance(found, InProcess):
         channel: StartableChannel = found.connect_memory()
@@ -40,7 +46,7 @@ async def connect(target: Target, limits: ClientLimits = _DEFAULT_LIMITS) -> Sta
     if isinstance(found, CommandTarget):
         return await _start(found, limits)
     if isinstance(found, UrlTarget):
-        return await _dial(found, limits)
+        return await _dial(found, limits, http)
     return found
 
 
@@ -76,5 +82,22 @@ async def _start(target: CommandTarget, limits: ClientLimits) -> StartableChanne
     )
 
 
-async def _dial(target: UrlTarget, limits: ClientLimits) -> StartableChannel:
-    raise ConfigurationError(f"{target}: no channel to URLs is there yet")
+async def _dial(target: UrlTarget, limits: ClientLimits, http: HttpOptions | None) -> StartableChannel:
+    if not target.url.startswith("http"):
+        raise ConfigurationError(f"{target}: no channel to URLs is there yet")
+    try:
+        from ..transports.http_client.open import open_http
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("mcpd"):
+            raise
+        text = f"{target}: reaching servers by URL needs the package {error.name}: pip install 'mcpd-server[client]'"
+        raise ConfigurationError(text) from None
+    return await open_http(
+        target.url,
+        http,
+        headers=target.headers,
+        socket=target.socket,
+        ca_file=target.ca_file,
+        name=target.name,
+        max_frame_bytes=limits.message_bytes,
+    )

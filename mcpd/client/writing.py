@@ -28,6 +28,7 @@ class Envelope:
     """
 
     def __init__(self, version: str, info: Implementation, capabilities: ClientCapabilities) -> None:
+        self.version = version
         self._meta: dict[str, Any] = {
             f"{META}protocolVersion": version,
             f"{META}clientCapabilities": capabilities,

@@ -1,0 +1,114 @@
+"""What goes beside the messages of a client where a transport has headers: version, method, name, mirrored arguments.
+
+Kept beside the session, which knows each message before it is bytes; no I/O.
+Spec: 2026-07-28 basic/transports/streamable-http, request metadata; 2025-11-25 basic/transports, version header.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Raw
+from msgspec.json import decode
+
+from ..channel import Heading
+from ..errors import RegistrationError
+from ..jsonrpc import MALFORMED
+from ..printable import printable
+from ..types.tools import Tool
+from ..wire.headers import encode_value
+from ..wire.mirrors import Mirror, mirrors
+from .faults import Faults
+
+__all__ = ["Headings"]
+
+_NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+"""Which member of the params the header `Mcp-Name` repeats."""
+
+
+class Headings:
+    """What one client says beside its messages."""
+
+    def __init__(self, faults: Faults) -> None:
+        self._faults = faults
+        self._mirrors: dict[str, tuple[Mirror, ...]] = {}
+        """Of the tools that were listed, those with mirrored arguments."""
+        self._other = Heading(is_request=False)
+        self._request = Heading(is_request=True)
+
+    def agreed(self, version: str, *, in_session: bool) -> None:
+        """This version is in force from now on."""
+        self._other = Heading(is_request=False, in_session=in_session, version=version)
+        self._request = Heading(is_request=True, in_session=in_session, version=version)
+
+    def of_other(self) -> Heading:
+        """For a notification, or an answer."""
+        return self._other
+
+    def of_request(self, method: str, members: Mapping[str, Any], version: str | None) -> Heading:
+        """For a request with these params; `version` is the one that its envelope names, None if it has none."""
+        if version is None:
+            return self._request
+
+        fields = [("Mcp-Method", method)]
+        named = _NAMED.get(method)
+        name = None if named is None else _value(members.get(named))
+        if isinstance(name, str):
+            fields.append(("Mcp-Name", encode_value(name).decode("ascii")))
+            if method == "tools/call" and name in self._mirrors:
+                arguments = _value(members.get("arguments"))
+                fields += _mirrored(self._mirrors[name], arguments)
+        return Heading(is_request=True, in_session=False, version=version, fields=tuple(fields))
+
+    def learn(self, tools: Sequence[Tool]) -> list[Tool]:
+        """Remember what of these tools is mirrored, and leave out those whose annotations are not allowed (S26-074)."""
+        if self._request.in_session:
+            return list(tools)
+        kept, learnt = [], {}
+        for tool in tools:
+            try:
+                found = mirrors(_value(tool.input_schema))
+            except RegistrationError as error:
+                text = "the tool %s is left out: %s"
+                self._faults.say(logging.WARNING, text, printable(tool.name), printable(error, 300))
+                continue
+            kept.append(tool)
+            if found:
+                learnt[tool.name] = found
+        self._mirrors = learnt
+        return kept
+
+
+def _mirrored(found: Sequence[Mirror], arguments: Any) -> list[tuple[str, str]]:
+    fields = []
+    for mirror in found:
+        value = arguments
+        for key in mirror.path:
+            value = _value(value.get(key)) if isinstance(value, Mapping) else None
+        text = _as_text(value)
+        if text is not None:
+            fields.append((mirror.header, encode_value(text).decode("ascii")))
+    return fields
+
+
+def _as_text(value: Any) -> str | None:
+    """An argument as a header says it; None for what is none: nothing is said then."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value) if isinstance(value, int) else None
+
+
+def _value(value: Any) -> Any:
+    """A member of params, which is raw JSON or a value."""
+    if not isinstance(value, (Raw, bytes)):
+        return value
+    try:
+        return decode(value)
+    except MALFORMED:
+        return None

@@ -1,0 +1,219 @@
+"""One message to the server, and what comes back: JSON, an event stream that may have to be resumed, or a refusal.
+
+Spec: 2026-07-28 basic/transports/streamable-http; 2025-11-25 basic/transports, sending messages, resumability.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from ...channel import Heading
+from ...errors import CannotConnect, ConnectionLost, HttpError, McpdError, ProtocolError, SessionLost
+from ...jsonrpc import Failure, Id, decode, remote_error
+from ...printable import printable
+from ...wire.sse_reader import SseReader
+from .inbound import Inbound
+from .link import Reply, first_line, read_some, read_whole
+from .requester import Requester
+
+__all__ = ["EVENTS", "JSON", "Outgoing", "ask", "pause_before", "refusal", "resumed", "tell"]
+
+JSON = "application/json"
+EVENTS = "text/event-stream"
+
+_POST = {"Content-Type": JSON, "Accept": f"{JSON}, {EVENTS}"}
+_RETRY_SECONDS = 1.0
+_CONNECTS = 6
+"""So often in a row it is tried to resume a stream at a server that cannot be reached."""
+
+_REPEATABLE = frozenset(
+    (
+        "completion/complete", "initialize", "logging/setLevel", "ping", "prompts/get", "prompts/list",
+        "resources/list", "resources/read", "resources/subscribe", "resources/templates/list", "resources/unsubscribe",
+        "server/discover", "subscriptions/listen", "tools/list",
+    )
+)  # fmt: skip
+"""What may be said twice: a server that closes a connection just when it is used may have read it, or not."""
+
+
+class Outgoing(Struct, frozen=True):
+    """A message to send."""
+
+    frame: bytes
+    id: Id | None
+    """Of the request that it is, answers, or is about."""
+    method: str | None
+    heading: Heading
+
+
+def _fields(requester: Requester, heading: Heading) -> dict[str, str]:
+    """The header fields of a POST, but those of the program."""
+    fields = dict(_POST)
+    if heading.in_session:
+        fields.update(requester.session)
+    if heading.version is not None:
+        fields["MCP-Protocol-Version"] = heading.version
+    fields.update(heading.fields)
+    return fields
+
+
+async def tell(requester: Requester, message: Outgoing) -> None:
+    """Send what wants no answer. Raises what it was refused with."""
+    reply = await _post(requester, message)
+    try:
+        if not 200 <= reply.status < 300:
+            raise await refusal(requester, reply, message)
+        if reply.content_type != EVENTS:
+            await read_some(reply, requester.link)  # what little there is, so that the connection can be used again
+    finally:
+        reply.close()
+
+
+async def ask(requester: Requester, inbound: Inbound, message: Outgoing) -> None:
+    """Send a request and deliver its answer, with what else comes on its stream. Raises why there is none."""
+    assert message.id is not None
+    reply = await _post(requester, message)
+    try:
+        if not 200 <= reply.status < 300:
+            raise await refusal(requester, reply, message)
+        if message.method == "initialize":
+            requester.remember_session(reply)
+
+        kind = reply.content_type
+        if kind == JSON:
+            body = await read_whole(reply, requester.link, inbound.max_frame_bytes)
+            if body is None:
+                raise inbound.too_large()
+            if not body:
+                raise HttpError(f"{requester.link.name} answered {message.method} with nothing", reply.status)
+            inbound.receive(body)
+        elif kind == EVENTS:
+            reply = await _read_stream(requester, inbound, message, reply)
+        else:
+            raise await _no_mcp(requester, reply, message)
+    finally:
+        reply.close()
+
+    if inbound.waits_for(message.id):
+        text = f"{requester.link.name} answered {message.method} with something else: no message has its id"
+        raise ProtocolError(text)
+
+
+async def _post(requester: Requester, message: Outgoing) -> Reply:
+    """The head of the answer. What may be said twice is, once, when its connection was closed meanwhile."""
+    link, fields = requester.link, _fields(requester, message.heading)
+    try:
+        return await requester.request("POST", link.url, fields, message.frame)
+    except CannotConnect:
+        raise
+    except ConnectionLost:
+        if message.heading.is_request and message.method not in _REPEATABLE:
+            raise
+    return await requester.request("POST", link.url, fields, message.frame)
+
+
+# ----------------------------------------------------------------------------------------- refusals
+
+
+async def refusal(requester: Requester, reply: Reply, message: Outgoing) -> McpdError:
+    """Why a message was refused: the JSON-RPC error in the answer, if it has one, else its status and first line."""
+    name, status = requester.link.name, reply.status
+    body = await read_some(reply, requester.link)
+    is_in_session = bool(requester.session) and message.heading.in_session and message.method != "initialize"
+    if status == 404 and is_in_session:
+        return SessionLost(f"{name} knows the session no more (HTTP 404): open a new one")
+    if reply.content_type == JSON:
+        try:
+            found = decode(body)
+        except ProtocolError:
+            found = None
+        if isinstance(found, Failure):
+            return remote_error(found)
+
+    said = first_line(body)
+    text = f"{name}: HTTP {status} {printable(reply.reason or '', 60)}".rstrip() + (f": {said}" if said else "")
+    if status in (401, 403):
+        text += "; a token goes in headers={'Authorization': 'Bearer …'}"
+    return HttpError(text, status)
+
+
+async def _no_mcp(requester: Requester, reply: Reply, message: Outgoing) -> HttpError:
+    name, status, method = requester.link.name, reply.status, message.method
+    if status in (202, 204):
+        return HttpError(f"{name} took the request {method} and answers nothing (HTTP {status})", status)
+    said = first_line(await read_some(reply, requester.link))
+    kind = printable(reply.headers.get("Content-Type", "no Content-Type"), 80)
+    return HttpError(f"{name} answered {method} by {kind}, which is no MCP: is the path right? {said}".rstrip(), status)
+
+
+# ------------------------------------------------------------------------------------------ streams
+
+
+async def _read_stream(requester: Requester, inbound: Inbound, message: Outgoing, reply: Reply) -> Reply:
+    """Deliver the events of a request's stream until its answer has come; gives the reply that was read last."""
+    assert message.id is not None
+    reader = SseReader(inbound.max_frame_bytes)
+    name = requester.link.name
+    while True:
+        why = "the stream ended"
+        try:
+            await inbound.read_events(reply, reader, message.id)
+        except ConnectionLost as error:
+            why = str(error)
+        finally:
+            reply.close()
+
+        if not inbound.waits_for(message.id):
+            return reply
+        # Spec: 2026-07-28 basic/transports/streamable-http: streams cannot be resumed any more.
+        if not message.heading.in_session or not reader.last_id:
+            raise ConnectionLost(f"{name}: {why} before the answer to {message.method} had come")
+        reader = SseReader(inbound.max_frame_bytes, reader.last_id, reader.retry_ms)
+        reply = await _resume(requester, message, reader)
+
+
+async def _resume(requester: Requester, message: Outgoing, reader: SseReader) -> Reply:
+    """The rest of a stream that was cut: waits as long as the server wants."""
+    name = requester.link.name
+    for attempt in range(_CONNECTS):
+        await asyncio.sleep(pause_before(reader, attempt))
+        try:
+            reply = await resumed(requester, reader.last_id)
+        except ConnectionLost as error:
+            if attempt == _CONNECTS - 1:
+                raise ConnectionLost(f"the stream was cut before the answer to {message.method}: {error}") from error
+            continue
+
+        if reply.status == 200 and reply.content_type == EVENTS:
+            return reply
+        status = reply.status
+        if status in (502, 503, 504) and attempt < _CONNECTS - 1:
+            reply.close()
+            continue
+        refused = await refusal(requester, reply, message)
+        reply.close()
+        if isinstance(refused, SessionLost):
+            raise refused
+        text = f"{name} cut the stream before the answer to {message.method}, and it cannot be resumed: HTTP {status}"
+        raise ConnectionLost(text)
+    raise AssertionError
+
+
+async def resumed(requester: Requester, last_id: bytes) -> Reply:
+    """A GET for a stream: one that was cut after this event or, without one, the session's own."""
+    fields: Mapping[str, str] = {"Accept": EVENTS, **requester.session, **requester.version}
+    if last_id:
+        fields = {**fields, "Last-Event-ID": last_id.decode("utf-8", "surrogateescape")}
+    return await requester.request("GET", requester.link.url, fields)
+
+
+def pause_before(reader: SseReader, attempt: int) -> float:
+    """Seconds to wait: what the server said, else one; longer when it failed before."""
+    seconds = _RETRY_SECONDS if reader.retry_ms is None else reader.retry_ms / 1000
+    if attempt:
+        seconds = max(seconds, _RETRY_SECONDS * 2 ** min(attempt - 1, 5)) * random.uniform(1, 1.2)
+    return seconds

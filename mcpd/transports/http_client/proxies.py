@@ -1,0 +1,31 @@
+"""The proxy that the environment names for a URL."""
+
+from __future__ import annotations
+
+from urllib.request import getproxies, proxy_bypass
+
+from yarl import URL
+
+from ...errors import ConfigurationError
+from ...printable import printable
+
+__all__ = ["proxy_for"]
+
+
+def proxy_for(url: URL) -> URL | None:
+    """What `HTTP_PROXY` or `HTTPS_PROXY` says, unless `NO_PROXY` has the host. Raises ConfigurationError."""
+    host = url.host or ""
+    proxies = getproxies()
+    named = proxies.get(url.scheme) or proxies.get("all")
+    if not named or proxy_bypass(f"{host}:{url.port}") or proxy_bypass(host):
+        return None
+
+    variable = f"{url.scheme.upper()}_PROXY"
+    try:
+        proxy = URL(named if "://" in named else f"http://{named}")
+    except ValueError:
+        raise ConfigurationError(f"{variable} is no URL: {printable(named)}") from None
+    if proxy.scheme not in ("http", "https") or not proxy.host:
+        text = f"{variable} names a {printable(proxy.scheme)} proxy: only http and https proxies can be used"
+        raise ConfigurationError(text)
+    return proxy
