@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from support.clock import until
 from support.http_peer import Port, serving
 from support.wires import each_version
 
@@ -95,9 +96,8 @@ async def test_a_call_that_is_given_up_ends_at_the_server(version: str) -> None:
     async with serving(server_with(ended)) as port, Client(url(port), version=version) as client:
         with pytest.raises(RequestTimeout):
             await client.call("hang", timeout=0.2)
+        await until(lambda: bool(ended))
         async with asyncio.timeout(TIMEOUT):
-            while not ended:
-                await asyncio.sleep(0.01)
             assert await client.call("echo", text="and on") == "and on"
 
 
