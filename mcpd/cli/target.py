@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ConfigurationError
 from ..server import Server
 from .libraries import Watch
-from .user_code import FORMS, Loading, guarded
+from .user_code import Loading, guarded
 
 if TYPE_CHECKING:
     from .loaded_by import LoadedBy
@@ -59,7 +59,9 @@ def _find(target: str, loading: Loading) -> Server | None:
     elif is_module and (attribute or _is_there(place)):
         module = _from_module(place, loading)
     else:
-        raise ConfigurationError(_why_not(target, place))
+        from .wrong_target import why_not  # on the way to an error only
+
+        raise ConfigurationError(why_not(target, place))
     return None if module is None or loading.has_served else _pick(module, attribute, place, loading)
 
 
@@ -75,46 +77,6 @@ def _is_there(name: str) -> bool:
     return found is not None and found.origin is not None  # a folder alone has none
 
 
-def _why_not(target: str, place: str) -> str:
-    """What is wrong with a target that is neither a Python file nor a module with an object."""
-    if os.path.isdir(place):
-        return f"{place} is a folder; name a file in it, as {os.path.join(place, 'server.py')}"
-    if os.path.exists(place):
-        return f"{place} is no Python file; {FORMS}"
-    if "://" in target:
-        return f"{target} is the address of a server that runs already; {FORMS}"
-    if target in ("stdio", "ws", "http"):
-        return f"{target}: no such file; for the transport write --{target}"
-
-    if place.endswith(".py"):
-        from difflib import get_close_matches  # on the way to an error only
-
-        if place.startswith("~"):
-            return f"{place}: no such file; only a shell knows ~: write {os.path.expanduser(place)}"
-        folder = os.path.dirname(place)
-        near = get_close_matches(os.path.basename(place), _python_files(folder), 1)
-        if near:
-            return f"{place}: no such file; did you mean {os.path.join(folder, near[0])}?"
-        if os.path.isabs(place):
-            return f"{place}: no such file"
-        # A host starts its servers in a folder of its own.
-        return f"{place}: no such file in {os.getcwd()}; write its whole path"
-
-    if os.path.isfile(f"{place}.py"):
-        return f"{target}: no such file; did you mean {place}.py?"
-    if all(part.isidentifier() for part in place.split(".")):
-        return f"{target}: no such file; for a module name the object too, as {target}:server"
-
-    return f"{target}: no such file; {FORMS}"
-
-
-def _python_files(folder: str) -> list[str]:
-    try:
-        return [name for name in os.listdir(folder or ".") if name.endswith(".py")]
-    except OSError:
-        return []
-
-
 def _from_file(path: str, loading: Loading) -> ModuleType:
     folder, base = os.path.split(os.path.abspath(path))
     name = os.path.splitext(base)[0]
@@ -122,7 +84,9 @@ def _from_file(path: str, loading: Loading) -> ModuleType:
         sys.path.insert(0, folder)
     spec = spec_from_file_location(name if name.isidentifier() and name not in sys.modules else f"mcpd_{name}", path)
     if spec is None or spec.loader is None:
-        raise ConfigurationError(f"{path} is no Python file; {FORMS}")
+        from .wrong_target import no_file
+
+        raise ConfigurationError(no_file(path))
 
     module = module_from_spec(spec)
     sys.modules[spec.name] = module
@@ -195,16 +159,6 @@ def _servers(module: ModuleType) -> dict[str, Any]:
 
 
 def _have(module: ModuleType) -> str:
-    names = sorted(_servers(module))
-    if names:
-        return f"the servers in it are {', '.join(names)}"
-    from .hints import LIBRARIES
+    from .wrong_target import have
 
-    for name, value in vars(module).items():
-        library = LIBRARIES.get(type(value).__module__.partition(".")[0])
-        if library is not None and hasattr(value, "run"):
-            return (
-                f"{name} is a server of {library} itself, which is not served: leave out --no-compat, "
-                'or make one of ours with server = mcpd.Server("name")'
-            )
-    return 'there is no server in it; make one with server = mcpd.Server("name")'
+    return have(module, _servers(module))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Coroutine
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
@@ -18,32 +18,32 @@ from ..jsonrpc import Id
 from ..principal import Origin
 from ..session import Call
 
+__all__ = ["Exchange", "this_thread"]
+
+T = TypeVar("T")
+
 if TYPE_CHECKING:
+    from typing import Protocol
+
     from ..types.rounds import ListenResult, SubscriptionFilter
     from .asking import Asking
     from .peer import Peer
     from .thread_call import ThreadCall
 
-__all__ = ["CallClock", "Exchange", "ThreadSlot", "this_thread"]
+    class ThreadSlot(Protocol):
+        """What a plain function holds while it runs in a thread, see `registry.thread_slots`."""
 
-T = TypeVar("T")
+        def release(self) -> None:
+            """The function waits for the client: another may run."""
 
+        def reacquire(self) -> None:
+            """The function has its answer, and goes on."""
 
-class ThreadSlot(Protocol):
-    """What a plain function holds while it runs in a thread, see `registry.thread_slots`."""
+    class CallClock(Protocol):
+        """What a call with a time limit has, see `registry.time_limit`."""
 
-    def release(self) -> None:
-        """The function waits for the client: another may run."""
-
-    def reacquire(self) -> None:
-        """The function has its answer, and goes on."""
-
-
-class CallClock(Protocol):
-    """What a call with a time limit has, see `registry.time_limit`."""
-
-    def stopped(self, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
-        """A question to the client, during which no time passes."""
+        def stopped(self, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+            """A question to the client, during which no time passes."""
 
 
 class _ThisThread(threading.local):

@@ -15,13 +15,13 @@ from msgspec import Raw
 from ..errors import LocalProtocolError, McpdError
 from ..jsonrpc import as_json
 from ..session import Call, Session
-from .subscriptions import Subscriptions
 
 if TYPE_CHECKING:
     from ..channel import Channel
     from ..context.request_state import RequestStateCodec
     from ..types.rounds import ListenResult, SubscriptionFilter
     from .outgoing import OutgoingRequests
+    from .subscriptions import Subscriptions
 
 __all__ = ["ClientPeer"]
 
@@ -49,6 +49,8 @@ class ClientPeer:
     def subscriptions(self) -> Subscriptions:
         """The change notifications that this client has subscribed to."""
         if self._subscriptions is None:
+            from .subscriptions import Subscriptions  # many a client never hears of a change
+
             self._subscriptions = Subscriptions(self.session, self.channel)
         return self._subscriptions
 

@@ -6,7 +6,7 @@ Spec: 2026-07-28 basic/patterns/subscriptions; 2025-11-25 server/{tools,resource
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from ..jsonrpc import Id
 from ..session import Call, Session
@@ -16,12 +16,10 @@ from ..types.resources import ResourceUpdatedParams
 from ..types.rounds import AcknowledgedParams, ListenResult, SubscriptionFilter
 
 if TYPE_CHECKING:
-    from ..backplane.base import ChangeBus
     from ..channel import Channel
+    from .announcer import Kind
 
-__all__ = ["Announcer", "Kind", "SubscribedConnection", "Subscriptions"]
-
-Kind: TypeAlias = Literal["tools", "prompts", "resources"]
+__all__ = ["Subscriptions"]
 
 _SUBSCRIPTION = f"{META}subscriptionId"
 
@@ -146,62 +144,6 @@ class Subscriptions:
             if call is not None:
                 call.told = 1
             self._channel.send(frame, None if call is None else call.id, method)
-
-
-class SubscribedConnection(Protocol):
-    """A connection whose client is notified of changes."""
-
-    loop: asyncio.AbstractEventLoop
-
-    @property
-    def subscriptions(self) -> Subscriptions:
-        """What its client has subscribed to."""
-
-    @property
-    def ended(self) -> asyncio.Future[Any]:
-        """Done when the client is gone."""
-
-
-class Announcer:
-    """The connections of one server that are notified of changes, each on its own event loop's thread.
-
-    Over `bus` changes reach the clients of other servers, and changes of other servers these clients.
-    """
-
-    def __init__(self, bus: ChangeBus | None = None) -> None:
-        self._connections: set[SubscribedConnection] = set()
-        self._bus = bus
-        if bus is not None:
-            bus.subscribe(self)
-
-    def __len__(self) -> int:
-        return len(self._connections)
-
-    def add(self, connection: SubscribedConnection) -> None:
-        """Tell the client of this connection too, until it ends."""
-        self._connections.add(connection)
-        connection.ended.add_done_callback(lambda _: self._connections.discard(connection))
-
-    def changed(self, kind: Kind) -> None:
-        """A list of that kind has changed. Safe from any thread, as all of this."""
-        self._announce(kind, None)
-
-    def updated(self, uri: str) -> None:
-        """The contents of a resource have changed."""
-        self._announce("resources", uri)
-
-    def _announce(self, kind: Kind, uri: str | None) -> None:
-        self.notify(kind, uri)
-        if self._bus is not None:
-            self._bus.publish(kind, uri, self)
-
-    def notify(self, kind: Kind, uri: str | None) -> None:
-        """Tell the clients of this server that a list has changed or, if `uri` is given, that resource."""
-        for connection in list(self._connections):
-            try:
-                connection.loop.call_soon_threadsafe(connection.subscriptions.notify, kind, uri)
-            except RuntimeError:
-                pass  # its loop is closed, and so is the connection
 
 
 def _params(uri: str | None, meta: dict[str, Any] | None) -> Any:

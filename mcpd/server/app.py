@@ -16,8 +16,8 @@ from msgspec import Raw
 from msgspec.json import encode
 
 from ..dispatcher import ServerConnection
+from ..dispatcher.announcer import Announcer
 from ..dispatcher.connection import NotificationListener
-from ..dispatcher.subscriptions import Announcer
 from ..errors import RegistrationError
 from ..extensions.base import Extension
 from ..extensions.builtin import BuiltInMethods, make_extensions, with_help
@@ -30,7 +30,7 @@ from .extension_methods import ExtensionMethods
 from .http_routes import RouteMethods
 from .metadata import checked_seconds, identity_of, state_key_of
 from .offerings import Offerings
-from .visibility import Hiding, VisibilityMethods
+from .visibility import VisibilityMethods
 
 if TYPE_CHECKING:
     from ..backplane.base import ChangeBus
@@ -342,6 +342,7 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         """`asgi_app` for whoever has an `Access` already; `bound` is the host that is listened on."""
         from ..http import HttpApp, HttpSettings
         from ..http.core import Backend
+        from .hiding import Hiding
 
         settings = settings or HttpSettings()
         self.allow_frames(settings.max_body_bytes)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NewType, TypeVar, Unpack, overload
 
-from ..dispatcher.subscriptions import Announcer
+from ..dispatcher.announcer import Announcer
 from ..errors import RegistrationError
 from ..extensions.base import Extension
 from ..registry.catalog import Catalog

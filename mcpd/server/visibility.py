@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, NewType, TypeVar
+from typing import TYPE_CHECKING, NewType, TypeVar
 
-from ..dispatcher.subscriptions import Announcer, Kind
+from ..dispatcher.announcer import Announcer, Kind
 from ..errors import RegistrationError
 from ..registry.catalog import Catalog
 
 if TYPE_CHECKING:
     from ..registry.rules import VisibilityRule
     from ..registry.switches import Component
-    from ..session import Call
-    from .lifespan import Lifespan
 else:
     # For whoever evaluates annotations (`inspect.signature`): the real ones would cost every start-up.
     Component, VisibilityRule = NewType("Component", str), NewType("VisibilityRule", object)
 
-__all__ = ["Hiding", "VisibilityMethods"]
+__all__ = ["VisibilityMethods"]
 
 R = TypeVar("R", bound="VisibilityRule")
 
@@ -82,27 +80,3 @@ class VisibilityMethods:
         for kind in _KINDS:
             if kind in self.catalog.offers:
                 self._connections.changed(kind)
-
-
-class Hiding:
-    """What a server hides from some of those who ask, for transports that look at calls before handlers do."""
-
-    def __init__(self, catalog: Catalog, lifespan: Lifespan | None) -> None:
-        self._catalog = catalog
-        self._lifespan = lifespan
-
-    @property
-    def has_rules(self) -> bool:
-        """Whether anything is asked about who sees what."""
-        return self._catalog.rules is not None
-
-    async def hides_tool(self, call: Call, connection: Any) -> bool:
-        """Whether the tool of a call does not exist for whoever sent it."""
-        if self._catalog.rules is None:
-            return False
-        from ..context.exchange import Exchange
-        from ..registry.visibility import view
-
-        exchange = Exchange(call, connection, None if self._lifespan is None else self._lifespan.value)
-        seen = await view(self._catalog, exchange, call.method, call.params)
-        return seen.tools.get(call.params.name, seen.active_extensions(exchange)) is None

@@ -1,0 +1,90 @@
+"""What code of the user raised, in one line: where it was, and what to do. Loaded on the way to an error only."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ..errors import McpdError
+from ..printable import printable
+from .hints import hint
+
+__all__ = ["FORMS", "told"]
+
+FORMS = "give file.py, file.py:object or package.module:object"
+
+
+def told(error: BaseException, name: str, function: str) -> str:
+    """The line for what was raised when `name` was imported, or a `function` in it called."""
+    failed = f"{name}: {function}() failed" if function else f"{name} cannot be imported"
+    if isinstance(error, McpdError):
+        return f"{name}: {error}{_where(name, error)}"
+    if isinstance(error, SystemExit):
+        when = f"in {function}()" if function else "while it was imported"
+        return f"{name} ended by itself {when} (exit {error.code})"
+    if isinstance(error, ImportError):
+        return _told_import(error, name, function, failed)
+
+    assert isinstance(error, Exception)
+    what = error.msg if isinstance(error, SyntaxError) else str(error)
+    text = f"{type(error).__name__}: {what}" if what else type(error).__name__
+    return f"{failed}: {text}{_where(name, error)}{hint(error)}{_source(error)}"
+
+
+def _told_import(error: ImportError, name: str, function: str, failed: str) -> str:
+    if type(error).__module__ == "mcpd.compat.missing":
+        own = "; if it is a server of mcpd's own that uses that library, say --no-compat"
+        return f"{failed}{_where(name, error)}: {error}{own}"
+    if not isinstance(error, ModuleNotFoundError):
+        what = str(error).removesuffix(f" ({error.path})")  # which __init__.py that was helps nobody
+        return f"{failed}: {type(error).__name__}: {what}{_where(name, error)}{hint(error)}"
+
+    missing = error.name or ""
+    if not function and (name == missing or name.startswith(f"{missing}.")):
+        return f"no module {missing!r}, neither in {os.getcwd()} nor installed; {FORMS}"
+    instead = hint(error) or f"; install it where mcpd runs: {sys.executable} -m pip install …"
+    return f"{failed}: no module {missing!r}{_where(name, error)}{instead}"
+
+
+def _where(name: str, error: BaseException) -> str:
+    """` (line 12)`: the innermost line of the user's own code; with the file, if it is not the one that was named."""
+    folder = os.path.dirname(os.path.abspath(name)) if os.path.isfile(name) else os.getcwd()
+    found: tuple[str, int] | None = None
+    trace = error.__traceback__
+    while trace is not None:
+        path = trace.tb_frame.f_code.co_filename
+        if _is_own(path, folder):
+            found = path, trace.tb_lineno
+        trace = trace.tb_next
+
+    if isinstance(error, SyntaxError) and error.lineno and os.path.isfile(error.filename or ""):
+        found = error.filename or "", error.lineno
+    if found is None:
+        return ""
+
+    path, line = found
+    if os.path.isfile(name) and os.path.samefile(path, name):
+        return f" (line {line})"
+
+    path = os.path.abspath(path)
+    return f" ({path.removeprefix(os.getcwd() + os.sep)}, line {line})"
+
+
+def _source(error: BaseException) -> str:
+    """The line that Python could not read, and a mark below the place in it, on lines of their own."""
+    if not isinstance(error, SyntaxError) or not error.text:
+        return ""
+    line = error.text.rstrip("\r\n")
+    shown = line.lstrip()
+    # An offset counts from 1, in the line as it stands in the file.
+    at = min(max((error.offset or 1) - 1 - (len(line) - len(shown)), 0), len(shown))
+    return f"\n    {printable(shown)}\n    {' ' * at}^" if shown.isprintable() else f"\n    {printable(shown)}"
+
+
+def _is_own(path: str, folder: str) -> bool:
+    """Whether a file is of the user, who has it below that folder: neither installed nor Python's nor ours."""
+    path = os.path.abspath(path)
+    python, ours = os.path.dirname(os.__file__), os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    if "site-packages" in path or any(path.startswith(os.path.join(others, "")) for others in (python, ours)):
+        return False
+    return path.startswith(os.path.join(folder, "")) and os.path.isfile(path)

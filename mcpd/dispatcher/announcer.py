@@ -1,0 +1,76 @@
+"""The connections of a server that are told of changes; what each of them is told is said in `subscriptions`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+__all__ = ["Announcer", "Kind"]
+
+Kind: TypeAlias = Literal["tools", "prompts", "resources"]
+
+if TYPE_CHECKING:
+    import asyncio
+    from typing import Any, Protocol
+
+    from ..backplane.base import ChangeBus
+
+    class Subscribed(Protocol):
+        """What a client has subscribed to."""
+
+        def notify(self, kind: Kind, uri: str | None) -> None:
+            """A list of that kind has changed, or that resource."""
+
+    class SubscribedConnection(Protocol):
+        """A connection whose client is notified of changes."""
+
+        loop: asyncio.AbstractEventLoop
+
+        @property
+        def subscriptions(self) -> Subscribed:
+            """What its client has subscribed to."""
+
+        @property
+        def ended(self) -> asyncio.Future[Any]:
+            """Done when the client is gone."""
+
+
+class Announcer:
+    """The connections of one server that are notified of changes, each on its own event loop's thread.
+
+    Over `bus` changes reach the clients of other servers, and changes of other servers these clients.
+    """
+
+    def __init__(self, bus: ChangeBus | None = None) -> None:
+        self._connections: set[SubscribedConnection] = set()
+        self._bus = bus
+        if bus is not None:
+            bus.subscribe(self)
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    def add(self, connection: SubscribedConnection) -> None:
+        """Tell the client of this connection too, until it ends."""
+        self._connections.add(connection)
+        connection.ended.add_done_callback(lambda _: self._connections.discard(connection))
+
+    def changed(self, kind: Kind) -> None:
+        """A list of that kind has changed. Safe from any thread, as all of this."""
+        self._announce(kind, None)
+
+    def updated(self, uri: str) -> None:
+        """The contents of a resource have changed."""
+        self._announce("resources", uri)
+
+    def _announce(self, kind: Kind, uri: str | None) -> None:
+        self.notify(kind, uri)
+        if self._bus is not None:
+            self._bus.publish(kind, uri, self)
+
+    def notify(self, kind: Kind, uri: str | None) -> None:
+        """Tell the clients of this server that a list has changed or, if `uri` is given, that resource."""
+        for connection in list(self._connections):
+            try:
+                connection.loop.call_soon_threadsafe(connection.subscriptions.notify, kind, uri)
+            except RuntimeError:
+                pass  # its loop is closed, and so is the connection

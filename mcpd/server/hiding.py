@@ -1,0 +1,37 @@
+"""What a server hides from some of those who ask, for transports that look at calls before handlers do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..context.exchange import Exchange
+from ..registry.catalog import Catalog
+from ..session import Call
+
+if TYPE_CHECKING:
+    from .lifespan import Lifespan
+
+__all__ = ["Hiding"]
+
+
+class Hiding:
+    """Whether a tool exists for whoever asks."""
+
+    def __init__(self, catalog: Catalog, lifespan: Lifespan | None) -> None:
+        self._catalog = catalog
+        self._lifespan = lifespan
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether anything is asked about who sees what."""
+        return self._catalog.rules is not None
+
+    async def hides_tool(self, call: Call, connection: Any) -> bool:
+        """Whether the tool of a call does not exist for whoever sent it."""
+        if self._catalog.rules is None:
+            return False
+        from ..registry.visibility import view  # few servers have rules
+
+        exchange = Exchange(call, connection, None if self._lifespan is None else self._lifespan.value)
+        seen = await view(self._catalog, exchange, call.method, call.params)
+        return seen.tools.get(call.params.name, seen.active_extensions(exchange)) is None
