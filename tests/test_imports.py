@@ -146,24 +146,59 @@ NOT_FOR_STDIO = {
 }  # fmt: skip
 # Of ours: what most servers never need, or not before somebody calls.
 OURS_NOT_FOR_STDIO = {
-    "mcpd.channel", "mcpd.cli.commands", "mcpd.dispatcher.batch_reply", "mcpd.dispatcher.outgoing", "mcpd.listener",
-    "mcpd.registry.arguments", "mcpd.registry.completion", "mcpd.registry.options", "mcpd.registry.prompts",
+    "mcpd.channel", "mcpd.cli.commands", "mcpd.cli.log", "mcpd.cli.stderr", "mcpd.cli.user_errors",
+    "mcpd.cli.wrong_target", "mcpd.dispatcher.batch_reply", "mcpd.dispatcher.outgoing", "mcpd.dispatcher.subscriptions",
+    "mcpd.listener", "mcpd.registry.arguments", "mcpd.registry.completion", "mcpd.registry.options",
+    "mcpd.registry.prompts", "mcpd.registry.thread_slots", "mcpd.registry.threads", "mcpd.server.hiding",
     "mcpd.transports.memory", "mcpd.types.elicitation", "mcpd.types.sampling", "mcpd.wire.mirrors",
 }  # fmt: skip
+# And what servers need none of whose functions takes a Context, and whose URIs have no variables.
+NOT_FOR_PLAIN_SERVERS = {"mcpd.context.context", "mcpd.registry.uri_template"}
+
+PLAIN_SERVER = """
+from mcpd import Server
+
+server = Server("plain")
+
+@server.tool
+async def echo(text: str) -> str:
+    return text
+
+@server.tool
+def echo_in_a_thread(text: str) -> str:
+    return text
+
+@server.resource("notes://today")
+async def today() -> str:
+    return "nothing"
+"""
 
 
-def test_a_stdio_server_loads_only_what_it_uses(child: Child) -> None:
+def loaded_at_start(child: Child, *target: str) -> set[str]:
+    """The modules that are loaded when `mcpd serve --stdio` has answered `initialize`."""
     hello = (
         b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},'
         b'"clientInfo":{"name":"t","version":"1"}}}\n'
     )
     done = subprocess.run(
-        [child.python, "-X", "importtime", "-m", "mcpd", "serve", "--stdio"],
+        [child.python, "-X", "importtime", "-m", "mcpd", "serve", "--stdio", *target],
         input=hello, env=unmeasured(child), capture_output=True, timeout=100, check=False,
     )  # fmt: skip
     assert b'"protocolVersion":"2025-11-25"' in done.stdout, done.stderr[-2000:]
     lines = done.stderr.decode().splitlines()
     loaded = {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
     assert "msgspec" in loaded, "the list of imports was not read"
-    assert not loaded & (NOT_FOR_STDIO | OURS_NOT_FOR_STDIO)
-    assert all(find_spec(name) for name in OURS_NOT_FOR_STDIO), "one of them is another module now"
+    return loaded
+
+
+def test_a_stdio_server_loads_only_what_it_uses(child: Child) -> None:
+    assert not loaded_at_start(child) & (NOT_FOR_STDIO | OURS_NOT_FOR_STDIO)
+    named = OURS_NOT_FOR_STDIO | NOT_FOR_PLAIN_SERVERS
+    assert all(find_spec(name) for name in named), "one of them is another module now"
+
+
+def test_a_plain_server_loads_less(child: Child, tmp_path: Path) -> None:
+    (tmp_path / "plain.py").write_text(PLAIN_SERVER, encoding="utf-8")
+    loaded = loaded_at_start(child, str(tmp_path / "plain.py"))
+    assert "mcpd.registry.signature" in loaded
+    assert not loaded & (NOT_FOR_STDIO | OURS_NOT_FOR_STDIO | NOT_FOR_PLAIN_SERVERS)

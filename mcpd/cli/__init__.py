@@ -14,6 +14,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """The `mcpd` command. Exit codes: 0 done, 1 the thing asked for failed, 2 wrong use, 130 Ctrl-C."""
     # Loading modules leaves no garbage worth looking for; `launch` switches the collector on before it serves.
     gc.disable()
+    _load_datetime()
     try:
         code = _run(sys.argv[1:] if argv is None else argv)
     finally:
@@ -26,6 +27,16 @@ def main(argv: Sequence[str] | None = None) -> None:
 
         end_if_hung(code)
     sys.exit(code)
+
+
+def _load_datetime() -> None:
+    """Load what msgspec needs, and free the classes in Python that it has replaced by those in C: 200 KiB.
+
+    Only the collector frees them, here at little cost, as there is not much else yet.
+    """
+    import datetime  # noqa: F401
+
+    gc.collect(0)
 
 
 def _run(words: Sequence[str]) -> int:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import ConfigurationError
 from ..serve_options import Options, command_options
-from .log import configure
+from .log_setup import configure
 
 if TYPE_CHECKING:
     from ..http import HttpSettings

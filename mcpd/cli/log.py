@@ -1,4 +1,4 @@
-"""Where the log of `mcpd serve` goes: to stderr, one line for each record, and never more than anybody can read.
+"""What the log of `mcpd serve` says: one line for each record, and never more than anybody can read.
 
 As text it is for people, as JSON (`json_log`) for programs; a call is a line of level info in JSON, debug in text.
 
@@ -9,18 +9,12 @@ rest is counted. At level debug everything is written: who asks for it wants to 
 
 from __future__ import annotations
 
-import io
 import logging
-import os
-import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from functools import partial
 
-from .stderr import DescriptorWriter, text_stream
-
-__all__ = ["MOST_ALIKE", "MOST_TRACEBACK_CHARACTERS", "WINDOW", "configure"]
+__all__ = ["MOST_ALIKE", "MOST_TRACEBACK_CHARACTERS", "WINDOW", "make_handler"]
 
 MOST_ALIKE = 10
 """How many lines of one kind are written within `WINDOW`."""
@@ -37,47 +31,18 @@ _FORMAT = "%(levelname)s %(name)s: %(message)s"
 _COUNTED = ("mcpd", "asyncio", "uvicorn", "websockets")
 
 
-def configure(level: str, target: str | None = None, form: str = "text") -> None:
-    """Send the log of this process to stderr, and what Python prints there and to a stdout that is stderr.
-
-    Installed packages other than ours and `target`, the user's own, say warnings and errors only, unless `level` is
-    debug: what one of them calls news may be a whole URL with the secrets in it.
-    With `form` "json" each line is an object, what is printed too.
-    Does nothing for a log that the target, or whoever embeds this, has set up.
-    """
-    root = logging.getLogger()
-    if root.handlers:
-        return
-
-    stream = sys.stderr
-    if stream is None:
-        return
-
-    # What a program has put in the place of stderr is its own; so is a stream without a descriptor.
-    if stream is sys.__stderr__ and isinstance(stream, io.TextIOWrapper):
-        stream.flush()
-        as_lines = None
-        if form == "json":
-            from .json_log import as_records
-
-            as_lines = partial(as_records, logger="stderr")
-        writer = DescriptorWriter(stream.fileno(), as_lines=as_lines)
-        sys.stderr = text_stream(writer, stream)
-        if sys.stdout is sys.__stdout__ and isinstance(sys.stdout, io.TextIOWrapper) and _is_same(sys.stdout, stream):
-            sys.stdout.flush()
-            sys.stdout = text_stream(writer, sys.stdout)
-        handler = _Handler(writer.put, writer.finish)
-    else:
-        handler = _Handler(lambda data: print(data.decode(), end="", file=stream), stream.flush)
-
+def make_handler(
+    write: Callable[[bytes], object], finish: Callable[[], object], *, level: str, target: str | None, form: str
+) -> logging.Handler:
+    """What formats records and hands them to `write`; `finish` is called at the end. The rest is `configure`'s."""
+    handler = _Handler(write, finish)
     if form == "json":
         from .json_log import JsonFormatter
 
         handler.setFormatter(JsonFormatter(_shortened))
     if level != "debug":
         handler.addFilter(_OwnNews(target))
-    root.addHandler(handler)
-    root.setLevel(level.upper())
+    return handler
 
 
 class _OwnNews:
@@ -90,14 +55,6 @@ class _OwnNews:
         if record.levelno >= logging.WARNING or record.name.partition(".")[0] in self._own:
             return True
         return "site-packages" not in record.pathname and "dist-packages" not in record.pathname
-
-
-def _is_same(one: io.TextIOWrapper, other: io.TextIOWrapper) -> bool:
-    """Whether both are one file: `claim` has made stdout so, or the shell."""
-    try:
-        return os.path.samestat(os.fstat(one.fileno()), os.fstat(other.fileno()))
-    except (OSError, ValueError):
-        return False
 
 
 class _Handler(logging.Handler):

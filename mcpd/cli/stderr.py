@@ -9,7 +9,6 @@ counted in a line of its own.
 
 from __future__ import annotations
 
-import io
 import os
 import socket
 import stat
@@ -18,9 +17,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 from select import POLLOUT, poll
-from typing import Any
 
-__all__ = ["LAST_SECONDS", "MOST_WAITING_BYTES", "DescriptorWriter", "text_stream"]
+__all__ = ["LAST_SECONDS", "MOST_WAITING_BYTES", "DescriptorWriter"]
 
 MOST_WAITING_BYTES = 1024 * 1024
 """How much waits for a reader of stderr; more is dropped."""
@@ -189,38 +187,3 @@ def _is_writable(fd: int) -> bool:
     waiting = poll()
     waiting.register(fd, POLLOUT)
     return bool(waiting.poll(250))
-
-
-class _Raw(io.RawIOBase):
-    """What Python prints into. On the main thread, where the event loop runs, a full pipe drops what is printed."""
-
-    def __init__(self, writer: DescriptorWriter, fd: int) -> None:
-        self._writer = writer
-        self._fd = fd
-        self.mode = "wb"
-        self.name = "<stderr>"
-
-    def write(self, data: Any, /) -> int:
-        whole = bytes(data)
-        said = whole if self._writer.as_lines is None else self._writer.as_lines(whole)
-        self._writer.put(said, waits=threading.current_thread() is not threading.main_thread())
-        return len(whole)
-
-    def writable(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        return self._fd
-
-    def isatty(self) -> bool:
-        return os.isatty(self._fd)
-
-
-def text_stream(writer: DescriptorWriter, like: io.TextIOWrapper) -> io.TextIOWrapper:
-    """A text stream into a writer, in the place of `like`, whose descriptor and encoding it has.
-
-    It has no lock that a thread could hold while it waits: printing on the event loop never waits for a thread.
-    """
-    raw = _Raw(writer, like.fileno())
-    # TextIOWrapper keeps what is no whole line, and then writes it in one piece.
-    return io.TextIOWrapper(raw, encoding=like.encoding, errors=like.errors, line_buffering=True)

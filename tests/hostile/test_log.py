@@ -22,7 +22,8 @@ from support.wires import initialize
 
 from mcpd.cli import log as log_module
 from mcpd.cli.log import MOST_ALIKE, MOST_TRACEBACK_CHARACTERS, _Handler
-from mcpd.cli.stderr import DescriptorWriter, text_stream
+from mcpd.cli.log_setup import configure, text_stream
+from mcpd.cli.stderr import DescriptorWriter
 from mcpd.printable import MOST_CHARACTERS, printable
 
 TARGET = """
@@ -49,6 +50,19 @@ def hangs() -> str:
     print("hanging", file=sys.stderr)
     time.sleep(3600)
     return "never"
+
+@server.tool
+async def leaks(lines: int) -> str:
+    import os, resource
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+    own.leaked = []
+    try:
+        while True:
+            own.leaked.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError:
+        for number in range(lines):
+            print("no descriptor", number, file=sys.stderr)
+        raise
 
 @server.tool
 async def fails(text: str) -> str:
@@ -154,6 +168,21 @@ def test_a_socket_as_stderr_is_never_waited_for_either(child: Child, tmp_path: P
             said += ours.recv(65536)
         with server.process:
             server.end()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits descriptors with resource")
+def test_the_first_lines_come_though_no_descriptor_is_left(running: Running) -> None:
+    """What writes the log is loaded with its first line, and nothing can be loaded now."""
+    running.say(call(1, "leaks", lines=2))
+    assert running.hear()["result"]["isError"] is True
+    said = b""
+    while b"Too many open files" not in said:
+        assert running.process.stderr is not None
+        chunk = os.read(running.process.stderr.fileno(), 65536)
+        assert chunk
+        said += chunk
+    assert b"no descriptor 0\nno descriptor 1\nERROR mcpd: tool leaks (request 1) failed" in said
+    running.end()
 
 
 def test_a_flood_of_failures_is_counted(running: Running) -> None:
@@ -411,5 +440,5 @@ def test_what_cannot_be_text_is_named_by_its_kind() -> None:
 def test_nothing_else_was_touched() -> None:
     """Whoever has set up logging, as pytest has here, keeps what he has."""
     before = list(logging.getLogger().handlers), sys.stderr, sys.stdout
-    log_module.configure("info")
+    configure("info")
     assert (list(logging.getLogger().handlers), sys.stderr, sys.stdout) == before
