@@ -44,13 +44,15 @@ def _run(words: Sequence[str]) -> int:
         from ..errors import ConfigurationError
     except ImportError as error:  # the package's top is another project's, or gone with it
         sys.exit(f"mcpd: {error}")
-    from . import launch, quick
 
     try:
-        options = quick.read(words, os.environ)
-        if options is not None:
-            launch.launch(options)
-            return 0
+        if words[:1] == ["serve"]:
+            from . import launch, quick
+
+            options = quick.read(words, os.environ)
+            if options is not None:
+                launch.launch(options)
+                return 0
         from .commands import run
 
         return run(words)

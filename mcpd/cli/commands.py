@@ -19,6 +19,7 @@ __all__ = ["cli", "run"]
 _COMMANDS = {
     "check": "Load a server, list what it offers, name every problem.",
     "serve": "Serve over stdio, WebSocket or HTTP.",
+    "trace": "Write down what a host and a server say to each other.",
 }
 
 _TRANSPORTS = ("--stdio", "--ws", "--http")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 import click
 from click.core import ParameterSource
 
 from ..extensions.serving import ServeOption, serve_options
 from ..serve_options import SECTIONS, Option, command_options
+from .sizes import Size
 
 __all__ = ["ServeCommand", "extension_parameters", "parameter", "split_extensions", "target"]
 
@@ -28,7 +29,7 @@ def parameter(name: str, option: Option, kind: Any, default: Any) -> click.Optio
     elif option.choices:
         how["type"] = click.Choice(option.choices, case_sensitive=False)
     elif option.is_size:
-        how["type"] = _Size()
+        how["type"] = Size()
     elif float in kinds:
         how["type"] = _Seconds(min=0)
     elif int in kinds:
@@ -65,25 +66,6 @@ class _Seconds(click.FloatRange):
         if seconds != seconds:
             self.fail(f"{value!r} is no number of seconds", param, ctx)
         return seconds
-
-
-if TYPE_CHECKING:
-    _IntType = click.ParamType[int]
-else:
-    _IntType = click.ParamType  # generic in newer versions only
-
-
-class _Size(_IntType):
-    """Bytes, or with K, M or G behind it so many times 1024."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        text = str(value).strip().upper().removesuffix("B").removesuffix("I")
-        digits, unit = (text[:-1].strip(), text[-1:]) if text[-1:] in ("K", "M", "G") else (text, "")
-        if not digits.isascii() or not digits.isdigit() or int(digits) < 1:
-            self.fail(f"{value!r} is no size; write bytes, or for example 512M or 2G", param, ctx)
-        return int(digits) * 1024 ** ("", "K", "M", "G").index(unit)
 
 
 class ServeCommand(click.Command):

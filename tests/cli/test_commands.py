@@ -14,6 +14,7 @@ import pytest
 from conftest import Child
 
 import mcpd
+from mcpd.cli.commands import _COMMANDS
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -72,7 +73,7 @@ def test_help_of_check_names_the_exit_codes(run: Run) -> None:
     ("words", "said"),
     [
         (["serv"], "no command 'serv'; did you mean serve?"),
-        (["frobnicate"], "no command 'frobnicate'; there are check, serve"),
+        (["frobnicate"], f"no command 'frobnicate'; there are {', '.join(sorted(_COMMANDS))}"),
         (["run"], "no command 'run'; to serve a file on stdio: mcpd serve --stdio server.py"),
         (["run", "-v", "a.py"], "to serve a file on stdio: mcpd serve --stdio a.py"),
         (["dev", "a.py"], "to try a file, in a host or the Inspector: mcpd serve --http :8080 a.py"),

@@ -1,0 +1,172 @@
+"""Runs a server's command in our place: what the host writes goes to it, what it writes goes to the host.
+
+For the host we are the server. Its bytes pass unchanged and at once, signals go to the server, and we end as it ends:
+with its exit code, or by the signal that ended it.
+
+The server leads a process group of its own: a host that signals ours reaches us alone, and we pass it on, once.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from types import FrameType
+
+from ..printable import printable
+from .guardian import Guardian
+from .pump import Pump
+from .recorder import Recorder
+from .records import Source
+
+__all__ = ["CANNOT_RUN", "NOT_FOUND", "end_like", "run"]
+
+CANNOT_RUN, NOT_FOUND = 126, 127
+"""Exit codes for commands that cannot be started, as shells and `env` have them."""
+
+DRAIN_SECONDS = 1.0
+"""How long something that the server left behind may hold its output open."""
+
+_LOOK_SECONDS = 0.05
+
+_PASSED_ON = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2")
+
+
+def run(command: Sequence[str], recorder: Recorder, guardian: Guardian) -> int:
+    """Serve as this command until it ends; its exit code, or the negative number of the signal that ended it.
+
+    To be called on the main thread, of which the signal handlers are. Descriptors 0, 1 and 2 are used up.
+    """
+    signals = _Signals(recorder)
+    try:
+        child = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, process_group=0
+        )
+    except (OSError, ValueError) as error:
+        text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        recorder.event("not started", error=text)
+        _say(f"{command[0]} cannot be started: {text}")
+        return NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_RUN
+
+    guardian.watch(child.pid)
+    recorder.event("started", pid=child.pid)
+    signals.pass_to(child)
+    inward, *outward = _pumps(child, recorder)
+
+    child.wait()
+    for each in outward:
+        each.finish(DRAIN_SECONDS, waits_for_reader=lambda: not signals.heard)
+    inward.finish(0)
+
+    code = child.returncode
+    recorder.event("exited", **({"code": code} if code >= 0 else {"signal": signal.Signals(-code).name}))
+    return code
+
+
+def end_like(code: int) -> int:
+    """The exit code to end with. If a signal ended the server we end by the same, and this does not return."""
+    if code >= 0:
+        return code
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # one core file is enough
+    with suppress(OSError):
+        signal.signal(-code, signal.SIG_DFL)
+    os.kill(os.getpid(), -code)
+    return 128 - code
+
+
+class _Pumping(threading.Thread):
+    """A pump on its thread."""
+
+    def __init__(self, source: Source, read: int, write: int, recorder: Recorder) -> None:
+        def ended(reader_went: bool) -> None:
+            recorder.event("reader gone" if reader_went else "end", **{"from": source})
+
+        self._pump = Pump(read, write, lambda data: recorder.record(source, data), ended)
+        super().__init__(target=self._pump.run, name=f"trace {source}", daemon=True)
+        self.start()
+
+    def finish(self, seconds: float, waits_for_reader: Callable[[], bool] = lambda: False) -> None:
+        """Wait for its end, which comes when nobody writes any more; tell it to stop after so many quiet seconds.
+
+        A server ends when the host has taken what it wrote: so do we, as long as `waits_for_reader()`.
+        """
+        left = seconds
+        while self.is_alive() and left > 0:
+            self.join(_LOOK_SECONDS)
+            left = seconds if self._pump.is_writing and waits_for_reader() else left - _LOOK_SECONDS
+        if self.is_alive():
+            self._pump.stop()
+            self.join(seconds)
+
+
+def _pumps(child: subprocess.Popen[bytes], recorder: Recorder) -> list[_Pumping]:
+    ends = []
+    for file in (child.stdin, child.stdout, child.stderr):
+        assert file is not None
+        ends.append(os.dup(file.fileno()))
+        file.close()
+    ours = [_taken(number) for number in (0, 1, 2)]
+    return [
+        _Pumping("host", ours[0], ends[0], recorder),
+        _Pumping("server", ends[1], ours[1], recorder),
+        _Pumping("stderr", ends[2], ours[2], recorder),
+    ]
+
+
+def _taken(number: int) -> int:
+    """A descriptor of ours that stands for 0, 1 or 2, which are nobody's then: the host sees it when we close it."""
+    empty = os.open(os.devnull, os.O_RDWR)
+    try:
+        taken = os.dup(number)
+    except OSError:  # the host gave us none
+        return empty
+    if number == 2:
+        os.close(empty)  # what we have to say ourselves still goes there
+        return taken
+    os.dup2(empty, number)
+    os.close(empty)
+    return taken
+
+
+class _Signals:
+    """Passes on what we are sent; what comes before the server is started as soon as it is."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._child: subprocess.Popen[bytes] | None = None
+        self._early: list[int] = []
+        self.heard = False
+        """Whether any came."""
+        for name in _PASSED_ON:
+            number = getattr(signal, name)
+            if signal.getsignal(number) is not signal.SIG_IGN:  # the server ignores it then, too
+                signal.signal(number, self._heard)
+
+    def pass_to(self, child: subprocess.Popen[bytes]) -> None:
+        self._child = child
+        early, self._early = self._early, []
+        for number in early:
+            self._heard(number, None)
+
+    def _heard(self, number: int, frame: FrameType | None) -> None:
+        self.heard = True
+        if self._child is None:
+            self._early.append(number)
+            return
+        self._recorder.event("signal", signal=signal.Signals(number).name)
+        # Straight to the process: `Popen.send_signal` asks first whether it has ended, under a lock that we may hold.
+        if self._child.returncode is None:
+            with suppress(ProcessLookupError):
+                os.kill(self._child.pid, number)
+
+
+def _say(text: str) -> None:
+    with suppress(OSError):
+        sys.stderr.write(f"mcpd: {printable(text, 1000)}\n")
+        sys.stderr.flush()

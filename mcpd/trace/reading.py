@@ -1,0 +1,218 @@
+"""Reads trace files: records become entries that say what was asked, what was answered, and how long that took."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from msgspec import DecodeError, Raw, Struct, ValidationError, field
+from msgspec.json import Decoder, decode
+
+from .records import Head, head_of
+
+__all__ = ["Entry", "Role", "TraceReader", "read_lines"]
+
+Role: TypeAlias = Literal["request", "notification", "result", "error", "text", "stderr", "event", "run"]
+"""What an entry is. `text` is a line that is no message; `run` is the beginning of a process."""
+
+_LOOK_SECONDS = 0.1
+
+
+class Entry(Struct, kw_only=True):
+    """One message, one line of text, or one event."""
+
+    role: Role
+    at: float
+    """Seconds since 1970."""
+    source: str = ""
+    """`host`, `server` or `stderr`; empty for what is ours."""
+    id: Any = None
+    method: str = ""
+    """Of an answer that of its request, if it is known."""
+    seconds: float | None = None
+    """How long it took: of an answer."""
+    size: int = 0
+    """In bytes, as it passed."""
+    head: Head | None = None
+    """The message itself, unless it is cut."""
+    text: str = ""
+    """What is no message, or the beginning of one that is cut."""
+    event: dict[str, Any] = field(default_factory=dict)
+    is_cut: bool = False
+    is_failure: bool = False
+    """An error, a tool that failed, a line on stdout that is no message, a process that failed."""
+    line: bytes = b""
+    """The record, as it stands in the file."""
+
+
+class _Record(Struct):
+    t: float = 0.0
+    source: str = field(default="", name="from")
+    size: int = 0
+    message: Raw = Raw()
+    text: str = ""
+    bytes: str | None = None
+    cut: bool = False
+    unfinished: bool = False
+    id: Any = None
+    method: Any = None
+    error: Any = None
+    event: str = ""
+    trace: int | None = None
+    at: str = ""
+    continues: bool = False
+
+
+_read_record = Decoder(_Record).decode
+_FAILED = frozenset(("not started", "left out", "reader gone"))
+
+
+class TraceReader:
+    """The records of a file, in order. Memory is that of the requests without an answer."""
+
+    def __init__(self) -> None:
+        self.unreadable = 0
+        """Lines that were no records."""
+        self._began = 0.0
+        self._open: dict[tuple[str, str], Entry] = {}
+
+    def feed(self, line: bytes) -> list[Entry]:
+        """What one line of the file says; a batch is several entries."""
+        try:
+            record = _read_record(line)
+        except (DecodeError, ValidationError, RecursionError, UnicodeDecodeError):
+            self.unreadable += 1
+            return []
+        if record.trace is not None:
+            return self._run(record, line)
+        at = self._began + record.t
+        if record.event:
+            return [self._event(record, at, line)]
+
+        entry = Entry(role="text", at=at, source=record.source, size=record.size, line=line, text=record.text)
+        entry.is_cut = record.cut
+        if record.source == "stderr":
+            entry.role = "stderr"
+        elif record.message:
+            return [self._message(entry, each) for each in _messages(record.message)]
+        elif record.cut and (record.id is not None or record.method is not None):
+            cut = Head(id=record.id, method=record.method)
+            if record.method is None:
+                cut.error, cut.result = (Raw(b"{}"), Raw()) if record.error else (Raw(), Raw(b"{}"))
+            return [self._message(entry, cut, is_whole=False)]
+        else:
+            entry.text = record.text if record.bytes is None else f"{record.size} bytes that are no UTF-8"
+            entry.is_failure = True
+        return [entry]
+
+    def unanswered(self) -> list[Entry]:
+        """The requests without an answer so far, oldest first."""
+        return sorted(self._open.values(), key=lambda entry: entry.at)
+
+    def _run(self, record: _Record, line: bytes) -> list[Entry]:
+        try:
+            self._began = datetime.fromisoformat(record.at).timestamp()
+        except ValueError:
+            self.unreadable += 1
+        if record.continues:
+            return []
+        self._open.clear()
+        words = decode(line).get("command")
+        command = " ".join(map(str, words)) if isinstance(words, list) else ""
+        return [Entry(role="run", at=self._began, text=command, line=line)]
+
+    def _event(self, record: _Record, at: float, line: bytes) -> Entry:
+        event = decode(line)
+        entry = Entry(role="event", at=at, source=record.source, event=event, line=line)
+        entry.is_failure = record.event in _FAILED or (record.event == "exited" and event.get("code") != 0)
+        return entry
+
+    def _message(self, entry: Entry, head: Head | None, *, is_whole: bool = True) -> Entry:
+        entry.head = head if is_whole else None
+        if head is None:
+            entry.is_failure, entry.text = True, "a batch that cannot be read"
+            return entry
+
+        entry.id = head.id
+        if isinstance(head.method, str):
+            entry.method = head.method
+            entry.role = "notification" if head.id is None else "request"
+            if entry.role == "request":
+                self._open[entry.source, repr(head.id)] = entry
+            elif head.method == "notifications/cancelled":
+                self._cancelled(entry.source, head)
+            return entry
+
+        entry.role = "error" if head.error else "result"
+        entry.is_failure = entry.role == "error" or not head.result or b'"isError":true' in _dense(head.result)
+        asked = self._open.pop(("host" if entry.source == "server" else "server", repr(head.id)), None)
+        if asked is not None:
+            entry.method, entry.seconds = asked.method, entry.at - asked.at
+        return entry
+
+    def _cancelled(self, source: str, head: Head) -> None:
+        try:
+            given_up = decode(head.params or b"null", type=dict[str, Any]).get("requestId")
+        except (DecodeError, ValidationError, UnicodeDecodeError):
+            return
+        self._open.pop((source, repr(given_up)), None)
+
+
+def _messages(message: Raw) -> list[Head | None]:
+    if not bytes(message).startswith(b"["):
+        return [head_of(message)]
+    try:
+        return [head_of(each) for each in decode(message, type=list[Raw])] or [None]
+    except (DecodeError, ValidationError, RecursionError):
+        return [None]
+
+
+def _dense(result: Raw) -> bytes:
+    """Enough of a result to see whether a tool failed: it says so beside its content."""
+    data = bytes(result)
+    return (data if len(data) <= 4096 else data[:2048] + data[-2048:]).replace(b" ", b"")
+
+
+def read_lines(path: Path, is_over: Callable[[], bool] | None = None) -> Iterator[bytes]:
+    """The lines of a file. With `is_over` also those that are written later, in it and in what takes its place.
+
+    Raises OSError.
+    """
+    file = path.open("rb")
+    try:
+        half = b""
+        while True:
+            line = half + file.readline()
+            if line.endswith(b"\n"):
+                half = b""
+                yield line[:-1]
+                continue
+
+            half = line
+            if is_over is None or is_over():
+                break
+            if not _is_another(path, file.fileno()):
+                time.sleep(_LOOK_SECONDS)
+                continue
+            # Its last lines may have come between the two looks.
+            half += file.readline()
+            if not half:
+                file.close()
+                file = path.open("rb")
+        if half:
+            yield half
+    finally:
+        file.close()
+
+
+def _is_another(path: Path, descriptor: int) -> bool:
+    """Whether there is another file by this name by now."""
+    try:
+        found = path.stat()
+    except OSError:
+        return False
+    return (found.st_dev, found.st_ino) != (os.fstat(descriptor).st_dev, os.fstat(descriptor).st_ino)

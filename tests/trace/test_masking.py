@@ -1,0 +1,83 @@
+"""Secrets stay out of traces, where a name tells that they are some."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from mcpd.trace.masking import mask_command, mask_json, mask_text
+from mcpd.trace.records import Lines, Recording, to_record
+
+
+def recorded(message: bytes, **how: Any) -> Any:
+    from mcpd.trace.records import encode_record
+
+    record = to_record("host", message, len(message), b"", 0.0, Recording(**how))
+    return json.loads(encode_record(record))
+
+
+@pytest.mark.parametrize(
+    ("said", "masked"),
+    [
+        ({"Authorization": "Bearer abcdefghij"}, {"Authorization": "<masked: 17 characters>"}),
+        ({"headers": [{"x-api-key": "k"}]}, {"headers": [{"x-api-key": "<masked: 1 characters>"}]}),
+        ({"refresh_token": "abc", "n": 1}, {"refresh_token": "<masked: 3 characters>", "n": 1}),
+        ({"text": '{"access_token":"abc"}'}, {"text": '{"access_token":"<masked: 3 characters>"}'}),
+        ({"text": "curl -H 'Authorization: Bearer abcdefghij' x"},
+         {"text": "curl -H 'Authorization: Bearer <masked: 10 characters>' x"}),
+        ({"text": "password = hunter22;"}, {"text": "password = <masked: 8 characters>;"}),
+        ({"text": "GITHUB_TOKEN=ghp_1234"}, {"text": "GITHUB_TOKEN=<masked: 8 characters>"}),
+    ],
+)  # fmt: skip
+def test_what_is_masked(said: Any, masked: Any) -> None:
+    assert json.loads(mask_json(json.dumps(said).encode())) == masked
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"_meta": {"progressToken": "abc"}, "method": "tools/call"},
+        {"properties": {"token": {"type": "string"}, "password": {"title": "the password"}}, "required": []},
+        {"cursor": "secret-looking", "text": "a token is needed, and a secret", "big": 12345678901234567890},
+    ],
+)  # fmt: skip
+def test_what_is_none(said: Any) -> None:
+    text = json.dumps(said, indent=1).encode()
+    assert mask_json(text) == text
+
+
+def test_a_name_that_is_written_with_escapes() -> None:
+    assert recorded(b'{"pass\\u0077ord":"abc"}')["message"] == {"password": "<masked: 3 characters>"}
+
+
+def test_unless_they_are_asked_for() -> None:
+    assert recorded(b'{"password":"abc"}', shows_secrets=True)["message"] == {"password": "abc"}
+    assert recorded(b"password=abcd", shows_secrets=True)["text"] == "password=abcd"
+
+
+def test_a_message_that_is_cut_is_masked_first() -> None:
+    record = recorded(b'{"pass\\u0077ord":"abc","long":"' + b"x" * 200 + b'"}', most_bytes=100)
+    assert record["cut"]
+    assert "abc" not in record["text"]
+
+
+def test_command_lines() -> None:
+    words = ["server", "--token", "abc", "--api-key=abcdef", "-H", "Authorization: Bearer abcdefghij", "--secret", "-v"]
+    assert mask_command(words) == [
+        "server", "--token", "<masked: 3 characters>", "--api-key=<masked: 6 characters>", "-H",
+        "Authorization: Bearer <masked: 10 characters>", "--secret", "-v",
+    ]  # fmt: skip
+    assert mask_text("nothing of interest") == "nothing of interest"
+
+
+def test_memory_is_bounded_however_long_a_line_is() -> None:
+    lines = Lines(1000)
+    for _ in range(20):
+        assert lines.feed(b"x" * 1024 * 1024) == []
+    ((line, size, tail),) = lines.feed(b'"id":7}\n')
+    assert size == 20 * 1024 * 1024 + 7
+    assert len(line) == 16 * 1024 * 1024
+    assert tail.endswith(b'x"id":7}')
+    assert len(tail) == 256
