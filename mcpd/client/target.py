@@ -83,8 +83,18 @@ async def _start(target: CommandTarget, limits: ClientLimits) -> StartableChanne
 
 
 async def _dial(target: UrlTarget, limits: ClientLimits, http: HttpOptions | None) -> StartableChannel:
-    if not target.url.startswith("http"):
-        raise ConfigurationError(f"{target}: no channel to URLs is there yet")
+    if target.url.startswith("ws"):
+        from ..transports.websocket_client import open_websocket  # it loads the library
+
+        return await open_websocket(
+            target.url,
+            headers=target.headers,
+            socket=target.socket,
+            ca_file=target.ca_file,
+            name=str(target),
+            max_frame_bytes=limits.message_bytes,
+        )
+
     try:
         from ..transports.http_client.open import open_http
     except ModuleNotFoundError as error:

@@ -1,0 +1,462 @@
+"""A server at a `ws` or `wss` URL: the client's end of a WebSocket, one JSON-RPC message per text frame.
+
+The framing is websockets' sans-I/O protocol, as in `websocket`, the server's end. To the specification this is a custom
+transport (S25-043, S26-045). The subprotocol `mcp` is offered, and a server that takes none is taken too; compression
+never is. Redirects are not followed: the headers of the handshake are secrets, and whom they go to was said.
+
+Back-pressure in both directions: while `pause` is in force nothing is read of the socket, and the server has to wait in
+the end; `is_congested` and `drain` tell of what the server does not take.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Mapping
+from typing import cast
+from urllib.parse import urlsplit
+
+from websockets.client import ClientProtocol
+from websockets.exceptions import InvalidState, InvalidStatus
+from websockets.frames import CloseCode, Frame, Opcode
+from websockets.http11 import Response
+from websockets.protocol import OPEN
+from websockets.typing import Subprotocol
+from websockets.uri import parse_uri
+
+from ..channel import Receiver
+from ..errors import CannotConnect, ConfigurationError, ConnectionLost, HttpError, TransportError
+from ..jsonrpc import Id
+from ..principal import Origin
+from ..printable import printable
+from ..serve_defaults import MAX_FRAME_BYTES
+from .websocket_dial import Dialed, dial
+from .websocket_ending import hang_up, shorten
+from .websocket_keep_alive import KeepAlive
+from .websocket_owner import WebSocketLimits
+from .wire_log import wire_log
+
+__all__ = ["WebSocketClientChannel", "open_websocket"]
+
+log = logging.getLogger("mcpd.client")
+
+OPEN_SECONDS = 10.0
+"""How long connecting and the handshake may take together."""
+CLOSE_SECONDS = 2.0
+
+_JOIN_BYTES = 65536
+_HIGH_WATER = 1024 * 1024
+_LOW_WATER = 256 * 1024
+_SUBPROTOCOL = Subprotocol("mcp")
+_OURS = ("host", "connection", "upgrade", "content-length", "transfer-encoding")
+
+_TEXT, _CONTINUATION, _BINARY, _CLOSE, _PONG = Opcode.TEXT, Opcode.CONT, Opcode.BINARY, Opcode.CLOSE, Opcode.PONG
+
+
+async def open_websocket(
+    url: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    socket: str | None = None,
+    ca_file: str | None = None,
+    name: str = "",
+    max_frame_bytes: int = MAX_FRAME_BYTES,
+) -> WebSocketClientChannel:
+    """Connect to a `ws` or `wss` URL: the channel, its handshake done. `name` is what errors call the server.
+
+    `headers` go with the handshake, `socket` is the path of a unix socket that is connected to in place of the URL's
+    host, `ca_file` a PEM file of authorities in place of the system's. A larger message than `max_frame_bytes` ends the
+    connection. Raises CannotConnect if there is no server, HttpError if it refuses;
+    TransportError, ConfigurationError.
+    """
+    parts = urlsplit(url)
+    to = Dialed(parts, name or url.partition("?")[0], socket, ca_file)
+    fields = _checked(headers or {}, to.name)
+    channel = WebSocketClientChannel(to, url, fields, max_frame_bytes)
+    try:
+        async with asyncio.timeout(OPEN_SECONDS):
+            await dial(to, lambda: channel)
+            await channel.opened
+    except BaseException as error:
+        channel.abort()
+        if isinstance(error, TimeoutError):
+            raise CannotConnect(f"{to.name}: no answer within {OPEN_SECONDS:g} s") from None
+        raise
+    return channel
+
+
+def _checked(headers: Mapping[str, str], name: str) -> dict[str, str]:
+    for field, value in headers.items():
+        is_token = field.isascii() and field.replace("-", "").replace("_", "").replace(".", "").isalnum()
+        if not is_token or field.lower() in _OURS or field.lower().startswith("sec-websocket-"):
+            raise ConfigurationError(f"{name}: the header {printable(field, 100)} cannot be set; leave it out")
+        if not value.isprintable() or not _is_latin(value):
+            raise ConfigurationError(f"{name}: the value of the header {field} is no single line of plain text")
+    return dict(headers)
+
+
+def _is_latin(text: str) -> bool:
+    return all(ord(c) < 256 for c in text)
+
+
+class WebSocketClientChannel(asyncio.Protocol):
+    """One connection, from the handshake's first byte on. `start` begins to deliver what arrives."""
+
+    is_multiplexed = True
+
+    def __init__(
+        self, to: Dialed, url: str, headers: Mapping[str, str], max_frame_bytes: int = MAX_FRAME_BYTES
+    ) -> None:
+        self._to = to
+        self._headers = headers
+        self._most = max_frame_bytes
+        self._loop = asyncio.get_running_loop()
+        self._protocol = ClientProtocol(
+            parse_uri(url), subprotocols=[_SUBPROTOCOL], max_size=max_frame_bytes, logger=wire_log
+        )
+        self.opened: asyncio.Future[None] = self._loop.create_future()
+        """Done when the handshake is; its exception says why there was none."""
+        self._transport: asyncio.Transport | None = None
+        self._receiver: Receiver | None = None
+        self._keep_alive = KeepAlive(WebSocketLimits(), self._loop)
+        self._lost: asyncio.Future[None] = self._loop.create_future()
+        self._drained: asyncio.Future[None] | None = None
+
+        self._events: deque[Frame] = deque()
+        self._fragments: bytearray | None = None
+        self._unflushed_bytes = 0
+        self._written_bytes = 0
+        self._is_pushing = False
+        self._is_flush_due = False
+
+        self.is_open = False
+        """The handshake is done, and nothing has ended yet."""
+        self._is_closing = False
+        self._end_reason: ConnectionLost | None = None
+        self._has_told = False
+        self.is_held = True
+        """Nothing is read: nobody takes it yet, or who does has enough."""
+        self.was_heard = False
+        self.is_congested = False
+
+    # -- what asyncio calls ------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = stream = cast("asyncio.Transport", transport)
+        stream.set_write_buffer_limits(_HIGH_WATER, _LOW_WATER)
+        request = self._protocol.connect()
+        for name, value in self._headers.items():
+            if name in request.headers:
+                del request.headers[name]
+            request.headers[name] = value
+        self._protocol.send_request(request)
+        self._flush()
+
+    def data_received(self, data: bytes) -> None:
+        self.was_heard = True
+        self._protocol.receive_data(data)
+        self._take_events()
+
+    def eof_received(self) -> bool:
+        self._protocol.receive_eof()
+        self._take_events()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._protocol.handshake_exc is None and not self.opened.done():
+            self._protocol.receive_eof()
+            self._take_events()
+        if not self.opened.done():
+            self.opened.set_exception(CannotConnect(f"{self._to.name}: the connection was cut during the handshake"))
+            self.opened.exception()  # who opened it may have given up
+        self._is_closing = True
+        self._keep_alive.cancel()
+        self.is_congested = False
+        self._wake()
+        if not self._lost.done():
+            self._lost.set_result(None)
+        self._end(getattr(exc, "strerror", None) or "")
+
+    def pause_writing(self) -> None:
+        self.is_congested = True
+
+    def resume_writing(self) -> None:
+        self.is_congested = False
+        self._wake()
+
+    # -- handshake ---------------------------------------------------------------------------
+
+    def _take_events(self) -> None:
+        for event in self._protocol.events_received():
+            if isinstance(event, Frame):
+                self._events.append(event)
+            elif isinstance(event, Response) and self._protocol.handshake_exc is None:
+                self._begin()
+        if self._protocol.handshake_exc is not None and not self.opened.done():
+            self.opened.set_exception(self._refused(self._protocol.handshake_exc))
+            self.opened.exception()
+            self.abort()
+            return
+        self._push()
+
+    def _begin(self) -> None:
+        self.is_open = True
+        self._keep_alive.look(self)
+        if self.opened.done():
+            self.abort()  # whoever wanted it has given up
+            return
+        self.opened.set_result(None)
+        if self._receiver is None and self._transport is not None:
+            self._transport.pause_reading()
+
+    def _refused(self, error: Exception) -> TransportError:
+        """What a handshake that failed says: the status, and the first line of the body."""
+        name = self._to.name
+        if not isinstance(error, InvalidStatus):
+            cause = error.__cause__ or error
+            kind = CannotConnect if isinstance(cause, EOFError) else TransportError
+            return kind(f"{name}: what answered speaks no WebSocket: {printable(str(cause), 200)}")
+
+        response = error.response
+        status = response.status_code
+        text = f"{name}: the server refused the WebSocket: {status} {printable(response.reason_phrase, 100)}".rstrip()
+        lines = bytes(response.body or b"").decode("utf-8", "replace").strip().splitlines()
+        if 300 <= status < 400:
+            place = response.headers.get("Location", "nowhere")
+            text = (
+                f"{text}; it redirects to {printable(place, 200)}, which is not followed: give that URL if you trust it"
+            )
+        else:
+            if lines and lines[0].strip():
+                text = f"{text}: {printable(lines[0].strip(), 300)}"
+            text += _HINTS.get(status, "")
+        return HttpError(text, status)
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def start(self, receiver: Receiver) -> None:
+        """From now on hand what arrives to `receiver`; what has arrived is handed over soon."""
+        self._receiver = receiver
+        self.resume()
+
+    def pause(self) -> None:
+        """Read nothing until `resume`: what the server sends waits with it."""
+        self.is_held = True
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """Read on."""
+        self.is_held = False
+        self._loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        if not self.is_held:
+            self._push()
+            self._resume_reading()
+            self._tell()
+
+    def _resume_reading(self) -> None:
+        transport = self._transport
+        if not self.is_held and transport is not None and not transport.is_closing():
+            transport.resume_reading()
+
+    def _push(self) -> None:
+        """Hand on what arrived, until it is through or the receiver has enough."""
+        events = self._events
+        if self._is_pushing:
+            return
+        self._is_pushing = True
+        try:
+            while events and not self.is_held:
+                self._take(events.popleft())
+        except Exception:
+            log.exception("A message of the server could not be taken")
+            self.fail(CloseCode.INTERNAL_ERROR, "internal error")
+        finally:
+            self._is_pushing = False
+        self._flush()
+        if self._protocol.parser_exc is not None:
+            self._end()
+
+    def _take(self, frame: Frame) -> None:
+        receiver = self._receiver
+        if receiver is None or self._has_told:
+            return
+
+        opcode = frame.opcode
+        if opcode is _TEXT:
+            if frame.fin:
+                receiver.receive(bytes(frame.data))  # not all releases of the library give bytes
+            else:
+                self._fragments = bytearray(frame.data)
+        elif opcode is _CONTINUATION:
+            assert self._fragments is not None  # else the library has failed the connection
+            # One buffer, not a list: many small fragments must not cost more than their bytes.
+            self._fragments += frame.data
+            if frame.fin:
+                data, self._fragments = bytes(self._fragments), None
+                receiver.receive(data)
+        elif opcode is _BINARY:
+            self.fail(CloseCode.UNSUPPORTED_DATA, "send each JSON-RPC message as a text frame, not a binary one")
+        elif opcode is _CLOSE:
+            self._end()
+        elif opcode is _PONG:
+            self._keep_alive.answered(self)
+
+    def _end(self, cause: str = "") -> None:
+        """No more will come: say why, behind what has come before."""
+        self.is_open = False
+        if self._end_reason is None:
+            self._end_reason = ConnectionLost(f"{self._to.name}: {self._why(cause)}")
+        if self._is_pushing:
+            self._loop.call_soon(self._tell)
+        else:
+            self._tell()
+
+    def _why(self, cause: str) -> str:
+        protocol = self._protocol
+        said, sent = protocol.close_rcvd, protocol.close_sent
+        if sent is not None and not protocol.close_rcvd_then_sent:
+            if sent.code == CloseCode.MESSAGE_TOO_BIG:
+                return f"the server sent a message of more than {self._most} bytes (ClientLimits.message_bytes)"
+            return f"we closed the WebSocket: {printable(str(sent), 200)}"
+        if said is not None:
+            return f"the server closed the WebSocket: {printable(str(said), 200)}"
+        return f"the connection was cut{f': {cause}' if cause else ''}"
+
+    def _tell(self) -> None:
+        reason, receiver = self._end_reason, self._receiver
+        if reason is None or receiver is None or self._has_told or self.is_held or self._events:
+            return
+        self._has_told = True
+        try:
+            receiver.closed(reason)
+        except Exception:
+            log.exception("The end of a connection could not be taken")
+
+    # -- writing -----------------------------------------------------------------------------
+
+    def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
+        """Queue one text frame. All frames of one turn leave in one write."""
+        if not self.is_open:
+            return
+        try:
+            self._protocol.send_text(frame)
+        except InvalidState:  # its close frame has arrived, and waits behind what is worked on now
+            return
+        self._unflushed_bytes += len(frame)
+        if self._unflushed_bytes > _JOIN_BYTES:
+            self._flush()
+        elif not self._is_pushing and not self._is_flush_due:
+            self._is_flush_due = True
+            self._loop.call_soon(self._flush_later)
+
+    def send_apart(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
+        """Queue one text frame."""
+        self.send(frame, related_request_id, method)
+
+    def _flush_later(self) -> None:
+        self._is_flush_due = False
+        self._flush()
+
+    def _flush(self) -> None:
+        writes = self._protocol.data_to_send()
+        transport = self._transport
+        if not writes or transport is None or self._lost.done():  # uvloop's transports raise once they are gone
+            return
+        is_last = not writes[-1]
+        if len(writes) > 1 and self._unflushed_bytes <= _JOIN_BYTES:
+            writes = [b"".join(writes)]
+        self._unflushed_bytes = 0
+        for part in writes:
+            if part:
+                self._written_bytes += len(part)
+                transport.write(part)
+        if is_last or not self._is_closing and self._protocol.close_expected():
+            self._begin_closing(transport, is_last)
+
+    async def drain(self) -> None:
+        """Wait until the server has taken most of what was queued, or is gone."""
+        self._flush()
+        if self.is_congested:
+            if self._drained is None:
+                self._drained = self._loop.create_future()
+            await asyncio.shield(self._drained)
+
+    def _wake(self) -> None:
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+        self._drained = None
+
+    def origin(self, related_request_id: Id | None = None) -> Origin:
+        """The server's end."""
+        return Origin("websocket")
+
+    # -- closing -----------------------------------------------------------------------------
+
+    async def aclose(self, reason: str = "") -> None:
+        """Send what is queued and a close frame, and wait for the server's; after 2 s cut it off."""
+        transport = self._transport
+        if transport is None:
+            return
+        self._events.clear()
+        self.is_held = False
+        if self._protocol.state is OPEN:
+            self._protocol.send_close(CloseCode.NORMAL_CLOSURE, shorten(reason))
+            self._flush()
+        elif not self._is_closing:
+            transport.abort()
+        try:
+            await asyncio.shield(self._lost)
+        except asyncio.CancelledError:
+            transport.abort()
+            raise
+
+    def fail(self, code: CloseCode, reason: str) -> None:
+        """Close because of what the server does or does not do; nothing more of it is read."""
+        if self._protocol.state is OPEN:
+            self._protocol.fail(code, shorten(reason))
+            self._events.clear()
+            self._flush()
+        self._end()
+
+    def abort(self) -> None:
+        """Cut the connection off."""
+        self.is_open = False
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _begin_closing(self, transport: asyncio.Transport, is_last: bool) -> None:
+        if not self._is_closing:
+            self._is_closing = True
+            self.is_open = False
+            self._keep_alive.set(CLOSE_SECONDS, transport.abort)
+            # The server's own close frame or end is still to come.
+            if not transport.is_closing():
+                transport.resume_reading()
+        if is_last:
+            hang_up(transport, is_agreed=self._protocol.close_rcvd is not None)
+
+    # -- what the timer asks -----------------------------------------------------------------
+
+    @property
+    def taken_bytes(self) -> int | None:
+        """How much the server has taken of what was written; None where the connection is not open."""
+        if self._transport is None or not self.is_open:
+            return None
+        return self._written_bytes - self._transport.get_write_buffer_size()
+
+    def ping(self) -> None:
+        """Ask for a sign of life."""
+        self._protocol.send_ping(b"mcpd")
+        self._flush()
+
+
+_HINTS = {
+    200: "; is this the URL of a WebSocket? For Streamable HTTP write http",
+    401: "; give a token, in the header Authorization",
+    404: "; look at the path of the URL",
+    405: "; is this the URL of a WebSocket? For Streamable HTTP write http",
+}
