@@ -29,6 +29,7 @@ from mcpd import (
 )
 from mcpd.client.cache import ResultCache
 from mcpd.errors import RegistrationError
+from mcpd.registry import pages
 
 LISTS = ("tools/list", "prompts/list", "resources/list", "resources/templates/list")
 PUBLIC = CacheHint(60, "public")
@@ -158,6 +159,59 @@ async def test_a_list_that_a_middleware_changed_is_not_public() -> None:
         assert await hint(wire, "tools/list") == (60_000, "public")
         is_changing = True
         assert await hint(wire, "tools/list") == (60_000, "private")
+
+
+@pytest.mark.parametrize("options", [{}, {"cache": {"resources/read": PUBLIC}}])
+async def test_what_a_middleware_made_of_a_resource_is_not_public(options: dict[str, Any]) -> None:
+    server = Server("notes", **options)
+    is_changing = False
+
+    @server.resource("notes://public", cache=PUBLIC)
+    def note() -> str:
+        return "for all"
+
+    @server.middleware("resources/read")
+    async def signed(request: MiddlewareRequest, call_next: CallNext) -> Result:
+        result: Any = await call_next(request)
+        contents = [structs.replace(one, text="for you") for one in result.contents]
+        return structs.replace(result, contents=contents) if is_changing else result
+
+    @server.middleware
+    async def outer(request: MiddlewareRequest, call_next: CallNext) -> Result:
+        return await call_next(request)
+
+    async with memory_wire(server, MODERN) as wire:
+        assert await read(wire, "notes://public") == (60_000, "public")
+        is_changing = True
+        assert await read(wire, "notes://public") == (60_000, "private")
+
+
+async def test_a_result_of_an_authors_own_is_not_public_where_rules_decide() -> None:
+    server = Server("notes")
+
+    @server.resource("notes://own")
+    def own() -> ReadResourceResult:
+        return ReadResourceResult(contents=[], ttl_ms=1000, cache_scope="public")
+
+    async with memory_wire(server, MODERN) as wire:
+        assert await read(wire, "notes://own") == (1000, "public")
+        server.visibility(lambda entry, ctx: True)
+        assert await read(wire, "notes://own") == (1000, "private")
+
+
+async def test_all_pages_have_one_scope_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "_MOST_PAGES", 3)
+    server = Server("many", cache=PUBLIC, page_size=1)
+    for number in range(9):
+        server.add_tool(_drawn, name=f"tool{number}")
+
+    async with memory_wire(server, MODERN) as wire:
+        scopes, cursor = [], None
+        while len(scopes) < 9:
+            page = await wire.result("tools/list", {} if cursor is None else {"cursor": cursor})
+            scopes.append(page["cacheScope"])
+            cursor = page.get("nextCursor")
+        assert (cursor, set(scopes)) == (None, {"public"})
 
 
 async def test_a_list_that_extensions_change_is_not_public() -> None:

@@ -65,6 +65,8 @@ class Exchange(Struct, eq=False):
     """What dependencies gave for this request, see `registry.dependencies`; None while there is nothing."""
     clock: CallClock | None = None
     """What stands still while the client is asked; None where there is no time limit."""
+    own_result: Any = None
+    """What the server's own handler gave to middleware round it, where somebody has to know; else None."""
     _asking: Asking | None = None
     _pending: set[ThreadCall] | None = None
     _has_ended: bool = False

@@ -32,29 +32,32 @@ def put_hints(handlers: HandlerTable, catalog: Catalog, hints: Mapping[str, Cach
 
 
 def _hinted(catalog: Catalog, hint: CacheHint | None, handler: BoundHandler) -> BoundHandler:
-    async def later(work: Any) -> Any:
-        return finish(await work)
+    async def later(exchange: Exchange, work: Any) -> Any:
+        return finish(exchange, await work)
 
-    def finish(result: Any) -> Any:
+    def finish(exchange: Exchange, result: Any) -> Any:
         if not isinstance(result, CacheableResult):
             return result
         if hint is not None:
             apply_hint(result, hint)
-        return result if result.cache_scope != "public" or _is_for_all(catalog, result) else as_private(result)
+        return (
+            result if result.cache_scope != "public" or _is_for_all(catalog, exchange, result) else as_private(result)
+        )
 
     def handle(exchange: Exchange, params: Any) -> Any:
         result = handler(exchange, params)
-        return later(result) if result.__class__ is CoroutineType else finish(result)
+        return later(exchange, result) if result.__class__ is CoroutineType else finish(exchange, result)
 
     return handle
 
 
-def _is_for_all(catalog: Catalog, result: CacheableResult) -> bool:
+def _is_for_all(catalog: Catalog, exchange: Exchange, result: CacheableResult) -> bool:
     """Whether every caller would get this."""
     if catalog.rules is not None or catalog.conditions:
         return False
     if isinstance(result, ReadResourceResult):
-        return True  # its author said so
+        own = exchange.own_result
+        return own is None or own is result  # its author said so, and no middleware has changed it
     return any(
         listing.is_for_all(result) for listing in (catalog.tools, catalog.resources, catalog.templates, catalog.prompts)
     )

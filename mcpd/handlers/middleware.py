@@ -29,6 +29,10 @@ from .table import HANDLERS, BoundHandler, HandlerTable
 
 __all__ = ["CallNext", "Middleware", "MiddlewareRequest", "Piece", "check_methods", "put_round"]
 
+_READ = "resources/read"
+
+_OPEN_TO_MANY = ("http", "websocket")
+
 _decode_arguments = Decoder(dict[str, Any] | None).decode
 
 
@@ -77,10 +81,14 @@ class MiddlewareRequest:
     @property
     def caller(self) -> str:
         """A text that is the same for all requests of one caller: its principal, else its address, else its
-        connection. Of an IPv6 address the first half counts.
+        connection. Of an IPv6 address the first half counts. Over HTTP and WebSocket all whose address is not known,
+        as behind a proxy on a unix socket, are one caller: they may open as many connections as they like.
         """
         session = self._exchange.call.session
-        return session.principal or client_of(session.peer) or f"connection {id(session)}"
+        known = session.principal or client_of(session.peer)
+        if known:
+            return known
+        return "unknown address" if self.context.transport in _OPEN_TO_MANY else f"connection {id(session)}"
 
 
 class CallNext(Protocol):
@@ -164,7 +172,7 @@ class _Chain:
 
 def _layer(function: Middleware, name: str, method: str, handler: BoundHandler) -> BoundHandler:
     """A handler that is called through one middleware more. What fails as a tool does becomes the result of a tool."""
-    call_next = handler.enter if isinstance(handler, _Chain) else _innermost(handler)
+    call_next = handler.enter if isinstance(handler, _Chain) else _innermost(method, handler)
     usual: type[Result] | None = None
 
     async def enter(request: MiddlewareRequest) -> Result:
@@ -184,15 +192,33 @@ def _layer(function: Middleware, name: str, method: str, handler: BoundHandler) 
             usual = result.__class__
         return result
 
-    return _Chain(method, enter)
+    return _Chain(method, _never_public(enter) if method == _READ else enter)
 
 
-def _innermost(handler: BoundHandler) -> _Enter:
+def _innermost(method: str, handler: BoundHandler) -> _Enter:
     async def enter(request: MiddlewareRequest) -> Result:
         result: Any = handler(request._exchange, request.params)
         if result.__class__ is CoroutineType:
             result = await result
+        if method == _READ:
+            request._exchange.own_result = result
         given: Result = result
         return given
 
     return enter
+
+
+def _never_public(enter: _Enter) -> _Enter:
+    """What a resource says of itself is not said of what a middleware has made of it, perhaps for this caller only."""
+
+    async def enter_read(request: MiddlewareRequest) -> Result:
+        result: Any = await enter(request)
+        own = request._exchange.own_result
+        if own is not None and result is not own and own.cache_scope == "public":
+            from ..registry.cache import as_private  # noqa: PLC0415 - few resources are public
+
+            result = as_private(result)
+        private: Result = result
+        return private
+
+    return enter_read

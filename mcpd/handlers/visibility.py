@@ -33,7 +33,13 @@ def seeing(
         if method == "subscriptions/listen":
             params = _watchable(seen, exchange, params)
         result = handler(seen, exchange, params)
-        return await result if isawaitable(result) else result
+        if isawaitable(result):
+            result = await result
+        if method == "resources/read" and result.cache_scope == "public":
+            from ..registry.cache import as_private  # noqa: PLC0415 - few resources are public
+
+            result = as_private(result)
+        return result
 
     return handle
 

@@ -30,6 +30,9 @@ DECORATORS: Final = "decorators"
 
 _NOTHING: Final[frozenset[str]] = frozenset()
 
+_MOST_PAGES: Final = 1024
+"""How many pages are kept; beyond them the oldest is made anew when it is asked for."""
+
 _MOST_SEEN: Final = 64
 """How many pages are kept, if they are those of some callers only: their bytes are kept too."""
 
@@ -239,9 +242,11 @@ class Listing(Generic[E]):
             generation = self._generation
             page = self._build(active, cursor, hidden)
             with self._lock:
-                # Not if an entry came or went meanwhile, from another thread; nor without end for a client that
-                # invents cursors.
-                if generation == self._generation and len(self._pages) < (_MOST_SEEN if hidden else 1024):
+                # Not if an entry came or went meanwhile, from another thread.
+                if generation == self._generation:
+                    kept = [key for key in self._pages if key[2]] if hidden else list(self._pages)
+                    if len(kept) >= (_MOST_SEEN if hidden else _MOST_PAGES):
+                        del self._pages[kept[0]]
                     self._pages[active, cursor, hidden] = page
         return page
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 from typing import Any
 
 import pytest
-from support.clock import Clock
-from support.http_peer import serving
+from support.clock import Clock, until
+from support.http_peer import modern, serving
 from support.ui_stage import BOTH_ERAS, each_wire
 from support.wires import MODERN, OpenWire, Wire, each_version, memory_wire
 
@@ -102,6 +103,41 @@ async def test_over_http_it_is_the_address_and_with_a_name_the_name() -> None:
             answer = await port.modern("tools/call", {"name": "echo"}, headers={"X-User": user})
             seen.setdefault(user, []).append("error" in answer.messages[-1])
         assert seen == {"ann": [False, True], "bob": [False, True]}
+
+
+async def test_where_no_address_is_known_new_connections_are_no_new_callers() -> None:
+    """As behind a proxy on a unix socket."""
+    begun = asyncio.Event()
+    server = Server("limited")
+    server.middleware(RateLimit(2))
+
+    @server.tool
+    async def wait() -> str:
+        await begun.wait()
+        return ""
+
+    app = server.asgi_app()
+    body = modern("tools/call", {"name": "wait"})
+    head, _, content = body.partition(b"\r\n\r\n")
+    headers = [tuple(line.lower().split(b": ", 1)) for line in head.split(b"\r\n")[1:]]
+    answers: list[bytes] = []
+
+    async def post() -> None:
+        incoming = [{"type": "http.request", "body": content}]
+
+        async def receive() -> Any:
+            return incoming.pop() if incoming else await asyncio.Event().wait()
+
+        async def send(message: Any) -> None:
+            answers.append(message.get("body", b""))
+
+        await app({"type": "http", "method": "POST", "path": "/mcp", "headers": headers}, receive, send)
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(6):
+            tasks.create_task(post())
+        await until(lambda: sum(b'"code":429' in answer for answer in answers) == 4)
+        begun.set()
 
 
 async def test_names_that_a_caller_invents_are_limited_as_others_are(monkeypatch: pytest.MonkeyPatch) -> None:
