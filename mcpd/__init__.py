@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .client import Callbacks as Callbacks
     from .client import Client as Client
     from .client import ClientLimits as ClientLimits
+    from .client.group import ClientGroup as ClientGroup
     from .context.context import Context as Context
     from .context.forms import choices as choices
     from .context.questions import elicit_form as elicit_form
@@ -99,6 +100,7 @@ __all__ = [
     "Callbacks",
     "CatalogEntry",
     "Client",
+    "ClientGroup",
     "ClientLimits",
     "ContentBlock",
     "Context",
@@ -178,6 +180,7 @@ _HOMES = {
     "Callbacks": "client",
     "CatalogEntry": "registry.rules",
     "Client": "client",
+    "ClientGroup": "client.group",
     "ClientLimits": "client",
     "ContentBlock": "types.content",
     "Context": "context.context",

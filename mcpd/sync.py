@@ -21,6 +21,7 @@ from .client import client as awaited
 from .client.blocking import BlockingClient
 from .client.loop_thread import in_thread
 from .client.target import Target
+from .transports.http_client.options import Headers, HttpOptions
 from .types.lifecycle import Implementation
 
 __all__ = ["Client"]
@@ -47,6 +48,8 @@ class Client(BlockingClient[awaited.Client]):
         timeout: float | None = 60.0,
         limits: ClientLimits = _DEFAULT_LIMITS,
         cache: bool = True,
+        headers: Headers | None = None,
+        http: HttpOptions | None = None,
     ) -> None:
         super().__init__(
             awaited.Client(
@@ -58,6 +61,8 @@ class Client(BlockingClient[awaited.Client]):
                 timeout=timeout,
                 limits=limits,
                 cache=cache,
+                headers=headers,
+                http=http,
             )
         )
 

@@ -131,6 +131,7 @@ WORDS_OF_APPS = re.compile(
 )
 APPS_ARE_KNOWN = {
     "mcpd/__init__.py": "the public names of the extension",
+    "mcpd/client/group_names.py": "URIs of pages, and what names them, in a group of servers",
     "mcpd/client/functions.py": "what is for pages alone is no function for a model",
     "mcpd/extensions/builtin.py": "its row in the table, and what it adds to `Server`",
     "mcpd/extensions/options.py": "what it lets authors say, for type checkers",

@@ -13,6 +13,9 @@
     targets    what a target can be: texts, configurations of hosts
     target     from what the user named to a channel
     client     `Client`: one method for each thing a server can be asked
+    blocking   its methods as plain ones, on a loop in a thread of its own (`loop_thread`)
+    functions  tools as typed functions (`tool_function`), from schemas (`schema_types`)
+    group      `ClientGroup`: several servers as one (`group_lists`, `group_names`, `group_member`)
 
 Never imports `mcpd.server`: a server in the same process is a target like any other.
 """

@@ -7,7 +7,7 @@ Spec: 2026-07-28 server/*, basic/patterns/{mrtr,subscriptions}; 2025-11-25 for t
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from types import UnionType
 from typing import Any, Literal, Self, TypeVar, overload
 
@@ -16,7 +16,7 @@ from msgspec.json import decode
 from msgspec.structs import replace
 
 from .. import __version__
-from ..errors import ConfigurationError, HeaderMismatch, LocalProtocolError, ProtocolError, RemoteError
+from ..errors import ConfigurationError, HeaderMismatch, LocalProtocolError, McpdError, ProtocolError, RemoteError
 from ..jsonrpc import MALFORMED, explain
 from ..transports.http_client.options import Headers, HttpOptions
 from ..types.base import CacheableResult
@@ -89,6 +89,8 @@ class Client:
             raise ConfigurationError(f"protocol version {version!r}: there are {', '.join(table.SUPPORTED)}")
         self.timeout = timeout
         self.limits = limits
+        self.on_lost: Callable[[McpdError], None] | None = None
+        """Called, if it was set before the client was opened, when its connection ends: with the reason."""
         self._target = target
         self._callbacks = callbacks
         self._wanted = version
@@ -121,6 +123,7 @@ class Client:
 
         channel = await connect(self._target, self.limits, self._http)
         connection = self._open = ClientConnection(self._session, channel, self._callbacks, self.limits)
+        connection.on_lost = self._lost
         if self._caches:
             self._cache = ResultCache(self.limits.cache_bytes, lambda: connection.loop.time())
             connection.on_notification = self._cache.told
@@ -148,6 +151,10 @@ class Client:
         finally:
             if self._open is not None:
                 await self._open.aclose()
+
+    def _lost(self, error: McpdError) -> None:
+        if self.on_lost is not None:
+            self.on_lost(error)
 
     # ----------------------------------------------------------------------------- what is known of it
 

@@ -81,6 +81,8 @@ class ClientConnection:
         """Asked of each notification: whether the program hears of it."""
         self.on_notification: Callable[[str, Raw], None] | None = None
         """Told of each notification, as soon as it comes."""
+        self.on_lost: Callable[[McpdError], None] | None = None
+        """Told once why the connection has ended, or is about to."""
 
         self._callbacks = callbacks
         self._limits = limits
@@ -131,6 +133,8 @@ class ClientConnection:
     def _lose(self, error: McpdError) -> None:
         if self._lost is None:
             self._lost = error
+            if self.on_lost is not None:
+                self.on_lost(error)
         for request in self.session.pending:
             request.settle(_another(self._lost))
         self._inbox.clear()

@@ -15,11 +15,11 @@ from typing import Any
 from ...errors import ConfigurationError
 from .documents import format_of, read_document
 from .entries import read_entry
-from .hosts import Host, places, system
+from .hosts import HOSTS, Host, places, system
 from .named import CommandTarget, UrlTarget
 from .variables import Variables
 
-__all__ = ["host_files", "host_servers", "read_file", "read_host", "split_file"]
+__all__ = ["all_servers", "host_files", "host_servers", "read_file", "read_host", "split_file"]
 
 _KEYS = ("mcpServers", "servers", "context_servers", "mcp_servers", "mcp", "extensions")
 _MOST_NAMES = 12
@@ -48,6 +48,35 @@ def read_file(path: str, name: str, environment: Mapping[str, str] = os.environ)
     if not name and len(servers) == 1:
         (name,) = servers
     return _read(servers, name, path, "file", environment)
+
+
+def all_servers(text: str) -> dict[str, str]:
+    """The targets of all servers of a configuration file, or of an installed host, by name; not what is switched off.
+
+    Raises ConfigurationError for a file that is not there or cannot be read, and for a text that names neither.
+    """
+    host = HOSTS.get(text)
+    servers: dict[str, Any] = {}
+    if host is not None:
+        for path in host_files(host):
+            servers = {**host_servers(host, path), **servers}
+    else:
+        kind, full = format_of(text), os.path.expanduser(text)
+        if kind is None:
+            raise ConfigurationError(f"{text}: neither a configuration file nor one of the hosts {', '.join(HOSTS)}")
+        if not os.path.isfile(full):
+            raise ConfigurationError(f"{text}: no such file{_near_file(full)}")
+        servers = _servers(read_document(full, kind), text)
+
+    is_off = [name for name, entry in servers.items() if isinstance(entry, dict) and _is_off(entry)]
+    found = {name: f"{text}:{name}" for name in servers if name not in is_off}
+    if not found:
+        raise ConfigurationError(f"{text}: there is no server in it" + (" that is not switched off" if is_off else ""))
+    return found
+
+
+def _is_off(entry: dict[str, Any]) -> bool:
+    return entry.get("disabled") is True or entry.get("enabled") is False
 
 
 def host_files(host: Host, environment: Mapping[str, str] = os.environ) -> list[str]:
