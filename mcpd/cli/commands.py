@@ -13,13 +13,23 @@ from importlib import import_module
 import click
 
 from .. import __version__
+from ..printable import printable
+from .talk.words import WrongUse
 
 __all__ = ["cli", "run"]
 
 _COMMANDS = {
+    "call": "Call a tool of any server.",
     "check": "Load a server, list what it offers, name every problem.",
+    "complete": "Print what a server suggests for an argument.",
+    "completion": "Print the script by which a shell completes commands and tools.",
+    "list": "List what any server offers.",
+    "ping": "Ask a server whether it is there, and how fast.",
+    "prompt": "Fill in a prompt, and print its messages.",
+    "read": "Print what a resource holds.",
     "serve": "Serve over stdio, WebSocket or HTTP.",
     "trace": "Write down what a host and a server say to each other.",
+    "watch": "Print what a server tells, until Ctrl-C.",
 }
 
 _TRANSPORTS = ("--stdio", "--ws", "--http")
@@ -40,10 +50,12 @@ _ELSEWHERE = {
     "start": "to serve a file: mcpd serve --http :8080 {file}",
     "server": "to serve a file: mcpd serve --http :8080 {file}",
     "dev": "to try a file, in a host or the Inspector: mcpd serve --http :8080 {file}",
-    "inspect": "for what a file offers, with all schemas: mcpd check --verbose {file}",
+    "inspect": "for what a server offers, with all schemas: mcpd list --verbose {file}",
     "inspector": "to try a file in the Inspector: mcpd serve --http :8080 {file} prints the line that starts it",
-    "list": "for what a file offers: mcpd check {file}",
-    "tools": "for what a file offers: mcpd check {file}",
+    "ls": "for what a server offers: mcpd list {file}",
+    "tools": "for the tools of a server: mcpd list {file} tools",
+    "resources": "for the resources of a server: mcpd list {file} resources",
+    "prompts": "for the prompts of a server: mcpd list {file} prompts",
     "validate": "for what is wrong with a file: mcpd check {file}",
     "lint": "for what is wrong with a file: mcpd check {file}",
     "test": "for what is wrong with a file: mcpd check {file}",
@@ -51,16 +63,25 @@ _ELSEWHERE = {
     "add": "hosts are told by hand: mcpd serve --http :8080 {file} prints a line for each of them",
     "init": "a server is one file, see README.md; mcpd serve --http :8080 serves one to try",
     "new": "a server is one file, see README.md; mcpd serve --http :8080 serves one to try",
-    "call": "it calls no tools itself; the Inspector does: mcpd serve --http :8080 {file} prints how to start it",
-    "connect": "it is no client on the command line; in Python there is mcpd.Client",
+    "invoke": "to call a tool: mcpd call {file} TOOL name=value",
+    "exec": "to call a tool: mcpd call {file} TOOL name=value",
+    "get": "to read a resource: mcpd read {file} URI; for a prompt: mcpd prompt {file} NAME",
+    "connect": "each command connects by itself: mcpd list {file}, or mcpd list URL",
+    "client": "each command is a client: mcpd list {file}, mcpd call {file} TOOL name=value",
+    "subscribe": "to hear of changes: mcpd watch {file} URI",
+    "logs": "for what a server logs: mcpd watch {file}",
     "proxy": "it serves files only; in Python there is mcpd.Client for other servers",
     "version": "write mcpd --version",
     "help": "write mcpd --help",
 }
 
+# What people write as options there, who know other clients.
+_WITH_ARGUMENTS = {"call": "tool", "prompt": "prompt"}
+
 _EPILOG = """\b
   mcpd serve --http :8080      a server to try a host with, and how to point hosts at it
   mcpd check server.py         what is in your own, and what is wrong with it
+  mcpd call server.py TOOL name=value     call one of its tools; mcpd list server.py names them
   mcpd COMMAND --help          options, environment variables, exit codes
 """
 
@@ -114,6 +135,9 @@ def run(words: Sequence[str]) -> int:
         code = cli.main(args=list(words), prog_name="mcpd", standalone_mode=False)
     except click.exceptions.Abort:
         return 130
+    except WrongUse as error:
+        print(f"mcpd: {printable(error, 2000)}", file=sys.stderr)
+        return 2
     except click.UsageError as error:
         name = words[0] if words and words[0] in _COMMANDS else ""
         print(f"mcpd: {_explain(error, name)}", file=sys.stderr)
@@ -135,6 +159,8 @@ def _explain(error: click.UsageError, command: str) -> str:
         else:
             parameters = error.ctx.command.params if error.ctx is not None else []
             see = _nearest(name, [word for parameter in parameters for word in parameter.opts]) or see
+            if command in _WITH_ARGUMENTS and name.startswith("--"):
+                see = f"an argument of the {_WITH_ARGUMENTS[command]} is written {name.lstrip('-')}=…; {see}"
     elif isinstance(error, click.BadOptionUsage) and error.option_name in ("--ws", "--http"):
         see = f"for example {error.option_name} :8080"
     elif ";" in text:

@@ -17,14 +17,35 @@
     functions  tools as typed functions (`tool_function`), from schemas (`schema_types`)
     group      `ClientGroup`: several servers as one (`group_lists`, `group_names`, `group_member`)
 
-Never imports `mcpd.server`: a server in the same process is a target like any other.
+Never imports `mcpd.server`: a server in the same process is a target like any other. The names are loaded by attribute
+access: a command starts its server before it loads the client.
 """
 
 from __future__ import annotations
 
-from .callbacks import Callbacks
-from .client import Client
-from .limits import ClientLimits
-from .targets.named import CommandTarget, FileTarget, UrlTarget
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .callbacks import Callbacks
+    from .client import Client
+    from .limits import ClientLimits
+    from .targets.named import CommandTarget, FileTarget, UrlTarget
 
 __all__ = ["Callbacks", "Client", "ClientLimits", "CommandTarget", "FileTarget", "UrlTarget"]
+
+_HOMES = {
+    "Callbacks": ".callbacks",
+    "Client": ".client",
+    "ClientLimits": ".limits",
+    "CommandTarget": ".targets.named",
+    "FileTarget": ".targets.named",
+    "UrlTarget": ".targets.named",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        found = globals()[name] = getattr(import_module(_HOMES[name], __name__), name)
+        return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

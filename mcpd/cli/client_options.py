@@ -1,0 +1,110 @@
+"""What all commands that ask a server have in common: TARGET, a command behind `--`, how the server is spoken to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from ..versions.table import SUPPORTED
+from .talk.reach import EXIT_CODES, Reach
+from .talk.words import WrongUse
+
+__all__ = ["TARGET_HELP", "ClientCommand", "client_command", "json_option", "reach_of"]
+
+TARGET_HELP = """\b
+TARGET is the server:
+  server.py                   a file with a server, started for this; server.py:object names one of several
+  package.module:object       a server in a module
+  claude-code:github          what an installed host calls so (HOST:NAME), or FILE.json:NAME of an mcpServers file
+  (left out)                  the built-in starter
+  … -- COMMAND ARGUMENTS      instead of TARGET: a program that talks MCP on stdin and stdout, at the end
+"""
+
+_SHARED = ("headers", "token_file", "timeout", "version", "env")
+
+
+def _options() -> list[click.Parameter]:
+    return [
+        click.Option(
+            ["--timeout"],
+            type=click.FloatRange(min=0),
+            default=60.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="Give up if the server shows no sign of life for so long; 0 never does.",
+        ),
+        click.Option(
+            ["--protocol", "version"],
+            type=click.Choice(SUPPORTED),
+            metavar="VERSION",
+            help=f"Speak this version of the protocol ({SUPPORTED[-1]} to {SUPPORTED[0]}), not the newest in common.",
+        ),
+        click.Option(
+            ["--env"],
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="A variable in the environment of a server that is started. Can be repeated.",
+        ),
+        click.Option(
+            ["-H", "--header", "headers"],
+            multiple=True,
+            metavar="NAME:VALUE",
+            help="A header of each request to a server behind a URL. Can be repeated.",
+        ),
+        click.Option(
+            ["--token-file"], metavar="FILE", help="Read the bearer token for a server behind a URL from this file."
+        ),
+    ]
+
+
+def json_option(help: str) -> click.Option:
+    """`--json`, with what it prints."""
+    return click.Option(["--json", "as_json"], is_flag=True, help=help)
+
+
+class ClientCommand(click.Command):
+    """A command whose words behind `--` are a command of their own, and whose options may stand anywhere before."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        words = list(args)
+        behind: list[str] = []
+        if "--" in words:
+            at = words.index("--")
+            words, behind = words[:at], words[at + 1 :]
+            if not behind:
+                raise click.UsageError("behind -- stands the command of a server, as -- npx -y some-server", ctx)
+        left = super().parse_args(ctx, words)
+        ctx.params["command"] = tuple(behind)
+        return left
+
+
+def client_command(name: str, help: str, *parameters: click.Parameter) -> Callable[[Callable[..., int]], click.Command]:
+    """A decorator: a command with these parameters, and those that all have."""
+    params = [*parameters, *_options()]
+    return click.command(name, cls=ClientCommand, params=params, help=f"{help}\n{TARGET_HELP}", epilog=EXIT_CODES)
+
+
+def reach_of(target: str | None, command: Sequence[str], shared: dict[str, Any]) -> Reach:
+    """Which server, from what click read. Takes the shared options out of `shared`. Raises WrongUse."""
+    said = {name: shared.pop(name) for name in _SHARED}
+    return Reach(
+        target=target,
+        command=tuple(command),
+        headers=_pairs(said["headers"], ":", "-H", "NAME:VALUE"),
+        token_file=said["token_file"],
+        env=_pairs(said["env"], "=", "--env", "NAME=VALUE"),
+        timeout=said["timeout"] or None,
+        version=said["version"],
+    )
+
+
+def _pairs(words: Sequence[str], sign: str, option: str, form: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for word in words:
+        name, there, value = word.partition(sign)
+        if not there or not name.strip():
+            raise WrongUse(f"{option} {word}: write {option} {form}")
+        found[name.strip()] = value.strip() if sign == ":" else value
+    return found

@@ -1,0 +1,198 @@
+"""What came back, for people and pipes: text to stdout, images, sounds and other bytes to files, or shown.
+
+Without `--output` files go to the current folder; none is ever overwritten, and a server names no folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET, Raw, to_builtins
+from msgspec.json import decode, encode, format
+
+from ...errors import ConfigurationError
+from ...jsonrpc import MALFORMED
+from ...printable import printable
+from ...types.content import (
+    AudioContent,
+    BlobResourceContents,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+)
+from .terminal import Terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Saver", "one_line", "show_blocks", "show_contents", "structured_text"]
+
+_UNSAFE = re.compile(r"[^\w.-]+", re.ASCII)
+_LONGEST_NAME = 60
+_LONGEST_ENDING = 8
+_MOST_FILES = 1000
+_ENDINGS = {
+    "image/png": ".png",
+    "image/jpeg": ".jpg",
+    "image/svg+xml": ".svg",
+    "audio/wav": ".wav",
+    "audio/mpeg": ".mp3",
+    "application/pdf": ".pdf",
+    "application/json": ".json",
+    "application/octet-stream": ".bin",
+}
+
+
+class Saver:
+    """Writes bytes to files. `output` is a folder, or a name with an ending for the file; None for this folder."""
+
+    def __init__(self, terminal: Terminal, output: str | None, stem: str) -> None:
+        self.output = output
+        self._terminal = terminal
+        self._stem = _UNSAFE.sub("-", stem).strip("-.")[:_LONGEST_NAME] or "result"
+        is_file = output is not None and os.path.splitext(output)[1] != "" and not os.path.isdir(output)
+        self._first = output if is_file else None
+        self._folder = (os.path.dirname(output) if is_file else output) if output else ""
+
+    def save(self, data: bytes, mime_type: str | None, uri: str = "") -> None:
+        """Write one file, and say so. Raises ConfigurationError if that cannot be."""
+        mime = (mime_type or "application/octet-stream").partition(";")[0].strip().lower()
+        try:
+            if self._folder:
+                os.makedirs(self._folder, exist_ok=True)
+            path = self._write_named(data) or self._write(data, mime, uri)
+        except OSError as error:
+            where = self.output or "the current folder"
+            raise ConfigurationError(f"{where}: {error.strerror}; name another folder with --output DIR") from None
+        self._terminal.note(f"mcpd: {printable(mime)}, {len(data)} bytes: saved as {path}")
+
+    def _write_named(self, data: bytes) -> str | None:
+        """The first file has the name that was asked for."""
+        named, self._first = self._first, None
+        if named is not None:
+            with open(named, "wb") as file:
+                file.write(data)
+        return named
+
+    def _write(self, data: bytes, mime: str, uri: str) -> str:
+        base, ending = os.path.splitext(_UNSAFE.sub("-", uri.partition("?")[0].rstrip("/").rpartition("/")[2]))
+        stem = base.strip("-.")[:_LONGEST_NAME] or self._stem
+        ending = ending if 1 < len(ending) < _LONGEST_ENDING else _ending(mime)
+        for number in range(1, _MOST_FILES):
+            path = os.path.join(self._folder or "", f"{stem}{'' if number == 1 else f'-{number}'}{ending}")
+            try:
+                with open(path, "xb") as file:
+                    file.write(data)
+            except FileExistsError:
+                continue
+            return path
+        raise FileExistsError(0, f"there are {_MOST_FILES} files called {stem} already")
+
+
+def _ending(mime: str) -> str:
+    if mime in _ENDINGS:
+        return _ENDINGS[mime]
+    import mimetypes
+
+    return mimetypes.guess_extension(mime) or (".txt" if mime.startswith("text/") else ".bin")
+
+
+def show_blocks(terminal: Terminal, blocks: Sequence[Any], saver: Saver) -> None:
+    """Content blocks, one after the other. One that is all bytes goes to a pipe as it is."""
+    found = [_as_bytes(block) for block in blocks]
+    if len(found) == 1 and found[0] is not None and not terminal.out_is_terminal and saver.output is None:
+        terminal.out_bytes(found[0][0])
+        return
+    for block, data in zip(blocks, found, strict=True):
+        if data is not None:
+            _show_bytes(terminal, *data, saver)
+        elif isinstance(block, TextContent):
+            terminal.out(block.text)
+        elif isinstance(block, EmbeddedResource):
+            terminal.out(str(_member(block.resource, "text") or ""))
+        elif isinstance(block, ResourceLink):
+            _show_link(terminal, block)
+
+
+def show_contents(
+    terminal: Terminal, contents: Sequence[TextResourceContents | BlobResourceContents | dict[str, Any]], saver: Saver
+) -> None:
+    """What a resource holds; several contents one after the other."""
+    show_blocks(terminal, [EmbeddedResource(content) for content in contents], saver)
+
+
+def _show_bytes(terminal: Terminal, data: bytes, mime: str | None, uri: str, saver: Saver) -> None:
+    if saver.output is None and terminal.out_is_terminal:
+        from .pictures import picture
+
+        shown = picture(data, mime)
+        if shown is not None:
+            terminal.out_bytes(shown)
+            return
+    saver.save(data, mime, uri)
+
+
+def _show_link(terminal: Terminal, link: ResourceLink) -> None:
+    said = [
+        printable(word) for word in (link.mime_type, f"{link.size} bytes" if link.size is not None else None) if word
+    ]
+    about = f"  ({', '.join(said)})" if said else ""
+    text = f"  {printable(link.description)}" if link.description else ""
+    uri = printable(link.uri, 2000)
+    terminal.out_safe(f"{terminal.styled(uri, 'cyan')}  {printable(link.title or link.name)}{about}{text}")
+
+
+def _as_bytes(block: Any) -> tuple[bytes, str | None, str] | None:
+    """The bytes of a block that has some, their type, and where they are from."""
+    if isinstance(block, (ImageContent, AudioContent)):
+        return block.data, block.mime_type, ""
+    if isinstance(block, EmbeddedResource) and _member(block.resource, "blob") is not None:
+        blob, mime = _member(block.resource, "blob"), _member(block.resource, "mimeType")
+        data = blob if isinstance(blob, bytes) else _from_base64(blob)
+        return data, mime if isinstance(mime, str) else None, str(_member(block.resource, "uri") or "")
+    return None
+
+
+def _member(resource: Any, name: str) -> Any:
+    """A member of a resource's content, which is a struct or, inside a message, a dict."""
+    if isinstance(resource, dict):
+        return resource.get(name)
+    return getattr(resource, {"mimeType": "mime_type"}.get(name, name), None)
+
+
+def _from_base64(text: Any) -> bytes:
+    try:
+        return decode(encode(text), type=bytes)
+    except MALFORMED:
+        return b""
+
+
+def structured_text(structured: Any, blocks: Sequence[Any]) -> str | None:
+    """Structured content as indented JSON; None if there is none, or one of the texts says the same."""
+    if structured is UNSET:
+        return None
+    inner = structured["result"] if isinstance(structured, dict) and structured.keys() == {"result"} else structured
+    for block in blocks:
+        if isinstance(block, TextContent) and (block.text == inner or _read(block.text) in (structured, inner)):
+            return None
+    texts = [block.text for block in blocks if isinstance(block, TextContent)]
+    if len(texts) > 1 and isinstance(inner, list) and [_read(text) for text in texts] == inner:
+        return None  # a list of which each item is a text
+    return format(encode(structured), indent=2).decode()
+
+
+def _read(text: str) -> Any:
+    try:
+        return decode(text.encode())
+    except (*MALFORMED, UnicodeEncodeError):
+        return text
+
+
+def one_line(value: Any) -> str:
+    """Raw JSON, or what becomes JSON, on one line."""
+    data = bytes(value) if isinstance(value, Raw) else encode(to_builtins(value))
+    return format(data, indent=-1).decode()

@@ -1,0 +1,200 @@
+"""What a JSON Schema says of a value: its types, its choices, and both in a few words.
+
+Schemas come from servers: nothing in them is trusted to be of the type that it should be, nor to end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from msgspec import Raw
+from msgspec.json import decode, encode
+
+from ...jsonrpc import MALFORMED
+
+__all__ = ["Choice", "Schema", "in_words", "limits_in_words", "read_schema"]
+
+_MOST_CHOICES = 5
+_DEEPEST = 8
+
+
+class Choice(NamedTuple):
+    """One value out of few, and what it is called."""
+
+    value: Any
+    title: str
+
+
+class Schema:
+    """One schema, with the document whose `$ref` it may hold."""
+
+    def __init__(self, node: Any, root: Mapping[str, Any]) -> None:
+        self.root = root
+        self.node: Mapping[str, Any] = _resolved(node, root)
+
+    @property
+    def properties(self) -> dict[str, Schema]:
+        """The members of an object that are named."""
+        found: dict[str, Schema] = {}
+        for node in self._all_of():
+            members = node.get("properties")
+            if isinstance(members, dict):
+                found |= {name: Schema(member, self.root) for name, member in members.items()}
+        return found
+
+    @property
+    def required(self) -> list[str]:
+        """The names of the members that an object must have."""
+        found: dict[str, None] = {}
+        for node in self._all_of():
+            names = node.get("required")
+            if isinstance(names, list):
+                found |= {name: None for name in names if isinstance(name, str)}
+        return list(found)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether an object may have no other members."""
+        return any(node.get("additionalProperties") is False for node in self._all_of())
+
+    @property
+    def items(self) -> Schema:
+        """What each item of an array is."""
+        return Schema(self.node.get("items"), self.root)
+
+    @property
+    def default(self) -> Any:
+        """What is taken if nothing is said; None if that is unknown."""
+        return self.node.get("default")
+
+    @property
+    def description(self) -> str:
+        """The first line of what is said of it, or its title."""
+        for name in ("description", "title"):
+            text = self.node.get(name)
+            if isinstance(text, str) and text.strip():
+                return text.strip().splitlines()[0]
+        return ""
+
+    @property
+    def types(self) -> list[str]:
+        """The JSON types that it may have, as far as the schema says; [] for any."""
+        found: dict[str, None] = {}
+        for schema in self.alternatives():
+            said = schema.node.get("type")
+            names = said if isinstance(said, list) else [said]
+            found |= {name: None for name in names if isinstance(name, str)}
+            if said is None and isinstance(schema.node.get("properties"), dict):
+                found["object"] = None
+        return list(found)
+
+    @property
+    def choices(self) -> list[Choice]:
+        """The values there are, if they are few and listed; else []."""
+        found: list[Choice] = []
+        for schema in self.alternatives():
+            node = schema.node
+            values = node.get("enum")
+            if "const" in node:
+                title = node.get("title")
+                found.append(Choice(node["const"], title if isinstance(title, str) else _plain(node["const"])))
+            elif isinstance(values, list):
+                names = node.get("enumNames")
+                titles = names if isinstance(names, list) and len(names) == len(values) else map(_plain, values)
+                found += [Choice(value, str(title)) for value, title in zip(values, titles, strict=True)]
+            elif node.get("type") == "boolean":
+                return []
+            elif node.get("type") != "null":
+                return []  # one of them may be anything
+        return found
+
+    def alternatives(self, depth: int = 0) -> Iterator[Schema]:
+        """Itself, or what it may be one of."""
+        for name in ("anyOf", "oneOf"):
+            nodes = self.node.get(name)
+            if isinstance(nodes, list) and nodes and depth < _DEEPEST:
+                for node in nodes:
+                    yield from Schema(node, self.root).alternatives(depth + 1)
+                return
+        yield self
+
+    def _all_of(self) -> Iterator[Mapping[str, Any]]:
+        yield self.node
+        nodes = self.node.get("allOf")
+        for node in nodes if isinstance(nodes, list) else ():
+            yield _resolved(node, self.root)
+
+
+def read_schema(raw: Any) -> Schema:
+    """The schema of a tool's arguments, however it came."""
+    if isinstance(raw, Raw):
+        try:
+            raw = decode(raw)
+        except MALFORMED:
+            raw = {}
+    root = raw if isinstance(raw, dict) else {}
+    return Schema(root, root)
+
+
+def _resolved(node: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The schema that a local `$ref` leads to, or the node itself."""
+    for _ in range(_DEEPEST):
+        if not isinstance(node, dict):
+            return {}
+        reference = node.get("$ref")
+        if not isinstance(reference, str) or not reference.startswith("#/"):
+            return node
+        found: Any = root
+        for part in reference[2:].split("/"):
+            key = part.replace("~1", "/").replace("~0", "~")
+            found = found.get(key) if isinstance(found, dict) else None
+        beside = {name: value for name, value in node.items() if name != "$ref"}
+        node = {**found, **beside} if isinstance(found, dict) else beside
+    return node if isinstance(node, dict) else {}
+
+
+def in_words(schema: Schema, depth: int = 0) -> str:
+    """The type, as people say it: `integer`, `spring|autumn`, `string[]`, `string|null`."""
+    choices = schema.choices
+    if choices:
+        shown = [_plain(choice.value) for choice in choices[:_MOST_CHOICES]]
+        return "|".join([*shown, "…"] if len(choices) > _MOST_CHOICES else shown)
+    said: dict[str, None] = {}
+    for each in schema.alternatives():
+        for name in Schema(each.node, each.root).types:
+            said[_array_in_words(each, depth) if name == "array" else name] = None
+    return "|".join(said) or "any"
+
+
+def _array_in_words(schema: Schema, depth: int) -> str:
+    if depth == _DEEPEST:
+        return "array"
+    item = in_words(schema.items, depth + 1)
+    return f"({item})[]" if "|" in item else f"{item}[]"
+
+
+def limits_in_words(schema: Schema) -> str:
+    """What else a value has to be: `1 to 12`, `an email`; "" if nothing is said."""
+    node, said = schema.node, []
+    low, high = (node.get(name) for name in ("minimum", "maximum"))
+    if _is_number(low) and _is_number(high):
+        said.append(f"{low} to {high}")
+    elif _is_number(low):
+        said.append(f"{low} or more")
+    elif _is_number(high):
+        said.append(f"{high} or less")
+    for name, words in (("minLength", "at least {} characters"), ("maxLength", "at most {} characters")):
+        if _is_number(node.get(name)):
+            said.append(words.format(node[name]))
+    if isinstance(node.get("format"), str):
+        said.append(f"as {node['format']}")
+    return ", ".join(said)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else encode(value).decode()

@@ -1,0 +1,187 @@
+"""From what the command line says of a server to an open `Client`, and from what goes wrong to a line and an exit code.
+
+The server is started before our own client is loaded: on two processors that is half the time to the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from ...client.targets.named import CommandTarget, FileTarget, UrlTarget, command_of
+from ...errors import ConfigurationError, McpdError, RemoteError, RequestTimeout, TransportError, UnsupportedVersion
+from ...printable import printable
+from .terminal import Terminal
+from .words import WrongUse
+
+if TYPE_CHECKING:
+    from ...client import Callbacks, Client
+    from ...transports.process import ProcessChannel
+
+__all__ = ["EXIT_CODES", "Reach", "in_words", "named_target", "opened", "run"]
+
+EXIT_CODES = "Exit codes: 0 done, 1 the server or its answer failed, 2 wrong use, 130 Ctrl-C."
+
+_MOST_OF_AN_ERROR = 2000
+_INTERRUPTED = 128 + signal.SIGINT
+_TERMINATED = 128 + signal.SIGTERM
+
+
+class Reach(Struct, kw_only=True):
+    """Which server, and how it is spoken to. `timeout` in seconds, None for ever; `version` None for the newest."""
+
+    target: str | None = None
+    command: tuple[str, ...] = ()
+    headers: dict[str, str] = {}
+    token_file: str | None = None
+    env: dict[str, str] = {}
+    timeout: float | None = 60.0
+    version: str | None = None
+
+
+@asynccontextmanager
+async def opened(
+    reach: Reach,
+    callbacks: Callable[[], Callbacks] | None = None,
+    extensions: Mapping[str, Any] | None = None,
+    *,
+    lives_long: bool = False,
+) -> AsyncIterator[Client]:
+    """An open client. `callbacks` is called when the server is starting already. Raises as `Client.open` does.
+
+    One that lives long leaves it to the client to start the server, which then starts it anew if it ends.
+    """
+    target: Any = named_target(reach)
+    started: ProcessChannel | None = None
+    if not lives_long and not isinstance(target, UrlTarget):
+        started = target = await _start(target)
+    try:
+        from ...client import Callbacks, Client
+
+        client = Client(
+            target,
+            Callbacks() if callbacks is None else callbacks(),
+            extensions=extensions,
+            version=reach.version,
+            timeout=reach.timeout,
+        )
+        gc.enable()
+    except BaseException:
+        if started is not None:
+            await started.aclose()
+        raise
+    async with client:
+        yield client
+
+
+async def _start(target: CommandTarget) -> ProcessChannel:
+    from ...transports.process import open_process
+
+    env = None if target.env is None else {**os.environ, **target.env}
+    return await open_process(target.command, env=env, cwd=target.cwd)
+
+
+def named_target(reach: Reach) -> CommandTarget | UrlTarget:
+    """What the command line names, with the headers and variables that it says. Raises ConfigurationError, WrongUse."""
+    if reach.command or reach.target is not None:
+        from ...client.targets.grammar import from_words
+
+        found = from_words(reach.target, reach.command)
+        target = command_of(found) if isinstance(found, FileTarget) else found
+    else:
+        target = command_of(None)
+    if not (reach.env or reach.headers or reach.token_file):
+        return target
+
+    from msgspec.structs import replace
+
+    if isinstance(target, CommandTarget):
+        if reach.headers or reach.token_file:
+            option = "-H" if reach.headers else "--token-file"
+            raise WrongUse(f"{option} is for servers behind a URL; a program is given variables by --env")
+        return replace(target, env={**(target.env or {}), **reach.env})
+    if reach.env:
+        raise WrongUse("--env is for servers that are started; one behind a URL is given headers by -H")
+    token = {} if reach.token_file is None else {"Authorization": f"Bearer {_token(reach.token_file)}"}
+    return replace(target, headers={**target.headers, **token, **reach.headers})
+
+
+def _token(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            token = file.read().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise ConfigurationError(f"--token-file {path}: {why}; name a file that holds the token") from None
+    if not token.isascii() or not token.isprintable() or not token:
+        raise ConfigurationError(f"--token-file {path}: there is no token in it, which is one line of ASCII")
+    return token
+
+
+def run(work: Callable[[Terminal], Awaitable[int]], reach: Reach) -> int:
+    """Do a command's work in an event loop, and give the exit code. What goes wrong is one line on stderr."""
+    terminal = Terminal()
+    stopped: list[int] = []
+
+    async def main() -> int:
+        task = asyncio.current_task()
+        assert task is not None
+
+        def stop() -> None:
+            stopped.append(_TERMINATED)
+            task.cancel()
+
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop)
+        try:
+            return await work(terminal)
+        finally:
+            terminal.end_bar()
+
+    try:
+        return asyncio.run(main())
+    except WrongUse as error:
+        terminal.note(f"mcpd: {printable(error, _MOST_OF_AN_ERROR)}", "red")
+        return 2
+    except McpdError as error:
+        terminal.note(f"mcpd: {in_words(error, reach)}", "red")
+        return 1
+    except KeyboardInterrupt:
+        if terminal.err_is_terminal:
+            terminal.note("")  # behind the ^C
+        return _INTERRUPTED
+    except asyncio.CancelledError:
+        if not stopped:
+            raise
+        return stopped[0]
+
+
+def in_words(error: McpdError, reach: Reach) -> str:
+    """One line: what went wrong, and what to do."""
+    text = printable(error, _MOST_OF_AN_ERROR)
+    if isinstance(error, RemoteError):
+        message = printable(error.message, _MOST_OF_AN_ERROR) or "an error without a text"
+        return f"the server answered with an error: {message} (code {error.code})"
+    if isinstance(error, RequestTimeout):
+        return f"{text[:1].lower()}{text[1:]}; to wait longer: --timeout 300, or --timeout 0 for as long as it takes"
+    if isinstance(error, UnsupportedVersion):
+        return f"{text}; mcpd and this server have no protocol version in common"
+    if isinstance(error, ConfigurationError):
+        return text
+    if isinstance(error, TransportError):
+        return f"{text[:1].lower()}{text[1:]}; to see why: mcpd doctor{_behind(reach)}"
+    return f"{text[:1].lower()}{text[1:]}"
+
+
+def _behind(reach: Reach) -> str:
+    import shlex
+
+    if reach.command:
+        return f" -- {shlex.join(reach.command)}"
+    return f" {shlex.quote(reach.target)}" if reach.target else ""

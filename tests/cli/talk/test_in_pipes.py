@@ -1,0 +1,394 @@
+"""The commands that ask a server, in pipes: what each prints, where, and its exit code."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import REPOSITORY, Child
+from support.talk_server import DOT, HOSTILE
+
+from mcpd.versions.table import SUPPORTED
+
+Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
+
+SERVER = str(REPOSITORY / "tests" / "support" / "talk_server.py")
+
+
+@pytest.fixture
+def run(child: Child, tmp_path: Path) -> Run:
+    """run("call", SERVER, "dot"): the finished process, in an empty folder; nothing on stdin but `input`."""
+
+    def start(*words: str, input: bytes = b"", env: dict[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
+        done = subprocess.run(
+            child.mcpd(*words), input=input, env={**child.env, **(env or {})}, cwd=tmp_path,
+            capture_output=True, timeout=100, check=False,
+        )  # fmt: skip
+        assert b"Traceback" not in done.stderr
+        return done
+
+    return start
+
+
+def said(done: subprocess.CompletedProcess[bytes]) -> str:
+    """The one line on stderr."""
+    (line,) = done.stderr.decode().splitlines()
+    return line
+
+
+# ---------------------------------------------------------------------------------------- list
+
+
+@pytest.mark.parametrize("version", SUPPORTED)
+def test_list_in_each_version(run: Run, version: str) -> None:
+    done = run("list", SERVER, "--protocol", version)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.decode().splitlines()
+    assert lines[0] == f"talk 1.0 (protocol {version})"
+    plant = "bed: string, season: spring|autumn, rows: integer = 1, what?: string[]|null  Plant something in a bed."
+    assert f"  plant     {plant}" in lines
+    assert any(line.split() == ["bed://{name}", "text/plain", "What", "grows", "in", "a", "bed."] for line in lines)
+    assert any(line.split() == ["plan", "season", "Plan", "a", "season."] for line in lines)
+    assert b"\x1b" not in done.stdout
+
+
+def test_list_one_kind_verbosely(run: Run) -> None:
+    text = run("list", SERVER, "tools", "--verbose").stdout.decode()
+    assert "talk 1.0" not in text
+    assert "The second paragraph is for --verbose." in text
+    assert '"description": "Name of the bed."' in text
+    assert "prompts" not in text
+    assert "season" in run("list", SERVER, "prompts").stdout.decode()
+
+
+def test_list_of_the_starter_and_its_apps(run: Run) -> None:
+    assert run("list").stdout.startswith(b"mcpd ")
+    assert b"apps_diagnostics" in run("list", "apps").stdout
+    done = run("list", SERVER, "apps")
+    assert (done.returncode, done.stdout, said(done)) == (0, b"", "mcpd: the server offers nothing of this kind")
+
+
+def test_list_as_json(run: Run) -> None:
+    (line,) = run("list", SERVER, "--json").stdout.splitlines()
+    found = json.loads(line)
+    assert {"server", "protocolVersion", "tools", "apps", "resources", "resourceTemplates", "prompts"} == set(found)
+    assert found["server"]["name"] == "talk"
+    assert {"plant", "hostile"} <= {tool["name"] for tool in found["tools"]}
+
+
+# ---------------------------------------------------------------------------------------- call
+
+
+@pytest.mark.parametrize("version", SUPPORTED)
+def test_call_in_each_version(run: Run, version: str) -> None:
+    done = run("call", SERVER, "plant", "bed=south", "season=spring", "rows=2", "--protocol", version)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert json.loads(done.stdout) == {"name": "south", "plants": ["spring", "spring"]}
+
+
+def test_call_the_starter_and_a_command(run: Run, child: Child) -> None:
+    assert run("call", "echo", "text=hi").stdout == b"hi\n"
+    assert run("call", "add", "a=1", "b=2").stdout == b"3.0\n"
+    assert run("call", "echo", "text=hi", "--", *child.mcpd("serve", "--stdio")).stdout == b"hi\n"
+
+
+def test_call_with_json_from_stdin(run: Run) -> None:
+    assert run("call", "echo", "-", input=b'{"text": "piped"}').stdout == b"piped\n"
+    assert run("call", "echo", "text=@-", input=b"a file").stdout == b"a file\n"
+
+
+def test_call_gives_the_raw_result(run: Run) -> None:
+    (line,) = run("call", SERVER, "plant", "bed=a", "season=autumn", "--json").stdout.splitlines()
+    assert json.loads(line)["structuredContent"] == {"name": "a", "plants": ["autumn"]}
+
+
+def test_a_tool_that_fails(run: Run) -> None:
+    done = run("call", SERVER, "plant", "bed=none", "season=spring")
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert said(done) == "There is no bed\\x1b[2J 'none'."
+    done = run("call", SERVER, "plant", "bed=none", "season=spring", "--json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["isError"] is True
+    assert done.stderr == b""
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["call", SERVER, "plnt"], "mcpd: no tool plnt; did you mean plant?"),
+        (["call", SERVER, "zzz"], "mcpd: no tool zzz; there are plant, hostile, mixed,"),
+        (["call", SERVER], "mcpd: which tool? there are plant,"),
+        (["call", SERVER, "plant", "bd=a"], "mcpd: no argument bd; did you mean bed?"),
+        (["call", SERVER, "plant", "bed=a", "season=sprin"], "mcpd: season: 'sprin' is none of its values; did"),
+        (["call", SERVER, "plant", "rows=x"], "mcpd: rows: 'x' is no integer"),
+        (
+            ["call", SERVER, "plant"],
+            "mcpd: plant needs bed=… (string: Name of the bed.), season=… (spring|autumn)",
+        ),
+        (["call", "echo", "hello", "there"], "mcpd: 'there': an argument of the tool is written name=value"),
+        (["call", "echo", "--text=hi"], "mcpd: no option --text; an argument of the tool is written text=…"),
+        (["call", "echo", "--"], "mcpd: behind -- stands the command of a server, as -- npx -y some-server"),
+        (["call", "echo", "--env", "x", "--", "y"], "mcpd: --env x: write --env NAME=VALUE"),
+        (["call", "echo", "-H", "A: b"], "mcpd: -H is for servers behind a URL; a program is given variables by --env"),
+        (["list", SERVER, "tool"], "mcpd: 'tool' is nothing to list; did you mean tools?"),
+        (["list", "a.py", "b", "tools"], "mcpd: 'a.py' is one word too many"),
+        (["read"], "mcpd: which resource? mcpd list resources names their URIs"),
+        (["read", SERVER], f"mcpd: which resource? mcpd list {SERVER} resources names their URIs"),
+        (["read", SERVER, "talk://dot.pgn"], "mcpd: Resource not found: talk://dot.pgn; did you mean talk://dot.png?"),
+        (["prompt", SERVER, "plon"], "mcpd: no prompt plon; did you mean plan?"),
+        (["prompt", SERVER, "plan"], "mcpd: plan needs season=…"),
+        (["prompt", SERVER, "plan", "sezon=x"], "mcpd: no argument sezon; did you mean season?"),
+        (["complete", SERVER, "prompt", "plan"], "mcpd: write mcpd complete TARGET prompt NAME ARGUMENT VALUE"),
+        (["complete", SERVER, "promt", "plan", "a", "b"], "mcpd: 'promt': did you mean prompt?"),
+        (["watch", "--call", "'"], "mcpd: --call: No closing quotation"),
+        (["watch", "--call", "nosuch"], "mcpd: --call: no tool nosuch; there are echo"),
+        (["ping", "a.py", "--", "b"], "mcpd: 'a.py' is one word too many; the command behind -- is the server"),
+        (["ping", "--count", "0"], "mcpd: Invalid value for '--count' / '-c'"),
+        (["completion", "tcsh"], "mcpd: Invalid value for '{bash|zsh|fish}'"),
+    ],
+)  # fmt: skip
+def test_wrong_use_is_one_line_and_2(run: Run, words: list[str], line: str) -> None:
+    done = run(*words)
+    assert (done.returncode, done.stdout) == (2, b"")
+    lines = [each for each in done.stderr.decode().splitlines() if not each.startswith("mcpd: watching")]
+    assert len(lines) == 1
+    assert lines[0].startswith(line)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["list", "nosuch.py"], "mcpd: nosuch.py: no such file"),
+        (["list", "--", "no-such-program"], "mcpd: no-such-program cannot be started: No such file or directory"),
+        (["list", "--", "true"], "mcpd: "),
+        (["list", "http://127.0.0.1:9/mcp", "--token-file", "nosuch"], "mcpd: --token-file nosuch: No such file"),
+        (["call", SERVER, "hang", "--timeout", "0.2"], "mcpd: the server did not answer tools/call"),
+        (["read", SERVER, "note://nosuch"], "mcpd: the server answered with an error: Resource not found"),
+        (["complete", SERVER, "prompt", "nosuch", "x", "y"], "mcpd: the server answered with an error: "),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_done_is_one_line_and_1(run: Run, words: list[str], line: str) -> None:
+    done = run(*words)
+    assert (done.returncode, done.stdout) == (1, b"")
+    lines = [each for each in done.stderr.decode().splitlines() if each != "cancelled at the server"]
+    assert len(lines) == 1
+    assert lines[0].startswith(line)
+
+
+def test_a_server_that_dies_is_one_line_that_says_what_to_do(run: Run) -> None:
+    done = run("call", SERVER, "die")
+    assert (done.returncode, done.stdout) == (1, b"")
+    last = done.stderr.decode().splitlines()[-1]
+    assert last.startswith("mcpd: ")
+    assert f"mcpd doctor {SERVER}" in last
+
+
+def test_files_are_saved_and_never_overwritten(run: Run, tmp_path: Path) -> None:
+    done = run("call", SERVER, "mixed", "--output", "out/")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.decode().splitlines() == ["text", "a note", "bed://south  south  (text/plain, 12 bytes)"]
+    assert run("call", SERVER, "mixed", "--output", "out").returncode == 0
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == [
+        "mixed-2.png", "mixed-2.wav", "mixed.png", "mixed.wav", "pass-wd-2.tar", "pass-wd.tar",
+    ]  # fmt: skip
+    assert (tmp_path / "out" / "mixed.png").read_bytes() == DOT
+
+
+def test_bytes_go_to_a_pipe_or_to_the_file_that_was_named(run: Run, tmp_path: Path) -> None:
+    assert run("call", SERVER, "dot").stdout == DOT
+    assert run("read", SERVER, "talk://dot.png").stdout == DOT
+    done = run("read", SERVER, "talk://dot.png", "-o", "here.png")
+    assert said(done) == f"mcpd: image/png, {len(DOT)} bytes: saved as here.png"
+    assert (tmp_path / "here.png").read_bytes() == DOT
+    done = run("call", SERVER, "dot", "-o", "/dev/null/x")
+    assert done.returncode == 1
+    assert "name another folder with --output DIR" in said(done)
+
+
+def test_nothing_is_said_to_be_nothing(run: Run) -> None:
+    done = run("call", SERVER, "nothing")
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert said(done) == "mcpd: nothing is done; it gave nothing back"
+
+
+def test_text_reaches_a_pipe_as_it_is(run: Run) -> None:
+    assert run("call", SERVER, "hostile").stdout.decode() == HOSTILE + "\n"
+    assert run("read", SERVER, "talk://hostile").stdout.decode() == HOSTILE + "\n"
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize(
+    ("tool", "line", "answer"),
+    [
+        (["water", "minutes=3"], "mcpd: A talk asks: Water for 3 minutes?\\x1b[2J; declined, as", "decline"),
+        (["pay"], "mcpd: A talk asks you to visit https://xn--bcher-kva.example/pay: Pay first.", "decline"),
+        (["think"], "mcpd: A talk wants to ask a model; declined", None),
+    ],
+)  # fmt: skip
+def test_questions_are_declined_and_said(
+    run: Run, version: str, tool: list[str], line: str, answer: str | None
+) -> None:
+    done = run("call", SERVER, *tool, "--protocol", version)
+    assert done.stderr.decode().startswith(line)
+    if answer is not None:
+        assert (done.returncode, done.stdout.decode()) == (0, f"{answer}\n")
+    else:
+        assert done.returncode == 1
+
+
+def test_the_log_of_the_server_is_shown_from_a_level_on(run: Run) -> None:
+    done = run("call", SERVER, "complain", "--log-level", "info")
+    assert done.stdout == b"logged\n"
+    assert done.stderr.decode().splitlines() == ["info: all is well", "warning: it is dry\\x1b[2J"]
+    assert run("call", SERVER, "complain", "--log-level", "error").stderr == b""
+
+
+# ------------------------------------------------------------------------ read, prompt, complete, ping
+
+
+@pytest.mark.parametrize("version", SUPPORTED)
+def test_read_and_prompt_in_each_version(run: Run, version: str) -> None:
+    assert run("read", SERVER, "bed://south", "--protocol", version).stdout == b"bed south\n"
+    done = run("prompt", SERVER, "plan", "season=spring", "--protocol", version)
+    assert done.stdout == b"[user]\nPlan spring.\n[assistant]\nBeans.\n"
+
+
+def test_read_and_prompt_as_json(run: Run) -> None:
+    (line,) = run("read", SERVER, "bed://south", "--json").stdout.splitlines()
+    assert json.loads(line)["contents"][0]["text"] == "bed south"
+    (line,) = run("prompt", SERVER, "plan", "season=spring", "--json").stdout.splitlines()
+    assert json.loads(line)["messages"][1]["role"] == "assistant"
+
+
+def test_complete(run: Run, tmp_path: Path) -> None:
+    assert run("complete", SERVER, "prompt", "plan", "season", "sp").stdout == b"spring\n"
+    assert run("complete", SERVER, "prompt", "plan", "season").stdout == b"spring\nautumn\n"
+    (line,) = run("complete", SERVER, "prompt", "plan", "season", "a", "--json").stdout.splitlines()
+    assert json.loads(line)["completion"]["values"] == ["autumn"]
+    (tmp_path / "bare.py").write_text('from mcpd import Server\nserver = Server("bare")\n')
+    done = run("complete", "bare.py", "prompt", "x", "y")
+    assert (done.returncode, said(done)) == (1, "mcpd: the server offers no suggestions")
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+def test_ping(run: Run, version: str) -> None:
+    lines = run("ping", SERVER, "-c", "2", "-i", "0", "--protocol", version).stdout.decode().splitlines()
+    assert lines[0].startswith(f"talk 1.0 (protocol {version}), open after ")
+    assert [line.partition(":")[0] for line in lines[1:3]] == ["1", "2"]
+    assert lines[3].startswith("2 of 2 answered; ")
+    found = json.loads(run("ping", SERVER, "-c", "3", "-i", "0", "--json").stdout)
+    assert len(found["times"]) == 3
+    assert found["failed"] == 0
+
+
+# --------------------------------------------------------------------------------------- watch
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+def test_watch_tells_of_a_call_until_ctrl_c(child: Child, tmp_path: Path, version: str) -> None:
+    words = ["watch", SERVER, "bed://south", "--call", "steps count=2", "--json", "--protocol", version]
+    process = subprocess.Popen(
+        child.mcpd(*words), env=child.env, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    found = [json.loads(process.stdout.readline()) for _ in range(3)]
+    process.send_signal(signal.SIGINT)
+    _, rest = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert [each["event"] for each in found] == ["progress", "progress", "result"]
+    assert (found[1]["progress"], found[1]["total"]) == (2, 2)
+    assert "Traceback" not in rest
+
+
+def test_watch_as_text(child: Child, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        child.mcpd("watch", SERVER, "--call", "complain"), env=child.env, cwd=tmp_path, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    lines = [process.stdout.readline().split(maxsplit=2)[1:] for _ in range(3)]
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert lines == [
+        ["log", "info: all is well\n"],
+        ["log", "warning: it is dry\\x1b[2J\n"],
+        ["result", "complain is done\n"],
+    ]
+
+
+# -------------------------------------------------------------------------------------- endings
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_call_that_is_ended_is_cancelled_at_the_server(
+    child: Child, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    process = subprocess.Popen(
+        child.mcpd("call", SERVER, "hang", "--log-level", "debug"), env=child.env, cwd=tmp_path,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    assert "begun" in process.stderr.readline()
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (code, "")
+    assert err == "cancelled at the server\n"
+
+
+def test_a_closed_pipe_is_no_traceback(child: Child, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        child.mcpd("list", SERVER, "--json"), env=child.env, cwd=tmp_path, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    with process.stderr:
+        assert process.stderr.read() == b""
+    assert process.wait(60) == 1
+
+
+def test_stdout_that_is_closed(child: Child, tmp_path: Path) -> None:
+    line = 'exec "$@" >&-'
+    done = subprocess.run(
+        ["sh", "-c", line, "sh", *child.mcpd("call", "echo", "text=hi")], env=child.env, cwd=tmp_path,
+        capture_output=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+# ----------------------------------------------------------------------------------- completion
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(run: Run, shell: str) -> None:
+    done = run("completion", shell)
+    assert done.returncode == 0
+    assert b"_MCPD_COMPLETE" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("mcpd ca", {"call"}),
+        (f"mcpd call {SERVER} pl", {"plant"}),
+        ("mcpd call ec", {"echo"}),
+        (f"mcpd call {SERVER} plant se", set()),
+        ("mcpd call nosuch.py pl", set()),
+        (f"mcpd list {SERVER} to", {"tools"}),
+        (f"mcpd prompt {SERVER} p", {"plan"}),
+        (f"mcpd read {SERVER} talk://d", {"talk://dot.png"}),
+        ("mcpd call --ti", {"--timeout"}),
+    ],
+)
+def test_words_that_complete(run: Run, line: str, found: set[str]) -> None:
+    env = {"_MCPD_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1)}
+    done = run(env=env)
+    lines = done.stdout.decode().splitlines()
+    assert {line.removeprefix("plain,") for line in lines if line.startswith("plain,")} == found
+    assert done.stderr == b""
