@@ -125,14 +125,9 @@ def take_once(number: int) -> None:
     the signal sets the handler again. Only where the C library has `sysv_signal`, as on Linux with glibc; else nothing.
     """
     try:
-        import ctypes
+        from .signal_once import leave_once  # after the start, for which no host has to wait
 
-        libc = ctypes.CDLL(None)
-        action = ctypes.create_string_buffer(1024)  # a struct sigaction, which is shorter; the handler comes first
-        libc.sysv_signal.argtypes = (ctypes.c_int, ctypes.c_void_p)
-        libc.sysv_signal.restype = ctypes.c_void_p
-        if libc.sigaction(number, None, action) == 0:
-            libc.sysv_signal(number, ctypes.c_void_p.from_buffer(action).value)
+        leave_once(number)
     except (ImportError, OSError, TypeError, AttributeError):
         return
 
