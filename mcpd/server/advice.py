@@ -23,11 +23,9 @@ from ..registry.annotations import plain_function
 from ..registry.catalog import Catalog
 from ..registry.content import BLOCKS, is_content
 from ..registry.docstring import parse
-from ..registry.entries import metadata_of
 from ..registry.hooks import dec_hook, enc_hook, to_builtins
 from ..registry.msgspec_hooks import parts_of
 from ..registry.problems import Problem
-from ..registry.prompts import FunctionPrompt
 from ..registry.resources import FunctionResource, FunctionTemplate
 from ..registry.tools import FunctionTool
 from ..registry.type_adapter import StandIn
@@ -47,19 +45,16 @@ def advise(catalog: Catalog) -> Iterator[Problem]:
         where = f"tool {entry.key}"
         if not _NAME.fullmatch(entry.key):
             yield _warning(where, "its name: some hosts take 1 to 64 letters, digits, '_' and '-' only")
-        if not (metadata_of(entry).description or "").strip():
+        # Without its schemas, which may be such that they cannot be made.
+        tool = entry.tool if isinstance(entry, FunctionTool) else entry.listed(frozenset())
+        if not (tool.description or "").strip():
             yield _warning(where, "no description: models choose tools by it; write a docstring")
         if isinstance(entry, FunctionTool):
             yield from _of_function(where, entry.callee, has_schema=entry.callee.parameters == ())
             yield from _of_result(where, entry.callee)
 
-    for prompt in catalog.prompts:
-        where = f"prompt {prompt.key}"
-        if not (prompt.listed(frozenset()).description or "").strip():
-            yield _warning(where, "no description: people choose prompts by it; write a docstring")
-        if isinstance(prompt, FunctionPrompt):
-            yield from _of_function(where, prompt.callee, has_schema=False)
-            yield from _of_messages(where, prompt.callee)
+    if len(catalog.prompts):
+        yield from _of_prompts(catalog)
 
     for template in catalog.templates:
         if isinstance(template, FunctionTemplate):
@@ -76,6 +71,18 @@ def advise(catalog: Catalog) -> Iterator[Problem]:
             "A function that registers them can be named, as file.py:main"
         )
         yield _warning("server", text)
+
+
+def _of_prompts(catalog: Catalog) -> Iterator[Problem]:
+    from ..registry.prompts import FunctionPrompt  # a server without prompts, which is looked over too, loads none
+
+    for prompt in catalog.prompts:
+        where = f"prompt {prompt.key}"
+        if not (prompt.listed(frozenset()).description or "").strip():
+            yield _warning(where, "no description: people choose prompts by it; write a docstring")
+        if isinstance(prompt, FunctionPrompt):
+            yield from _of_function(where, prompt.callee, has_schema=False)
+            yield from _of_messages(where, prompt.callee)
 
 
 def summary(problems: Sequence[Problem]) -> str:
