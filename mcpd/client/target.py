@@ -77,6 +77,7 @@ async def _start(target: CommandTarget, limits: ClientLimits) -> StartableChanne
         target.command,
         env=None if target.env is None else {**os.environ, **target.env},
         cwd=target.cwd,
+        name=str(target),
         max_frame_bytes=limits.message_bytes,
         stderr_bytes_per_second=limits.stderr_bytes_per_second,
     )

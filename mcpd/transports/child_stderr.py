@@ -11,10 +11,17 @@ import asyncio
 import os
 import select
 
+from ..printable import printable
+
 __all__ = ["StderrCopy"]
 
 BURST_SECONDS = 16.0
 """How many seconds' worth may come at once: a traceback or a long greeting is passed on whole."""
+
+LAST_BYTES = 4096
+LAST_LINES = 5
+LAST_CHARACTERS = 800
+"""So much of the end is kept, and so much of that is said in an error."""
 
 _STDERR = 2
 _READ_BYTES = 65536
@@ -24,7 +31,10 @@ _LAST_READS = 16
 
 
 class StderrCopy:
-    """Copies from the descriptor `source`, which it closes, to stderr; `name` is what the child is called there."""
+    """Copies from the descriptor `source`, which it closes, to stderr; `name` is what the child is called there.
+
+    The end of it is kept: it is the best there is to say of a child that has died.
+    """
 
     def __init__(self, source: int, name: str, bytes_per_second: float) -> None:
         self._loop = asyncio.get_running_loop()
@@ -36,6 +46,7 @@ class StderrCopy:
         self.dropped_bytes = 0
         """How much was not passed on, and not said yet."""
         self._is_open = True
+        self._last = b""
         os.set_blocking(source, False)
         self._loop.add_reader(source, self._readable)
 
@@ -49,6 +60,7 @@ class StderrCopy:
             data = b""
 
         if data:
+            self._last = (self._last + data[-LAST_BYTES:])[-LAST_BYTES:]
             self._pass_on(data)
         else:
             self._end()
@@ -56,10 +68,20 @@ class StderrCopy:
 
     def close(self) -> None:
         """Pass on what was written so far, and let go of the descriptor."""
+        self._read_rest()
+        self._end()
+
+    def last_lines(self) -> str:
+        """The last lines that the child has written, in one line; "" if it wrote none."""
+        self._read_rest()
+        lines = [line.strip() for line in self._last.decode("utf-8", "replace").splitlines() if line.strip()]
+        text = " | ".join(printable(line, LAST_BYTES) for line in lines[-LAST_LINES:])
+        return text if len(text) <= LAST_CHARACTERS else f"…{text[-LAST_CHARACTERS:]}"
+
+    def _read_rest(self) -> None:
         for _ in range(_LAST_READS):
             if not self._is_open or not self._readable():
                 break
-        self._end()
 
     def _end(self) -> None:
         if self._is_open:

@@ -15,14 +15,16 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import errno
 import os
+import shlex
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from weakref import WeakSet
 
 from ..channel import Receiver
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, ConnectionLost, McpdError, ProtocolError
 from ..jsonrpc import Id
 from ..principal import Origin
 from .child_stderr import StderrCopy
@@ -34,7 +36,11 @@ GRACE_SECONDS = 2.0
 STDERR_BYTES_PER_SECOND = 65536.0
 """How much of what a child writes to stderr is passed on, in the long run."""
 
+EXIT_SECONDS = 0.5
+"""How long a child that has closed its stdout may take to end, before its connection ends without an exit code."""
+
 _LOOK_SECONDS = 0.02
+_LONG_NAME = 200
 _HAS_GROUPS = hasattr(os, "killpg")  # not on Windows, which has no SIGKILL either
 _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
@@ -50,15 +56,19 @@ class ProcessChannel:
         fd_in: int,
         fd_out: int,
         *,
+        name: str = "",
         stderr: StderrCopy | None = None,
         max_frame_bytes: int = MAX_FRAME_BYTES,
     ) -> None:
         self.process = process
+        self._name = name or f"process {process.pid}"
         self._descriptors = (fd_in, fd_out)
         # A server that answers line by line reads on only when its answers are taken.
         self._channel = StdioChannel(fd_in, fd_out, max_frame_bytes=max_frame_bytes, always_reads=True)
         self._stderr = stderr
+        self._receiver: Receiver | None = None
         self._watching: asyncio.Task[None] | None = None
+        self._telling: asyncio.Task[None] | None = None
         self._is_closed = False
         self._has_ended = False
         self._owner = os.getpid()
@@ -70,9 +80,38 @@ class ProcessChannel:
         return self._channel.is_congested
 
     def start(self, receiver: Receiver) -> None:
-        """Begin to read."""
-        self._channel.start(receiver)
+        """Begin to read. How the child has ended is said at the end."""
+        self._receiver = receiver
+        self._channel.start(_Ear(receiver, self._output_ended))
         self._watching = asyncio.create_task(self._watch())
+
+    def _output_ended(self, error: McpdError | None) -> None:
+        assert self._receiver is not None
+        if self._is_closed:
+            self._receiver.closed(error)
+        elif self.process.returncode is not None:
+            self._receiver.closed(self._why(error))
+        elif self._telling is None:
+            self._telling = asyncio.create_task(self._tell_why(error))
+
+    async def _tell_why(self, error: McpdError | None) -> None:
+        """It says no more; most often because it ends, and its exit code comes a moment later."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(EXIT_SECONDS):
+                await self.process.wait()
+        if not self._is_closed and self._receiver is not None:
+            self._receiver.closed(self._why(error))
+
+    def _why(self, error: McpdError | None) -> ConnectionLost:
+        code = self.process.returncode
+        if code is None:
+            text = "the server has closed its stdout" if error is None else "the server has closed its stdin"
+        elif code < 0:
+            text = f"the server was ended by {_signal_name(-code)}"
+        else:
+            text = f"the server has ended with exit code {code}"
+        said = "" if self._stderr is None else self._stderr.last_lines()
+        return ConnectionLost(f"{self._name}: {text}{f'; stderr: {said}' if said else ''}")
 
     async def _watch(self) -> None:
         """What the child started may hold its output open for long; with the child itself the connection ends."""
@@ -120,8 +159,9 @@ class ProcessChannel:
         if self._is_closed:
             return
         self._is_closed = True
-        if self._watching is not None:
-            self._watching.cancel()
+        for task in (self._watching, self._telling):
+            if task is not None:
+                task.cancel()
 
         fd_in, fd_out = self._descriptors
         try:
@@ -218,12 +258,14 @@ async def open_process(
     *,
     env: Mapping[str, str] | None = None,
     cwd: str | None = None,
+    name: str = "",
     max_frame_bytes: int = MAX_FRAME_BYTES,
     stderr_bytes_per_second: float | None = STDERR_BYTES_PER_SECOND,
 ) -> ProcessChannel:
     """Start a command and give the channel to it. Raises ConfigurationError if it cannot be started.
 
-    What it writes to stderr goes to ours, `stderr_bytes_per_second` of it in the long run; None gives it our own.
+    `name` is what errors call it, else the command. What it writes to stderr goes to ours, `stderr_bytes_per_second` of
+    it in the long run; None gives it our own.
     """
     if not command or not all(isinstance(part, str) for part in command):
         raise ConfigurationError(f"{command!r}: a command is a list of strings, the program first")
@@ -242,15 +284,75 @@ async def open_process(
         pipes.close_ours()
         if not isinstance(error, (OSError, ValueError)):
             raise
-        text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise ConfigurationError(f"{command[0]} cannot be started: {text}") from error
+        raise ConfigurationError(_why_not(command, cwd, error)) from error
     finally:
         pipes.close_childs()
 
     stderr = None
     if pipes.fd_err is not None and stderr_bytes_per_second is not None:
         stderr = StderrCopy(pipes.fd_err, os.path.basename(command[0]), stderr_bytes_per_second)
-    return ProcessChannel(process, pipes.fd_in, pipes.fd_out, stderr=stderr, max_frame_bytes=max_frame_bytes)
+    shown = name or shlex.join(command)
+    shown = shown if len(shown) <= _LONG_NAME else f"{shown[:_LONG_NAME]}…"
+    return ProcessChannel(
+        process, pipes.fd_in, pipes.fd_out, name=shown, stderr=stderr, max_frame_bytes=max_frame_bytes
+    )
+
+
+class _Ear:
+    """What a child says goes straight to who listens; that it says no more goes another way."""
+
+    def __init__(self, receiver: Receiver, closed: Callable[[McpdError | None], None]) -> None:
+        self._receiver = receiver
+        self._closed = closed
+        self.receive = receiver.receive
+
+    def receive_error(self, error: ProtocolError) -> None:
+        self._receiver.receive_error(error)
+
+    def closed(self, error: McpdError | None = None) -> None:
+        self._closed(error)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _why_not(command: Sequence[str], cwd: str | None, error: OSError | ValueError) -> str:
+    """Why a command cannot be started, and what to do."""
+    program = command[0]
+    if isinstance(error, OSError) and cwd is not None and error.filename == cwd:
+        return f"{program} cannot be started in {cwd}: {error.strerror}; look at cwd"
+    if isinstance(error, FileNotFoundError):
+        if os.path.dirname(program):
+            # The kernel says the same of a script whose interpreter is missing.
+            what = (
+                "its interpreter, in the first line, is missing" if os.path.exists(program) else "there is no such file"
+            )
+            return f"{program} cannot be started: {what}"
+        brings = _BRINGS.get(os.path.splitext(program)[0].lower())
+        todo = f"install {brings}, or give its whole path" if brings else "install it, or give its whole path"
+        return f"{program} cannot be started: there is no such program on PATH; {todo}"
+    if isinstance(error, PermissionError):
+        return f"{program} cannot be started: it is no program, or not executable ({error.strerror})"
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    if isinstance(error, OSError) and error.errno == errno.ENOEXEC:
+        text = f"it is no program ({text}); name what runs it, as python {program}"
+    return f"{program} cannot be started: {text}"
+
+
+_BRINGS = {
+    "npx": "Node.js",
+    "node": "Node.js",
+    "bunx": "Bun",
+    "deno": "Deno",
+    "uvx": "uv",
+    "uv": "uv",
+    "docker": "Docker",
+}
+"""What to install for commands that many entries of hosts name."""
 
 
 class _Pipes:

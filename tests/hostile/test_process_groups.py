@@ -13,6 +13,7 @@ import pytest
 from support.clock import until
 
 from mcpd import Client
+from mcpd.errors import ConnectionLost
 
 pytestmark = pytest.mark.usefixtures("impatient")
 BAD_SERVER = str(Path(__file__).with_name("bad_server.py"))
@@ -114,6 +115,7 @@ PROGRAM = """
 import asyncio, sys
 from mcpd import Client
 
+
 async def main():
     client = Client(sys.argv[2:], version="2025-11-25")
     await client.open()
@@ -156,7 +158,7 @@ async def test_a_flood_on_stderr_is_cut(capfd: pytest.CaptureFixture[str]) -> No
 async def test_what_a_server_says_on_stderr_is_passed_on(capfd: pytest.CaptureFixture[str]) -> None:
     command = [sys.executable, "-S", "-c", "import sys; sys.stdin.readline(); sys.exit('it is over: \\u20ac')"]
     client = Client(command, version=VERSION)
-    with pytest.raises(Exception, match="closed|lost"):
+    with pytest.raises(ConnectionLost, match="exit code 1; stderr: it is over: \u20ac$"):
         await client.open()
     assert capfd.readouterr().err == "it is over: €\n"
 
