@@ -26,13 +26,21 @@ _READ = frozenset(
 )  # fmt: skip
 _NO_PART = ("$ref", "$defs", "definitions", "$schema", "$id")
 _MOST_SHOWN = 60
+_MOST_STEPS = 20_000
 
 _NARROWER, _WIDER, _BOTH, _NEITHER = "narrower", "wider", "both", "neither"
 
 
 def compare_schemas(old: Any, new: Any, *, is_input: bool) -> list[Found]:
     """All that changed, in the order of the new schema. `is_input` for arguments, else it is that of results."""
-    found = dict(_Comparison(old, new, is_input).compare(old, new, ""))
+    if old == new:
+        return []
+    try:
+        found = dict(_Comparison(old, new, is_input).compare(old, new, ""))
+    except (TypeError, AttributeError, LookupError, ValueError, RecursionError):
+        # A file may have been written by hand, and a schema with few references can mean millions of them.
+        subject = "the arguments" if is_input else "the result"
+        return [(f"the schema of {subject} is another one now, and one of the two cannot be followed", True)]
     return list(found.items())
 
 
@@ -51,6 +59,7 @@ class _Comparison:
         self._is_input = is_input
         self._open: set[tuple[int, int]] = set()
         """Pairs that are being compared: a schema may hold itself."""
+        self._steps = 0
 
     def compare(self, old: Any, new: Any, place: str) -> Iterator[Found]:
         """All that changed at a place, such as `days[].high`."""
@@ -61,9 +70,10 @@ class _Comparison:
         if here & self._open:
             return
         self._open |= here
+        self._step()
 
         yield from self._words(old, new, place)
-        olds, news = _ways(old, self._old_root), _ways(new, self._new_root)
+        olds, news = self._ways(old, self._old_root), self._ways(new, self._new_root)
         pairs = _pairs(olds, news)
         gone = [way for way in olds if not any(way is one for one, _ in pairs)]
         come = [way for way in news if not any(way is one for _, one in pairs)]
@@ -71,6 +81,24 @@ class _Comparison:
         for one, other in pairs:
             yield from self._same_kind(one, other, place)
         self._open -= here
+
+    def _step(self) -> None:
+        self._steps += 1
+        if self._steps > _MOST_STEPS:
+            raise ValueError("too many parts")
+
+    def _ways(self, schema: dict[str, Any], root: Any) -> list[dict[str, Any]]:
+        """The ways that a value may be, each a schema of one type."""
+        self._step()
+        for word in ("anyOf", "oneOf"):
+            if isinstance(schema.get(word), list):
+                # What stands beside the alternatives holds for each; a member of their own goes before.
+                rest = {key: value for key, value in schema.items() if key != word and key not in _WORDS}
+                ways = [way for one in schema[word] for way in self._ways(_resolved(one, root), root)]
+                return [{**rest, **way} if rest else way for way in ways]
+        if isinstance(schema.get("type"), list):
+            return [{**schema, "type": kind} for kind in schema["type"]]
+        return [schema]
 
     def _found(self, text: str, change: str) -> Found:
         return text, change == _BOTH or change == (_NARROWER if self._is_input else _WIDER)
@@ -208,20 +236,6 @@ def _resolved(schema: Any, root: Any) -> dict[str, Any]:
     if isinstance(schema, dict):
         return schema
     return {"not": {}} if schema is False else {}
-
-
-def _ways(schema: dict[str, Any], root: Any) -> list[dict[str, Any]]:
-    """The ways that a value may be, each a schema of one type."""
-    for word in ("anyOf", "oneOf"):
-        if isinstance(schema.get(word), list):
-            # What stands beside the alternatives holds for each; a member of their own goes before.
-            rest = {key: value for key, value in schema.items() if key != word and key not in _WORDS}
-            return [
-                {**rest, **way} if rest else way for one in schema[word] for way in _ways(_resolved(one, root), root)
-            ]
-    if isinstance(schema.get("type"), list):
-        return [{**schema, "type": kind} for kind in schema["type"]]
-    return [schema]
 
 
 def _pairs(olds: list[dict[str, Any]], news: list[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:

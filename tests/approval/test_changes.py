@@ -106,6 +106,32 @@ def test_schemas_that_hold_themselves_are_compared_to_their_end() -> None:
     assert compare_schemas({"$ref": "#"}, {"$ref": "#/none"}, is_input=True) == []
 
 
+DOUBLED = {f"at{n}": {"anyOf": [{"$ref": f"#/$defs/at{n + 1}"}] * 2} for n in range(60)}
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"anyOf": [{"$ref": "#"}]},
+        {"$ref": "#/$defs/at0", "$defs": DOUBLED},
+        {"type": "object", "required": [{}]},
+        {"type": "object", "required": 5},
+        {"type": "object", "properties": 5},
+        members(a={"type": "integer", "minimum": "x"}),
+        members(a={"type": "array", "prefixItems": 5}),
+    ],
+    ids=range(7),
+)
+@pytest.mark.parametrize("is_input", [True, False])
+def test_a_schema_that_cannot_be_followed_is_said_to_be_another_one(odd: Any, is_input: bool) -> None:
+    plain = members(a={"type": "integer", "minimum": 1}) if "minimum" in str(odd) else members(a={"type": "array"})
+    subject = "the arguments" if is_input else "the result"
+    said = [(f"the schema of {subject} is another one now, and one of the two cannot be followed", True)]
+    assert compare_schemas(odd, plain, is_input=is_input) == said
+    assert compare_schemas(plain, odd, is_input=is_input) == said
+    assert compare_schemas(odd, json.loads(json.dumps(odd)), is_input=is_input) == []
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
