@@ -1,4 +1,5 @@
-"""The official conformance suite against `everything.py` over HTTP: runs its legs and counts blemishes.
+"""The official conformance suite: runs its legs and counts blemishes. Of servers against `everything.py` over HTTP, of
+clients against `client.py`, which it starts for each scenario.
 
 A scenario is clean if it has neither a failure nor a warning; the suite's own exit code ignores warnings, so
 the scores come from the `checks.json` it writes. Run by hand as `make conformance`; `--list` names the legs.
@@ -11,6 +12,7 @@ import json
 import os
 import re
 import select
+import shlex
 import shutil
 import signal
 import subprocess
@@ -18,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -44,6 +47,22 @@ LEGS = {
     "requirements-2026-07-28": Leg(NEW, ("--requirements", "2026-07-28"), 50, allowed=r"tasks-"),
     "latest": Leg(LATEST, ("--suite", "all"), 32),
     "bare": Leg(NEW, ("--suite", "all"), 65, allowed=r"tasks-"),
+}
+
+
+class ClientLeg(NamedTuple):
+    """The same for clients: the scenarios that need no authorization, each in a run of its own."""
+
+    package: str
+    options: tuple[str, ...]
+    scenarios: int
+
+
+CLIENT_LEGS = {
+    "client-2025-11-25": ClientLeg(NEW, ("--spec-version", "2025-11-25"), 5),
+    "client-2026-07-28": ClientLeg(NEW, ("--spec-version", "2026-07-28"), 8),
+    "client-latest": ClientLeg(LATEST, (), 4),
+    "client-bare": ClientLeg(NEW, (), 15),
 }
 
 
@@ -125,14 +144,51 @@ def run_leg(node: str, leg: Leg, url: str) -> Score:
     return Score(done.returncode, scenarios, blemishes, done.stdout + done.stderr)
 
 
+def run_client_leg(node: str, leg: ClientLeg, python: str = sys.executable) -> Score:
+    """Run one leg with our client and score it. A scenario that looked at nothing is blemished."""
+    package = str(HERE / leg.package)
+    listed = subprocess.run(
+        [node, package, "list", "--client", *leg.options], capture_output=True, text=True, check=True
+    )
+    names = [name for name in re.findall(r"^  - (\S+)", listed.stdout, re.MULTILINE) if not name.startswith("auth/")]
+    with ThreadPoolExecutor(2) as runs:
+        scores = list(runs.map(lambda name: _run_client(node, leg, name, python), names))
+    blemishes = [blemish for score in scores for blemish in score.blemishes]
+    output = "\n".join(score.output for score in scores)
+    return Score(max((score.code for score in scores), default=1), len(names), blemishes, output)
+
+
+def _run_client(node: str, leg: ClientLeg, name: str, python: str) -> Score:
+    with tempfile.TemporaryDirectory() as folder:
+        client = shlex.join([python, str(HERE / "client.py")])
+        command = [node, str(HERE / leg.package), "client", "--command", client, "--scenario", name]
+        done = subprocess.run(
+            [*command, *leg.options, "--timeout", "60000", "-o", folder],
+            capture_output=True, text=True, timeout=120, check=False, env={**os.environ, "NO_COLOR": "1"},
+        )  # fmt: skip
+        checks = [
+            check
+            for path in Path(folder).rglob("checks.json")
+            for check in json.loads(path.read_text(encoding="utf-8"))
+        ]
+    blemishes = [
+        f"{name}: {check['status']} {check['id']}: {check.get('errorMessage') or ''}"
+        for check in checks
+        if check["status"] in ("FAILURE", "WARNING", "FAIL", "WARN")
+    ]
+    if not any(check["status"] in ("SUCCESS", "PASS") for check in checks):
+        blemishes.append(f"{name}: nothing was looked at")
+    return Score(done.returncode, 1, blemishes, done.stdout + done.stderr)
+
+
 def main() -> int:
     """Run the legs named on the command line, or all; exit 1 for any blemish."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("legs", nargs="*", choices=[*LEGS, []], help=", ".join(LEGS))
+    parser.add_argument("legs", nargs="*", choices=[*LEGS, *CLIENT_LEGS, []], help=", ".join([*LEGS, *CLIENT_LEGS]))
     parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
     if options.list:
-        print("\n".join(LEGS))
+        print("\n".join([*LEGS, *CLIENT_LEGS]))
         return 0
     node = find_node(HERE.parent)
     if node is None or not (HERE / NEW).exists():
@@ -140,13 +196,11 @@ def main() -> int:
         return 1
     failed = False
     with everything() as url:
-        for name in options.legs or LEGS:
-            score = run_leg(node, LEGS[name], url)
-            is_right = not score.blemishes and score.scenarios == LEGS[name].scenarios
-            failed = failed or not is_right
-            print(
-                f"{name}: {score.scenarios} of {LEGS[name].scenarios} scenarios ran, {len(score.blemishes)} blemishes"
-            )
+        for name in options.legs or [*LEGS, *CLIENT_LEGS]:
+            leg = LEGS.get(name) or CLIENT_LEGS[name]
+            score = run_leg(node, leg, url) if isinstance(leg, Leg) else run_client_leg(node, leg)
+            failed = failed or bool(score.blemishes) or score.scenarios != leg.scenarios
+            print(f"{name}: {score.scenarios} of {leg.scenarios} scenarios ran, {len(score.blemishes)} blemishes")
             for blemish in score.blemishes:
                 print(f"  {blemish}")
     return int(failed)

@@ -1,4 +1,7 @@
-"""The official conformance suite, every server scenario of both pinned releases, without a failure or a warning."""
+"""The official conformance suite, every scenario of both pinned releases, without a failure or a warning.
+
+All of servers, and those of clients that need no authorization.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ import pytest
 pytestmark = pytest.mark.slow
 
 LEGS = ("2025-11-25", "2026-07-28", "requirements-2025-11-25", "requirements-2026-07-28", "latest", "bare")
+CLIENT_LEGS = ("client-2025-11-25", "client-2026-07-28", "client-latest", "client-bare")
 
 
 @pytest.fixture(scope="module")
@@ -48,5 +52,21 @@ def test_the_official_suite_finds_no_blemish(suite: ModuleType, node: str, url: 
         assert score.code == 0
 
 
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("leg", CLIENT_LEGS)
+def test_the_official_suite_finds_no_blemish_in_our_client(suite: ModuleType, node: str, leg: str) -> None:
+    score = suite.run_client_leg(node, suite.CLIENT_LEGS[leg])
+    assert score.scenarios == suite.CLIENT_LEGS[leg].scenarios, score.output[-2000:]
+    assert not score.blemishes, "\n".join([*score.blemishes, score.output[-2000:]])
+    assert score.code == 0, score.output[-2000:]
+
+
+@pytest.mark.timeout(300)
+def test_a_client_that_does_nothing_is_blemished(suite: ModuleType, node: str) -> None:
+    score = suite.run_client_leg(node, suite.CLIENT_LEGS["client-latest"], "/bin/true")
+    assert {"tools_call", "sse-retry"} <= {blemish.partition(":")[0] for blemish in score.blemishes}
+
+
 def test_every_leg_is_run(suite: ModuleType) -> None:
     assert set(LEGS) == set(suite.LEGS)
+    assert set(CLIENT_LEGS) == set(suite.CLIENT_LEGS)
