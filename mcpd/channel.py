@@ -81,12 +81,19 @@ class Heading(Struct, frozen=True):
 
 @runtime_checkable
 class HeadedChannel(Protocol):
-    """A client's channel that wants to know more of a message than its bytes."""
+    """A client's channel on which each request has a connection of its own, and more is said of a message."""
 
     def send_headed(
         self, frame: bytes, related_request_id: Id | None, method: str | None, heading: Heading | None
     ) -> None:
-        """`Channel.send`, with a heading."""
+        """`Channel.send`, with a heading: for what is no request."""
+
+    async def carry(self, frame: bytes, request_id: Id, method: str | None, heading: Heading) -> None:
+        """Send a request, and hand to the receiver what comes on its connection.
+
+        The caller's task does it: that costs no turn of the event loop. To cancel it is to cut the connection. Raises
+        nothing: failures are told to the receiver. It returns when its answer has come, or none will come here.
+        """
 
 
 class Receiver(Protocol):

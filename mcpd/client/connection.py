@@ -16,7 +16,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 
 from msgspec import Raw
 
-from ..channel import Channel, HeadedChannel, Receiver
+from ..channel import Channel, HeadedChannel, Heading, Receiver
 from ..errors import (
     ConfigurationError,
     ConnectionLost,
@@ -33,9 +33,9 @@ from ..printable import printable
 from .callbacks import Callbacks, answer_to
 from .events import Answered, Asked, ClientRequest, Event, Notified, OnProgress, Progressed, Withdrawn
 from .headings import Headings
-from .inbox import Inbox
+from .inbox import Inbox, detached
 from .limits import ClientLimits
-from .session import ClientSession
+from .session import ClientSession, Frame
 
 __all__ = ["ClientConnection", "PausableChannel", "StartableChannel"]
 
@@ -93,6 +93,8 @@ class ClientConnection:
         self._tasks: set[asyncio.Task[None]] = set()
         self._inbox = Inbox(callbacks, limits, session.faults, self._pause, self._end)
 
+        self._to_carry: Frame | None = None
+        """The request that was just queued, for whoever waits for its answer to send."""
         self._answered_bytes = self._unread_bytes = 0
         self._lost: McpdError | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -128,7 +130,7 @@ class ClientConnection:
             return
         request = self.session.pending.take(request_id)
         if request is not None:
-            request.settle(error)
+            self._settle(request, error)
 
     def _lose(self, error: McpdError) -> None:
         if self._lost is None:
@@ -136,7 +138,7 @@ class ClientConnection:
             if self.on_lost is not None:
                 self.on_lost(error)
         for request in self.session.pending:
-            request.settle(_another(self._lost))
+            self._settle(request, _another(self._lost))
         self._inbox.clear()
         for task in self._others():
             task.cancel()
@@ -175,6 +177,8 @@ class ClientConnection:
         for frame, request_id, method, heading in session.data_to_send():
             if heading is None:
                 channel.send(frame, request_id, method)
+            elif heading.is_request:
+                self._to_carry = frame, request_id, method, heading
             else:
                 cast(HeadedChannel, channel).send_headed(frame, request_id, method, heading)
         if session.answered_bytes != self._answered_bytes:
@@ -187,7 +191,7 @@ class ClientConnection:
 
     def _take(self, event: Event) -> None:
         if isinstance(event, Answered):
-            event.request.settle(event.outcome)
+            self._settle(event.request, event.outcome)
         elif isinstance(event, Progressed):
             self._progress(event)
         elif isinstance(event, Asked):
@@ -259,7 +263,8 @@ class ClientConnection:
             self._restart_clocks()
 
     def _do(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = self.loop.create_task(work)
+        # Whose task carries what arrives does not matter: nothing here is done on its behalf.
+        task = self.loop.create_task(work, context=detached())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
@@ -299,8 +304,12 @@ class ClientConnection:
                 # While we work on questions of the server it may be waiting for us: only the longest time counts.
                 if self._answering:
                     request.restart(self.loop.time(), is_stopped=True)
+                if self._to_carry is not None:
+                    await self._carry(request)
                 return await answer
         except TimeoutError:
+            if answer.done() and not answer.cancelled():
+                return answer.result()  # settled by somebody else, while we carried it
             self._give_up(request, "timed out")
             raise RequestTimeout(f"The server did not answer {request.method} within {timeout:g} s") from None
         except asyncio.CancelledError:
@@ -310,6 +319,24 @@ class ClientConnection:
             self.session.pending.take(request.id)
             if is_nested:
                 self._inbox.end_request()
+
+    async def _carry(self, request: ClientRequest) -> None:
+        """Send a request over its own connection, and read what comes there."""
+        assert self._to_carry is not None
+        frame, _, method, heading = self._to_carry
+        self._to_carry = None
+        request.carrier = asyncio.current_task()
+        try:
+            await cast(HeadedChannel, self.channel).carry(frame, request.id, method, cast(Heading, heading))
+        finally:
+            request.carrier = None
+
+    def _settle(self, request: ClientRequest, outcome: Raw | McpdError) -> None:
+        """Hand over the outcome, and call off who still carries the request."""
+        request.settle(outcome)
+        carrier, clock = request.carrier, request.clock
+        if carrier is not None and carrier is not asyncio.current_task() and clock is not None and not clock.expired():
+            clock.reschedule(self.loop.time())
 
     def _give_up(self, request: ClientRequest, reason: str) -> None:
         self.session.cancel(request.id, reason)
@@ -325,7 +352,7 @@ class ClientConnection:
 
         self._lose(ConnectionLost("the client is closed"))
         for request in pending:
-            request.settle(ConnectionLost(str(self._lost)))
+            self._settle(request, ConnectionLost(str(self._lost)))
 
         try:
             if others := self._others():

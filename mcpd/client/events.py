@@ -12,7 +12,7 @@ from ..jsonrpc import Id
 from ..pending import PendingRequest
 
 if TYPE_CHECKING:
-    from asyncio import Timeout
+    from asyncio import Task, Timeout
 
 __all__ = ["Answered", "Asked", "ClientRequest", "Event", "Notified", "OnProgress", "Progressed", "Withdrawn"]
 
@@ -30,6 +30,8 @@ class ClientRequest(PendingRequest, kw_only=True, eq=False):
     latest: float | None = None
     """When it is given up, whatever the signs of life; in seconds of the event loop's clock."""
     clock: Timeout | None = None
+    carrier: Task[Any] | None = None
+    """Who carries it over a connection of its own, and would not notice that somebody else has settled it."""
 
     def restart(self, now: float, *, is_stopped: bool) -> None:
         """There was a sign of life. `is_stopped`: the server waits for us, and its time stands still."""

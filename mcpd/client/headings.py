@@ -35,7 +35,7 @@ class Headings:
         self._faults = faults
         self._mirrors: dict[str, tuple[Mirror, ...]] = {}
         """Of the tools that were listed, those with mirrored arguments."""
-        self._other = Heading(is_request=False)
+        self._other = Heading(is_request=False, in_session=False)
         self._request = Heading(is_request=True)
 
     def agreed(self, version: str, *, in_session: bool) -> None:

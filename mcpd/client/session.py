@@ -61,7 +61,7 @@ from .headings import Headings
 from .reading import id_answered, is_utf8, params_to_keep
 from .writing import Envelope, as_members, with_meta
 
-__all__ = ["ClientSession"]
+__all__ = ["ClientSession", "Frame"]
 
 log = logging.getLogger("mcpd.client")
 
