@@ -279,7 +279,7 @@ class ClientConnection:
         Raises RemoteError, RequestTimeout, ConnectionLost; ProtocolError for an answer that cannot be read,
         LocalProtocolError for a method this version lacks, ConfigurationError for an `on_progress` to be awaited.
         """
-        if iscoroutinefunction(on_progress):
+        if on_progress is not None and iscoroutinefunction(on_progress):
             raise ConfigurationError("on_progress is a coroutine function: give a plain one, which may start a task")
         request = self.session.request(method, params, wants_progress=on_progress is not None)
         request.on_progress = on_progress

@@ -41,7 +41,7 @@ from ..jsonrpc import (
     Response,
     Result,
     call,
-    decode,
+    decode_answer,
     decode_batch,
     encode,
     error_answer,
@@ -177,7 +177,10 @@ class ClientSession:
             if wants_progress:
                 # Our ids are unique, so that they serve as progress tokens too.
                 members = with_meta(members, {"progressToken": request_id})
-            frame = call(method, members if members else None, request_id)
+            try:
+                frame = call(method, members if members else None, request_id)
+            except (TypeError, ValueError, RecursionError) as error:  # UnicodeEncodeError is a ValueError
+                raise LocalProtocolError(f"params cannot be written as JSON: {error}") from error
             if len(frame) > MAX_FRAME_BYTES:
                 text = f"{method} is too large: {len(frame)} bytes, a message may have {MAX_FRAME_BYTES}"
                 raise LocalProtocolError(text)
@@ -247,7 +250,7 @@ class ClientSession:
     def receive(self, frame: bytes) -> None:
         """Take one frame of the server."""
         try:
-            message = decode(frame)
+            message = decode_answer(frame)
         except ProtocolError as error:
             self._refuse(error, frame)
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Raw
 from msgspec.json import Decoder
@@ -48,6 +48,8 @@ def as_members(version: Version, params: Any) -> dict[str, Any]:
     """The members of params, in the shape of this version. Raises LocalProtocolError for what is no JSON object."""
     if params is None:
         return {}
+    if params.__class__ is dict and "_meta" not in params and not any(isinstance(one, Raw) for one in params.values()):
+        return cast(dict[str, Any], params)  # plain values: they are written once, with all the rest
     written = as_object(params if isinstance(params, Raw) else version.shape(params), "params")
     try:
         return dict(_members(written))

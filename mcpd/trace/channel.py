@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ..channel import Receiver
+from ..channel import HeadedChannel, Heading, Receiver, RequestReceiver
 from ..client.connection import PausableChannel, StartableChannel
 from ..errors import McpdError, ProtocolError
 from ..jsonrpc import Id
@@ -17,6 +17,8 @@ __all__ = ["record_channel"]
 
 def record_channel(channel: StartableChannel, recorder: Recorder) -> StartableChannel:
     """A channel that writes down each frame and passes it on. The recorder is the caller's to close."""
+    if isinstance(channel, HeadedChannel):
+        return _RecordedHeaded(channel, recorder)
     kind = _RecordedPausable if isinstance(channel, PausableChannel) else _Recorded
     return kind(channel, recorder)
 
@@ -67,6 +69,22 @@ class _RecordedPausable(_Recorded):
         self._channel.resume()
 
 
+class _RecordedHeaded(_RecordedPausable):
+    """Of a channel that carries each request by itself, as HTTP does."""
+
+    def send_headed(
+        self, frame: bytes, related_request_id: Id | None, method: str | None, heading: Heading | None
+    ) -> None:
+        assert isinstance(self._channel, HeadedChannel)
+        self._recorder.record("host", frame + b"\n")
+        self._channel.send_headed(frame, related_request_id, method, heading)
+
+    async def carry(self, frame: bytes, request_id: Id, method: str | None, heading: Heading) -> None:
+        assert isinstance(self._channel, HeadedChannel)
+        self._recorder.record("host", frame + b"\n")
+        await self._channel.carry(frame, request_id, method, heading)
+
+
 class _Listener:
     """A receiver that writes down what it passes on."""
 
@@ -85,3 +103,11 @@ class _Listener:
     def closed(self, error: McpdError | None = None) -> None:
         self._recorder.event("end", **{"from": "server"})
         self._receiver.closed(error)
+
+    def waits_for(self, request_id: Id) -> bool:
+        return isinstance(self._receiver, RequestReceiver) and self._receiver.waits_for(request_id)
+
+    def failed(self, request_id: Id | None, error: McpdError) -> None:
+        self._recorder.event("failed", error=str(error), **({} if request_id is None else {"id": request_id}))
+        if isinstance(self._receiver, RequestReceiver):
+            self._receiver.failed(request_id, error)
