@@ -236,13 +236,12 @@ class Router:
             return Refusal(404 if isinstance(error, ResourceNotFound) else 400, error.message + "\n")
         except ThreadsBusy as error:
             return Refusal(503, f"{error}\n", _RETRY)
-        except asyncio.CancelledError:
-            if task not in self._stopped:
-                raise
-            task.uncancel()
-            return _ENDING
         except BaseException as error:  # whatever it is, it ends its request, not the server
-            if not is_failure(error):
+            if task in self._stopped and isinstance(error, asyncio.CancelledError):
+                task.uncancel()
+                return _ENDING
+            # A function may raise CancelledError though nobody cancelled it.
+            if task.cancelling() or not (is_failure(error) or isinstance(error, asyncio.CancelledError)):
                 raise
             log.error("The route %s failed", printable(route.path), exc_info=as_told(error))
             return _FAILED

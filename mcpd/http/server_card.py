@@ -6,11 +6,13 @@ its extension's schema and page on discovery; the catalog is an AI Catalog.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import Any
 from urllib.parse import urlsplit
 
 from msgspec import to_builtins
+from msgspec.json import encode
 
 from ..errors import ConfigurationError
 from ..registry.routes import Route, RouteRequest, RouteResponse
@@ -28,6 +30,12 @@ _CARD_TYPE = "application/mcp-server-card+json"
 _CATALOG_TYPE = "application/ai-catalog+json"
 _SCHEMA = "https://static.modelcontextprotocol.io/schemas/v1/server-card.schema.json"
 _MOST_CHARACTERS = 100
+_FOR_PAGES = {
+    "Access-Control-Allow-Methods": "GET",
+    "Access-Control-Allow-Headers": "Content-Type, If-None-Match",
+    "Access-Control-Expose-Headers": "ETag",
+}
+_in_no_route = re.compile(r"[?#\\ {}]").search
 _is_name = re.compile(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+").fullmatch
 _is_address = re.compile(r"[\d.]+|\[.*|.*:.*").fullmatch
 
@@ -63,9 +71,14 @@ class ServerCard:
         self._url = checked_public_url(public_url)
         self._needs_token = needs_token
         self._headers = {"Cache-Control": f"{'public' if is_public else 'private'}, max-age=3600"}
-        self.routes = (
-            Route(f"{self._endpoint}{CARD}", self.card, public=is_public, any_origin=any_origin),
-            Route(CATALOG, self.catalog, public=is_public, any_origin=any_origin),
+        if any_origin:
+            self._headers |= _FOR_PAGES
+        # A path with characters that no route has is taken by the endpoint alone.
+        paths = (f"{self._endpoint}{CARD}", CATALOG)
+        self.routes = tuple(
+            Route(path, function, public=is_public, any_origin=any_origin)
+            for path, function in zip(paths, (self.card, self.catalog), strict=True)
+            if not _in_no_route(paths[0])
         )
 
     async def card(self, request: RouteRequest) -> RouteResponse:
@@ -88,31 +101,48 @@ class ServerCard:
             "icons": to_builtins(identity.icons),
             "remotes": [remote],
         }
-        card = {name: value for name, value in members.items() if value}
-        return RouteResponse(card, headers=self._headers, content_type=_CARD_TYPE)
+        card = {name: value for name, value in members.items() if value or name == "version"}
+        return self._answer(request, card, _CARD_TYPE)
 
     async def catalog(self, request: RouteRequest) -> RouteResponse:
         """The catalog, which names the card."""
         url = self._url_of(request)
         shown = self._identity.title or self._identity.name
+        space, _, last = self._name(url).partition("/")
+        # Whose name it is comes first, as a domain: the name's own where the author gave one.
+        publisher = ".".join(reversed(space.split("."))) if self._has_full_name else _publisher(_host(url))
         entry = {
-            "identifier": f"urn:air:{_host(url)}:{self._name(url).partition('/')[2]}",
+            "identifier": f"urn:air:{publisher}:mcp:{last}",
             "displayName": shown,
             "type": _CARD_TYPE,
             "url": f"{url}{CARD}",
         }
         catalog = {"specVersion": "1.0", "host": {"displayName": shown}, "entries": [entry]}
-        return RouteResponse(catalog, headers=self._headers, content_type=_CATALOG_TYPE)
+        return self._answer(request, catalog, _CATALOG_TYPE)
+
+    def _answer(self, request: RouteRequest, document: dict[str, Any], kind: str) -> RouteResponse:
+        """A document with its tag, or 304 for a client that has it (RFC 9110 13.1.2)."""
+        body = encode(document)
+        tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+        headers = {**self._headers, "ETag": tag}
+        known = request.headers.get("if-none-match", "")
+        if known.strip() == "*" or tag in _tags(known):
+            return RouteResponse(status=304, headers=headers)
+        return RouteResponse(body, headers=headers, content_type=kind)
 
     def _url_of(self, request: RouteRequest) -> str:
         # `Host` was checked: it is a name by which this server may be reached.
         host = request.headers.get("host") or "localhost"
         return self._url or f"{request.scheme}://{host}{request.root_path.rstrip('/')}{self._endpoint}"
 
+    @property
+    def _has_full_name(self) -> bool:
+        return _is_name(self._identity.name) is not None and len(self._identity.name) <= 200
+
     def _name(self, url: str) -> str:
         """The name in reverse-DNS form: the server's own if it has that form, else below the host's."""
         name = self._identity.name
-        if _is_name(name) and len(name) <= 200:
+        if self._has_full_name:
             return name
         host = _host(url)
         space = host if _is_address(host) else ".".join(reversed(host.split(".")))
@@ -125,6 +155,20 @@ _FIRST_OVER_HTTP = "2025-03-26"
 
 def _host(url: str) -> str:
     return urlsplit(url).hostname or "localhost"
+
+
+def _publisher(host: str) -> str:
+    """A host as a part of a URN, in which colons separate and all is ASCII (RFC 8141)."""
+    try:
+        host = host.encode("idna").decode()
+    except UnicodeError:
+        pass
+    return re.sub(r"[^a-zA-Z0-9.-]", "-", host)
+
+
+def _tags(header: str) -> set[str]:
+    """The tags of `If-None-Match`; that one is weak makes no difference to it."""
+    return set(re.findall(r'"[^"]*"', header))
 
 
 def _cut(text: str) -> str:

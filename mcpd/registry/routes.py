@@ -130,10 +130,14 @@ class Route:
         if self.between is None:
             return {} if path == self.path else None
         values = values_between(self.between, path)
-        # A value that leads elsewhere in a folder is none.
-        if values is None or {".", ".."} & {*values}:
+        if values is None or any(map(_leads_elsewhere, values)):
             return None
         return dict(zip(self._names, values, strict=True))
+
+
+def _leads_elsewhere(value: str) -> bool:
+    """Whether a value that is joined to a folder names something that is not in there, on any system."""
+    return value in (".", "..") or "\\" in value or "\0" in value
 
 
 def _parts_of(path: str, where: str) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:

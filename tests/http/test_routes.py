@@ -232,7 +232,9 @@ async def test_what_cannot_be_sent_is_500_and_logged(given: object, caplog: pyte
     assert "What the route /x gave cannot be sent" in caplog.text
 
 
-@pytest.mark.parametrize("error", [RuntimeError("the secret"), SystemExit(3), KeyboardInterrupt()], ids=repr)
+@pytest.mark.parametrize(
+    "error", [RuntimeError("the secret"), SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()], ids=repr
+)
 @pytest.mark.parametrize("is_async", [True, False])
 async def test_a_function_that_fails_is_500_and_logged(
     error: BaseException, is_async: bool, caplog: pytest.LogCaptureFixture
@@ -312,6 +314,8 @@ async def test_which_route_it_is() -> None:
         ("/{a}-{b}/x/{c}", "/1-2/x/3-4", {"a": "1", "b": "2", "c": "3-4"}),
         ("/{a}-x/{b}", "/1-x-x/2", {"a": "1-x", "b": "2"}),
         ("/{a}-{b}", "/1/2-3", None),
+        ("/{a}", "/..\\..\\x", None),
+        ("/{a}", "/x\0.png", None),
         ("/{a}/", "/1/", {"a": "1"}),
         ("/{a}x", "/x", None),
     ],

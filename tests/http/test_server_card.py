@@ -85,7 +85,7 @@ async def test_the_catalog_names_the_card() -> None:
             "host": {"displayName": "My shop!"},
             "entries": [
                 {
-                    "identifier": "urn:air:shop.example.com:My-shop",
+                    "identifier": "urn:air:shop.example.com:mcp:My-shop",
                     "displayName": "My shop!",
                     "type": "application/mcp-server-card+json",
                     "url": "https://shop.example.com/mcp/server-card",
@@ -95,6 +95,49 @@ async def test_the_catalog_names_the_card() -> None:
         card = card_of(await port.ask(get(CARD)))
         assert (card["name"], card["remotes"][0]["url"]) == ("com.example.shop/My-shop", "https://shop.example.com/mcp")
         assert card["description"] == "The MCP server My shop!"
+
+
+@pytest.mark.parametrize(
+    ("name", "host", "identifier"),
+    [
+        ("com.example/weather", "localhost", "urn:air:example.com:mcp:weather"),
+        ("garden", "[::1]:80", "urn:air:--1:mcp:garden"),
+        ("garden", "127.0.0.1", "urn:air:127.0.0.1:mcp:garden"),
+    ],
+)
+async def test_whose_it_is_comes_first_in_the_catalog(name: str, host: str, identifier: str) -> None:
+    async with serving(make_server(name)) as port:
+        (entry,) = json.loads((await port.ask(get(CATALOG, host=host))).body)["entries"]
+        assert entry["identifier"] == identifier
+    async with serving(make_server(), HttpSettings(public_url="https://gärten.example/mcp")) as port:
+        (entry,) = json.loads((await port.ask(get(CATALOG, host=host))).body)["entries"]
+        assert entry["identifier"] == "urn:air:xn--grten-gra.example:mcp:garden"
+
+
+@pytest.mark.parametrize("path", [CARD, CATALOG])
+async def test_who_has_it_is_not_sent_it_again(path: str) -> None:
+    async with serving(make_server(), HttpSettings(server_card="public")) as port:
+        first = await port.ask(get(path))
+        tag = first["etag"]
+        assert first["access-control-expose-headers"] == "ETag"
+        for known in (tag, f"W/{tag}", f'"other", {tag}', "*"):
+            peer = await port.connect()
+            peer.send(get(path, ("If-None-Match", known)))
+            again = await peer.head()
+            assert (again.status, again["etag"], again["cache-control"]) == (304, tag, "public, max-age=3600")
+        assert (await port.ask(get(path, ("If-None-Match", '"other"')))).body == first.body
+        assert (await port.ask(get(path, host=f"127.0.0.1:{port.number}")))["etag"] != tag
+
+
+async def test_a_card_has_a_version_whatever_the_server_says() -> None:
+    server = Server("garden", version="")
+    async with serving(server) as port:
+        assert card_of(await port.ask(get(CARD)))["version"] == ""
+
+
+async def test_below_an_endpoint_where_no_route_can_be_there_is_no_card() -> None:
+    async with serving(make_server(), HttpSettings(path="/a b{c}")) as port:
+        assert (await port.ask(get(CATALOG))).status == 404
 
 
 @pytest.mark.parametrize("path", [CARD, CATALOG])
