@@ -53,6 +53,12 @@ def _run(words: Sequence[str]) -> int:
             if options is not None:
                 launch.launch(options)
                 return 0
+        if words[:1] == ["call"]:
+            from .quick_call import run_quickly
+
+            code = run_quickly(words)
+            if code is not None:
+                return code
         from .commands import run
 
         return run(words)

@@ -1,4 +1,4 @@
-"""`mcpd call`: its options. `mcpd call` without any is read without click, by `quick_call`."""
+"""`mcpd call`: its options. A line without any is read by `quick_call`, without click."""
 
 from __future__ import annotations
 

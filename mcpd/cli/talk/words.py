@@ -9,12 +9,12 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 
-from ...errors import McpdError
+from ...errors import ConfigurationError
 
 __all__ = ["WrongUse", "is_argument", "looks_like_target", "nearest", "split_words"]
 
 
-class WrongUse(McpdError):
+class WrongUse(ConfigurationError):
     """A command line that cannot be meant; the text says what to write. Exit code 2."""
 
 

@@ -1,0 +1,44 @@
+"""`mcpd call` without options, as people and scripts write it, read without click: that is a quarter of its time.
+
+All else (options but `--json`, help, mistakes in them) is click's, and where both can read a line they read the same:
+tests/cli/test_quick_call.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = ["read", "run_quickly"]
+
+
+def read(words: Sequence[str]) -> tuple[list[str], tuple[str, ...], bool] | None:
+    """The words in front of `--`, the command behind it, and whether `--json` was said; None for every other line."""
+    if not words or words[0] != "call":
+        return None
+    before, command = list(words[1:]), ()
+    if "--" in before:
+        at = before.index("--")
+        before, command = before[:at], tuple(before[at + 1 :])
+        if not command:
+            return None
+    as_json = "--json" in before
+    rest = [word for word in before if word != "--json"]
+    if any(len(word) > 1 and word.startswith("-") for word in rest):
+        return None
+    return rest, command, as_json
+
+
+def run_quickly(words: Sequence[str]) -> int | None:
+    """Do what such a line says, and give the exit code; None for every other line. Raises WrongUse."""
+    found = read(words)
+    if found is None:
+        return None
+    from .talk.calling import CallOptions, call
+    from .talk.reach import Reach, run
+    from .talk.words import split_words
+
+    names, command, as_json = found
+    target, tool, arguments = split_words(names, command, "tool")
+    reach = Reach(target=target, command=command)
+    options = CallOptions(tool=tool, words=tuple(arguments), as_json=as_json)
+    return run(lambda terminal: call(terminal, reach, options), reach)
