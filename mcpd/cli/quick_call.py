@@ -15,7 +15,7 @@ def read(words: Sequence[str]) -> tuple[list[str], tuple[str, ...], bool] | None
     """The words in front of `--`, the command behind it, and whether `--json` was said; None for every other line."""
     if not words or words[0] != "call":
         return None
-    before, command = list(words[1:]), ()
+    before, command = list(words[1:]), tuple[str, ...]()
     if "--" in before:
         at = before.index("--")
         before, command = before[:at], tuple(before[at + 1 :])
