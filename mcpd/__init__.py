@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from .registry.routes import RouteResponse as RouteResponse
     from .registry.rules import CatalogEntry as CatalogEntry
     from .server import Server as Server
+    from .sources.marks import tool as tool
     from .transports.authentication import Authenticator as Authenticator
     from .transports.authentication import Refusal as Refusal
     from .types.base import Icon as Icon
@@ -166,6 +167,7 @@ __all__ = [
     "list_roots",
     "sample",
     "text",
+    "tool",
     "view_result",
 ]
 
@@ -245,6 +247,7 @@ _HOMES = {
     "list_roots": "context.questions",
     "sample": "context.questions",
     "text": "registry.content",
+    "tool": "sources.marks",
     "view_result": "extensions.ui.results",
 }
 

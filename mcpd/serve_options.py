@@ -35,6 +35,7 @@ __all__ = [
     "command_option",
     "command_options",
     "options_in",
+    "parse_size",
 ]
 
 SECTIONS = ("Transports", "HTTP", "Access", "Limits", "Other")
@@ -153,7 +154,10 @@ class Options(Settings, kw_only=True):
     """What `mcpd serve` can be told: how to serve, and what only a command line has to say."""
 
     target: str | None = None
-    """The argument: file.py, file.py:object or package.module:object; None for the built-in starter."""
+    """The argument: a folder, file.py, file.py:object or package.module:object; None for the folder that this is in,
+    or the built-in starter."""
+    given: frozenset[str] = frozenset()
+    """The members that were said on the command line or in the environment; the file of a folder says the others."""
     words: tuple[str, ...] = ()
     """What stands behind the target and is no option of ours: the target's own extensions may know it."""
     arguments: tuple[str, ...] = ()
@@ -243,3 +247,12 @@ def options_in(kind: type) -> dict[str, tuple[Option, Any]]:
         for name, hint in hints.items()
         if isinstance(getattr(hint, "__metadata__", (None,))[0], Option)
     }
+
+
+def parse_size(text: str) -> int:
+    """Bytes as people write them: `1000`, or `512M` for so many times 1024 * 1024. Raises ValueError."""
+    number = text.strip().upper().removesuffix("B").removesuffix("I")
+    digits, unit = (number[:-1].strip(), number[-1:]) if number[-1:] in ("K", "M", "G") else (number, "")
+    if not digits.isascii() or not digits.isdigit() or int(digits) < 1:
+        raise ValueError("expected bytes, or for example 512M or 2G")
+    return int(digits) << (10 * ("", "K", "M", "G").index(unit))

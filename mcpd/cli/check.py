@@ -26,8 +26,9 @@ __all__ = ["command"]
 
 _HELP = """Load TARGET, list what it offers, and name every problem that a client would run into.
 
-TARGET is file.py, file.py:object or package.module:object; without one it is the built-in starter. The list goes to
-stdout, problems to stderr; a warning is about what works, but not everywhere or not as well as it could.
+TARGET is a folder, file.py, file.py:object or package.module:object; without one it is the folder that this is in, or
+the built-in starter. The list goes to stdout, problems to stderr; a warning is about what works, but not everywhere or
+not as well as it could.
 
 With --lock FILE it is held against an approval file, which --write writes: what breaks callers and what does not is
 named. Exit codes: 0 no problem (with --strict no warning either) and no change, 1 a problem, a change or nothing to

@@ -23,6 +23,7 @@ _COMMANDS = {
     "check": "Load a server, list what it offers, name every problem.",
     "complete": "Print what a server suggests for an argument.",
     "completion": "Print the script by which a shell completes commands and tools.",
+    "init": "Write a small server into a folder, to begin with.",
     "list": "List what any server offers.",
     "ping": "Ask a server whether it is there, and how fast.",
     "prompt": "Fill in a prompt, and print its messages.",
@@ -61,8 +62,8 @@ _ELSEWHERE = {
     "test": "for what is wrong with a file: mcpd check {file}",
     "install": "hosts are told by hand: mcpd serve --http :8080 {file} prints a line for each of them",
     "add": "hosts are told by hand: mcpd serve --http :8080 {file} prints a line for each of them",
-    "init": "a server is one file, see README.md; mcpd serve --http :8080 serves one to try",
-    "new": "a server is one file, see README.md; mcpd serve --http :8080 serves one to try",
+    "new": "for a folder to begin with: mcpd init DIR",
+    "create": "for a folder to begin with: mcpd init DIR",
     "invoke": "to call a tool: mcpd call {file} TOOL name=value",
     "exec": "to call a tool: mcpd call {file} TOOL name=value",
     "get": "to read a resource: mcpd read {file} URI; for a prompt: mcpd prompt {file} NAME",
@@ -80,6 +81,7 @@ _WITH_ARGUMENTS = {"call": "tool", "prompt": "prompt"}
 
 _EPILOG = """\b
   mcpd serve --http :8080      a server to try a host with, and how to point hosts at it
+  mcpd init garden             a folder that is a server, to begin with
   mcpd check server.py         what is in your own, and what is wrong with it
   mcpd call server.py TOOL name=value     call one of its tools; mcpd list server.py names them
   mcpd COMMAND --help          options, environment variables, exit codes

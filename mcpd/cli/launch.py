@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import ConfigurationError
+from ..printable import printable
 from ..serve_options import Options, command_options
 from .log_setup import configure
 
@@ -29,10 +30,19 @@ def launch(options: Options) -> None:
     With no transport named: stdio if a program started us; in a terminal, where nobody writes JSON-RPC by hand,
     `--http :8080`, or `--ws :8080` where HTTP is not installed.
     """
+    from .target import load, place_of
+
+    place, configuration, from_file = place_of(options.target), None, frozenset[str]()
+    if place is not None and place.file:
+        from ..sources.configuration import read
+        from .file_options import take
+
+        configuration = read(place.file)
+        from_file = take(options, configuration.serve, place)
     if not options.stdio and options.ws is None and options.http is None:
         _choose_transport(options)
     is_typed_at = options.stdio and sys.stdin is not None and sys.stdin.isatty()
-    without_effect = list(_without_effect(options))
+    without_effect = list(_without_effect(options, from_file))
     if options.stdio:
         # Before any code of the user is loaded: what it prints must not reach the protocol.
         from ..transports.stdio_descriptors import claim
@@ -45,10 +55,12 @@ def launch(options: Options) -> None:
         _tell(f"mcpd: {name} has no effect: {why}")
     if is_typed_at:
         _tell("mcpd: serving on stdio: an MCP client is expected to talk here, line by line. Ctrl-C ends it.")
-    from .target import load
-
+    if place is not None and place.others_file:
+        _tell(f"mcpd: {printable(place.others_file)} belongs to another user and says nothing here")
     way = _Way(options)
-    server = load(options.target, None if options.no_compat else way, (*options.words, *options.arguments))
+    program = None if options.no_compat else way
+    words = (*options.words, *options.arguments)
+    server = load(options.target, program, words, place=place, configuration=configuration)
     if server is not None:
         way.run(server)
 
@@ -179,6 +191,7 @@ def _has_http() -> bool:
 _ALWAYS_WITH_EFFECT = {
     "stdio",
     "target",
+    "given",
     "log_level",
     "log_format",
     "log_arguments",
@@ -189,8 +202,8 @@ _ALWAYS_WITH_EFFECT = {
 }
 
 
-def _without_effect(options: Options) -> Iterator[tuple[str, str]]:
-    """Each option that was given and changes nothing, with the reason."""
+def _without_effect(options: Options, from_file: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """Each option that was given and changes nothing, with the reason; what a file says may be for another way."""
     why: dict[str, str] = {}
     if options.http is None:
         why["HTTP"] = "it is about HTTP, which is not served; add --http :8080"
@@ -198,6 +211,7 @@ def _without_effect(options: Options) -> Iterator[tuple[str, str]]:
             why["Access"] = "on stdio nobody connects; it is about --http and --ws"
     defaults = Options()
     changed = {name for name in Options.__struct_fields__ if getattr(options, name) != getattr(defaults, name)}
+    changed -= from_file
     if why and not changed <= _ALWAYS_WITH_EFFECT:  # to read the table costs start-up
         for name, (option, _) in command_options().items():
             if option.section in why and name in changed:

@@ -32,6 +32,7 @@ def read(words: Sequence[str], environment: Mapping[str, str]) -> Options | None
 
     options = Options(stdio=True)
     extensions: dict[str, dict[str, Any]] = {}
+    given = {"stdio"}
     rest = iter(words[1:])
     for word in rest:
         if word == "--stdio":
@@ -49,6 +50,7 @@ def read(words: Sequence[str], environment: Mapping[str, str]) -> Options | None
                 return None
             if isinstance(found, Option):
                 setattr(options, name, value)
+                given.add(name)
             else:
                 extensions.setdefault(found.id, {})[name] = value
         elif options.target is not None or not word:
@@ -57,6 +59,7 @@ def read(words: Sequence[str], environment: Mapping[str, str]) -> Options | None
             options.target = word
 
     options.extensions = extensions
+    options.given = frozenset(given)
     return options
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from ..extensions.builtin import BUILT_IN
 from ..extensions.serving import serve_options
@@ -16,14 +17,16 @@ __all__ = ["command", "options_of"]
 
 _HELP = """Serve TARGET to MCP clients until it is stopped.
 
-TARGET is file.py or package.module:object; without one it is the built-in starter. A file with several servers
-needs the name of one: file.py:object. An object may also be a function that makes the server.
+TARGET is a folder, file.py or package.module:object. Without one it is the folder of the next mcpd.toml, here or
+above, or this one if it has tools, resources or the like in it; else the built-in starter. A file with several
+servers needs the name of one: file.py:object. An object may also be a function that makes the server.
 
 With none of --stdio, --ws and --http it serves on stdio if a program started it, and on --http :8080 in a terminal
 (on --ws :8080 where the extra http is not installed).
 
 \b
   mcpd serve --stdio server.py           what Claude Desktop and other hosts start
+  mcpd serve --stdio ./garden            a folder: its functions are tools, its files resources
   mcpd serve --http :8080 server.py      http://127.0.0.1:8080/mcp, for this machine only; WebSocket too
   MCPD_TOKEN=… mcpd serve --http 0.0.0.0:8080 server.py    for others, who need the token
 """
@@ -58,4 +61,5 @@ def command(ctx: click.Context, /, **_: Any) -> None:
 def options_of(ctx: click.Context) -> Options:
     """What was said, on the command line and in the environment."""
     ours, extensions = split_extensions(ctx, serve_options())
-    return Options(**ours, extensions=extensions)
+    given = frozenset(name for name in ours if ctx.get_parameter_source(name) not in (None, ParameterSource.DEFAULT))
+    return Options(**ours, extensions=extensions, given=given - {"target", "words", "arguments"})

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..serve_options import parse_size
+
 __all__ = ["Size"]
 
 if TYPE_CHECKING:
@@ -20,8 +22,7 @@ class Size(_IntType):
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        text = str(value).strip().upper().removesuffix("B").removesuffix("I")
-        digits, unit = (text[:-1].strip(), text[-1:]) if text[-1:] in ("K", "M", "G") else (text, "")
-        if not digits.isascii() or not digits.isdigit() or int(digits) < 1:
+        try:
+            return parse_size(str(value))
+        except ValueError:
             self.fail(f"{value!r} is no size; write bytes, or for example 512M or 2G", param, ctx)
-        return int(digits) * 1024 ** ("", "K", "M", "G").index(unit)

@@ -1,4 +1,4 @@
-"""TARGET on the command line: from a file or module to the `Server` object in it.
+"""TARGET on the command line: from a folder, a file or a module to the `Server` that it is or has.
 
 Code of the user runs here, and nowhere before. Every failure is one line that says what to do.
 """
@@ -15,22 +15,45 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigurationError
 from ..server import Server
+from ..sources.lookup import Place, place_here
+from ..sources.lookup import place_of as place_named
 from .libraries import Watch
 from .user_code import Loading, guarded
 
 if TYPE_CHECKING:
+    from ..sources.configuration import Configuration
     from .loaded_by import LoadedBy
 
-__all__ = ["load", "split"]
+__all__ = ["load", "place_of", "split"]
 
 
-def load(target: str | None, program: LoadedBy | None = None, arguments: Sequence[str] = ()) -> Server | None:
-    """The server that TARGET names; the built-in starter for None. Raises ConfigurationError.
+def place_of(target: str | None) -> Place | None:
+    """The folder that TARGET names, or that is meant without one; None if it is no folder."""
+    if target is None:
+        return place_here()
+    return place_named(target) if os.path.isdir(target) else None
+
+
+def load(
+    target: str | None,
+    program: LoadedBy | None = None,
+    arguments: Sequence[str] = (),
+    *,
+    place: Place | None = None,
+    configuration: Configuration | None = None,
+) -> Server | None:
+    """The server that TARGET names; for None the folder that is meant, or the built-in starter. Raises
+    ConfigurationError. `place` and `configuration` are the folder and what its file says, where that is known already.
 
     If it imports another library, `program` serves what calls its `run()`: None if it has done that, and the target
     has come to its end. `arguments` are what such a target finds in `sys.argv`. Without `program` those libraries are
     their own.
     """
+    place = place or place_of(target)
+    if place is not None:
+        from ..sources.folder import open_folder
+
+        return open_folder(place, configuration)
     if target is None:
         from ..sources.starter import make_server
 

@@ -11,7 +11,7 @@ from .hints import hint
 
 __all__ = ["FORMS", "told"]
 
-FORMS = "give file.py, file.py:object or package.module:object"
+FORMS = "give a folder, file.py, file.py:object or package.module:object"
 
 
 def told(error: BaseException, name: str, function: str) -> str:

@@ -16,7 +16,7 @@ __all__ = ["have", "no_file", "why_not"]
 def why_not(target: str, place: str) -> str:
     """What is wrong with a target that is neither a Python file nor a module with an object."""
     if os.path.isdir(place):
-        return f"{place} is a folder; name a file in it, as {os.path.join(place, 'server.py')}"
+        return f"{place} is a folder, which has no objects; write {place} alone, or name a file in it"
     if os.path.exists(place):
         return no_file(place)
     if "://" in target:

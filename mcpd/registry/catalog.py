@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .completion import Completer
     from .conditions import Condition
     from .entries import Entries, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
+    from .problems import Problem
     from .rules import VisibilityRule
     from .switches import Switches
 
@@ -39,7 +40,6 @@ class Catalog:
         self.offers: set[str] = set()
         """The capabilities in use: tools, resources … Once offered, a capability stays."""
         self.on_offer: Callable[[], None] | None = None
-
         # One lock for all four: `replace` changes them together. Its holder may take it again.
         self._lock = RLock()
         self.tools: Listing[ToolEntry] = Listing(
@@ -78,7 +78,8 @@ class Catalog:
         """What is asked about every entry; None: everybody sees everything, and no entry has a rule of its own."""
         self.on_rules: Callable[[], None] | None = None
         """Called with the first rule."""
-
+        self.source_problems: dict[str, Sequence[Problem]] = {}
+        """What sources could not use, by owner."""
         self.overrides: dict[Callable[..., Any], Callable[..., Any]] = {}
         """Dependencies, and the functions that are called instead of them."""
 
@@ -192,6 +193,7 @@ class Catalog:
             resources = self.resources.exchange(owner, entries.resources or ())
             resources |= self.templates.exchange(owner, entries.templates or ())
             prompts = self.prompts.exchange(owner, entries.prompts or ())
+            self.source_problems[owner] = entries.problems
 
         # Told outside the lock: who hears of it may look at the lists.
         has_resources = entries.resources is not None or entries.templates is not None

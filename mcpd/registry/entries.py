@@ -19,6 +19,7 @@ from ..types.resources import ReadResourceResult, Resource, ResourceTemplate
 from ..types.tools import CallToolResult, Tool
 from ..wire.mirrors import Mirror
 from .pages import ActiveExtensions, Entry
+from .problems import Problem
 from .tools import FunctionTool, ToolMeta
 
 if TYPE_CHECKING:
@@ -130,6 +131,8 @@ class Entries(Struct, frozen=True, kw_only=True):
     resources: Sequence[ResourceEntry] | None = None
     templates: Sequence[TemplateEntry] | None = None
     prompts: Sequence[PromptEntry] | None = None
+    problems: Sequence[Problem] = ()
+    """What is left out of it, and why; `mcpd check` names it."""
 
 
 def metadata_of(entry: ToolEntry) -> Tool:

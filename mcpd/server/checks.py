@@ -19,7 +19,7 @@ __all__ = ["find_problems"]
 
 def find_problems(catalog: Catalog, extensions: Iterable[Extension]) -> list[Problem]:
     """Every problem, errors first. Builds every schema on the way."""
-    found = []
+    found = [problem for problems in catalog.source_problems.values() for problem in problems]
     everything = frozenset(extension.id for extension in extensions)
     for entry in catalog.tools.registered:
         if not isinstance(entry, FunctionTool):

@@ -90,7 +90,12 @@ def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     with serve.make_context("serve", ["server.py"]) as context:
         read = read_options(context)
     assert read == Options(
-        target="server.py", ws=":1234", allowed_hosts=("a.example", "b.example"), grace=0.5, insecure=True
+        target="server.py",
+        ws=":1234",
+        allowed_hosts=("a.example", "b.example"),
+        grace=0.5,
+        insecure=True,
+        given=frozenset(("ws", "allowed_hosts", "grace", "insecure")),
     )
 
 

@@ -114,11 +114,11 @@ def test_a_guarded_run_is_not_called() -> None:
     [
         ("nosuch.py", None, "nosuch.py: no such file in "),
         ("nosuch", None, "nosuch: no such file; for a module name the object too, as nosuch:server"),
-        ("no such", None, "no such: no such file; give file.py, file.py:object or package.module:object"),
+        ("no such", None, "no such: no such file; give a folder, file.py, file.py:object or package.module:object"),
         ("stdio", None, "stdio: no such file; for the transport write --stdio"),
-        ("ws://host:1/mcp", None, "ws://host:1/mcp is the address of a server that runs already; give file.py"),
-        ("notes.txt", "hello", "notes.txt is no Python file; give file.py"),
-        ("notes.txt:server", "hello", "notes.txt is no Python file; give file.py"),
+        ("ws://host:1/mcp", None, "ws://host:1/mcp is the address of a server that runs already; give a folder"),
+        ("notes.txt", "hello", "notes.txt is no Python file; give a folder, file.py"),
+        ("notes.txt:server", "hello", "notes.txt is no Python file; give a folder, file.py"),
         ("empty.py", "", 'empty.py: there is no server in it; make one with server = mcpd.Server("name")'),
         ("two.py", TWO, "two.py: the servers in it are a, b; name one, as two.py:a"),
         ("two.py:c", TWO, "two.py: c is no Server, nor a function that makes one; the servers in it are a, b"),
@@ -151,10 +151,16 @@ def test_what_cannot_be_served_is_said_in_one_line(target: str, text: str | None
     assert "\n" not in str(caught.value)
 
 
-def test_a_folder_is_no_target_yet(here: Path) -> None:
+def test_a_folder(here: Path) -> None:
     (here / "folder").mkdir()
-    with pytest.raises(ConfigurationError, match=f"folder is a folder; name a file in it, as folder{os.sep}server.py"):
+    write("folder/server.py", ONE)
+    with pytest.raises(ConfigurationError, match=f"; name a file in it, as folder{os.sep}server.py$"):
         load("folder")
+    with pytest.raises(ConfigurationError, match="^my-folder is a folder, which has no objects; write my-folder alone"):
+        (here / "my-folder").mkdir()
+        load("my-folder:server")
+    write("folder/tools/a.py", "def a() -> str:\n    return ''\n")
+    assert [entry.key for entry in load("folder").catalog.tools] == ["a"]
 
 
 def test_the_nearest_file_is_suggested() -> None:

@@ -142,7 +142,7 @@ class Apps:
             known = ", ".join(known_options.AppOptions.__annotations__)
             raise RegistrationError(f"{where}: there is no option {next(iter(left))!r}; there are {known}")
 
-        self._add(resource, text, ui, [*ui.problems, *found], replace)
+        self._add(_entry(resource, text, ui, [*ui.problems, *found]), replace)
         return uri
 
     def add_file(self, file: AppFile, namespace: str | None, *, replace: bool) -> str | None:
@@ -152,11 +152,15 @@ class Apps:
             problem = Problem(f"app {file.path}", f"there is an app {uri} already; this one is left out")
             self._report(file.path, [problem])
             return None
-        problems = [*file.problems, *html_problems(f"app {file.path}", file.html)]
         self._found.pop(file.path, None)
-        resource = Resource(uri=uri, name=file.name, title=file.title, description=file.description)
-        self._add(resource, file.html, file.meta, problems, replace)
+        self._add(self.file_entry(file, uri), replace)
         return uri
+
+    def file_entry(self, file: AppFile, uri: str) -> AppEntry:
+        """The View that a file is, which is not added yet. What is unusual about it is logged."""
+        problems = [*file.problems, *html_problems(f"app {file.path}", file.html)]
+        resource = Resource(uri=uri, name=file.name, title=file.title, description=file.description)
+        return _entry(resource, file.html, file.meta, problems)
 
     def add_folder(self, folder: str, namespace: str | None, *, replace: bool) -> list[str]:
         """Add every HTML file of a folder, and give their URIs. Never raises (APP-S-18)."""
@@ -167,13 +171,10 @@ class Apps:
         added = [self.add_file(file, namespace, replace=replace) for file in files]
         return [uri for uri in added if uri is not None]
 
-    def _add(self, resource: Resource, html: str, meta: ViewMeta, problems: list[Problem], replace: bool) -> None:
-        before = self.catalog.resources.find(resource.uri)
-        whole = {**(resource.meta or {}), **(meta.meta() or {})}
-        described = structs.replace(resource, mime_type=MIME_TYPE, size=len(html.encode()), meta=whole or None)
-        self.catalog.resources.add(AppEntry(described, html, meta, problems), replace=replace)
-        _say(problems)
-        self.changed(resource.uri)
+    def _add(self, entry: AppEntry, replace: bool) -> None:
+        before = self.catalog.resources.find(entry.key)
+        self.catalog.resources.add(entry, replace=replace)
+        self.changed(entry.key)
         if isinstance(before, AppEntry):
             # Tools link the URI with the hash of what it holds, so a client may watch either.
             self._server.resource_updated(before.key)
@@ -263,6 +264,13 @@ class Apps:
         self._found[key] = problems
         for problem in problems:
             log.error("%s", printable(problem, 2000))
+
+
+def _entry(resource: Resource, html: str, meta: ViewMeta, problems: list[Problem]) -> AppEntry:
+    whole = {**(resource.meta or {}), **(meta.meta() or {})}
+    described = structs.replace(resource, mime_type=MIME_TYPE, size=len(html.encode()), meta=whole or None)
+    _say(problems)
+    return AppEntry(described, html, meta, problems)
 
 
 def _take_meta(where: str, options: dict[str, Any]) -> tuple[ViewMeta, dict[str, Any]]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 from typing import Any
 
 from msgspec import Struct
 from msgspec.json import decode
 
 from ...jsonrpc import MALFORMED
+from ...registry.folder_files import read_within
 from ...registry.problems import Problem
 from .html import MAX_HTML_BYTES
 from .meta import ViewMeta, read_view_meta
@@ -58,7 +58,7 @@ def load_app(path: str, folder: str = "") -> AppFile | Problem:
     """One app from its HTML file, or why that cannot be used. With a `folder` its files have to be in there."""
     where = f"app {path}"
     try:
-        data = _read(path, folder, MAX_HTML_BYTES + 1)
+        data = read_within(path, folder, MAX_HTML_BYTES + 1)
         html = data.decode("utf-8-sig")
     except OSError as error:
         return Problem(where, f"cannot be read ({error.strerror}); going on without it")
@@ -84,7 +84,7 @@ def load_app(path: str, folder: str = "") -> AppFile | Problem:
 def _metadata(path: str, folder: str, problems: list[Problem]) -> dict[str, Any]:
     where = f"app metadata {path}"
     try:
-        data = _read(path, folder, MAX_METADATA_BYTES + 1)
+        data = read_within(path, folder, MAX_METADATA_BYTES + 1)
         if len(data) > MAX_METADATA_BYTES:
             raise OSError(errno.EFBIG, f"larger than {MAX_METADATA_BYTES} bytes")
         members = decode(data)
@@ -101,39 +101,6 @@ def _metadata(path: str, folder: str, problems: list[Problem]) -> dict[str, Any]
     for name in sorted(members.keys() - {"ui", "title", "description"}):
         problems.append(Problem(where, f"has no use for {name!r}: only ui, title and description", is_error=False))
     return members
-
-
-def _read(path: str, folder: str, size: int) -> bytes:
-    """What a file holds, up to a size. Raises OSError for what is none, and for a link that leads out of the folder.
-
-    A pipe is not waited for, as nobody may ever write to it. What is checked is what was opened, so that nobody can
-    put something else in its place between the two.
-    """
-    mode = os.stat(path).st_mode
-    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # of a folder the system says so itself
-        raise OSError(errno.EINVAL, "not a regular file")
-    with open(path, "rb", opener=_open_at_once) as file:
-        opened = os.fstat(file.fileno())
-        if not stat.S_ISREG(opened.st_mode):
-            raise OSError(errno.EINVAL, "not a regular file")
-        if folder and not _is_within(path, folder, opened):
-            raise OSError(errno.EPERM, "a link that leads out of the folder")
-        return file.read(size)
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
-
-
-def _is_within(path: str, folder: str, opened: os.stat_result) -> bool:
-    """Whether what was opened stands, behind all links, in the folder or in one below it."""
-    real, root = os.path.realpath(path), os.path.realpath(folder)
-    if os.path.commonpath((real, root)) != root:
-        return False
-    try:
-        return os.path.samestat(os.lstat(real), opened)
-    except OSError:
-        return False
 
 
 def _text(members: dict[str, Any], name: str, where: str, problems: list[Problem]) -> str | None:

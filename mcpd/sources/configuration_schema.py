@@ -1,0 +1,87 @@
+"""The JSON Schema of `mcpd.toml`, for editors; `assets/mcpd.schema.json` holds it. Never loaded by a server."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, get_args, get_origin
+
+import msgspec
+
+from ..extensions.ui.assets import bundled_folder
+from .configuration import Configuration, serve_keys
+
+__all__ = ["configuration_schema", "shipped_file"]
+
+
+def configuration_schema() -> dict[str, Any]:
+    """The schema, made of what is read: the structs of `configuration`, and the options of `mcpd serve`."""
+    (schema,), components = msgspec.json.schema_components([Configuration])
+    whole = {name: _without_defaults(table) for name, table in components.items()}
+    root = whole.pop(schema["$ref"].rpartition("/")[2])
+    properties = {
+        name: {**whole[one["$ref"].rpartition("/")[2]], "default": {}} if "$ref" in one else one
+        for name, one in _resolved(root["properties"]).items()
+    }
+    properties["serve"] = {
+        "type": "object",
+        "description": properties["serve"]["description"],
+        "properties": {
+            key: {"description": option.help, **_type(option, kind)}
+            for key, (_, _, option, kind) in serve_keys().items()
+        },
+        "additionalProperties": False,
+    }
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "mcpd.toml",
+        "description": "What a folder says of the MCP server that it is.",
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": False,
+    }
+
+
+def shipped_file() -> str:
+    """The path of the file that holds it, which comes with mcpd."""
+    return os.path.join(os.path.dirname(bundled_folder()), "mcpd.schema.json")
+
+
+def _resolved(properties: dict[str, Any]) -> dict[str, Any]:
+    """The properties, each with its `$ref` at its top."""
+    return {
+        name: next((part for part in one.get("anyOf", ()) if "$ref" in part), one) if "anyOf" in one else one
+        for name, one in properties.items()
+    }
+
+
+def _without_defaults(table: dict[str, Any]) -> dict[str, Any]:
+    """A table without defaults that are null, which TOML cannot say."""
+    found = {name: value for name, value in table.items() if name not in ("title", "required")}
+    found["properties"] = {
+        name: {key: value for key, value in _not_null(one).items() if key != "default" or value is not None}
+        for name, one in table["properties"].items()
+    }
+    return found
+
+
+def _not_null(one: dict[str, Any]) -> dict[str, Any]:
+    kinds = [part for part in one.get("anyOf", ()) if part != {"type": "null"}]
+    if len(kinds) != 1:
+        return one
+    return {**{key: value for key, value in one.items() if key != "anyOf"}, **kinds[0]}
+
+
+def _type(option: Any, kind: Any) -> dict[str, Any]:
+    kinds = (kind, *get_args(kind))
+    if kind is bool:
+        return {"type": "boolean"}
+    if option.choices:
+        return {"enum": list(option.choices)}
+    if float in kinds:
+        return {"type": "number", "minimum": 0}
+    if int in kinds:
+        number = {"type": "integer", "minimum": 1}
+        return {"anyOf": [number, {"type": "string", "pattern": "^[0-9]+ *[KMGkmg]?"}]} if option.is_size else number
+    if get_origin(kind) is tuple:
+        return {"type": "array", "items": {"type": "string"}}
+    return {"type": "string"}

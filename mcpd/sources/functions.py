@@ -1,0 +1,97 @@
+"""Which functions of a Python file are tools: the public ones with types that stand in it."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+from msgspec import Struct
+
+from ..registry.annotations import plain_function
+from ..registry.depends import Dependency
+from .marks import options_of
+from .reports import Report
+
+__all__ = ["ToolFunction", "tool_functions"]
+
+_EMPTY = inspect.Parameter.empty
+
+
+class ToolFunction(Struct, frozen=True, eq=False):
+    """A function that is to be a tool, and what it says of itself with `mcpd.tool`."""
+
+    name: str
+    function: Any
+    line: int | None
+    options: dict[str, Any]
+
+
+def tool_functions(module: ModuleType, path: str, report: Report) -> list[ToolFunction]:
+    """The tools of a file, in the order in which they stand there; functions without types are reported.
+
+    With `__all__` in it, the public ones are those named there. Marked ones are tools whatever they are called.
+    """
+    exported = getattr(module, "__all__", None)
+    found: list[ToolFunction] = []
+    for name, function in _own_functions(module):
+        line = plain_function(function).__code__.co_firstlineno
+        options = options_of(function)
+        if options is None:
+            if name.startswith("_") or (exported is not None and name not in exported):
+                continue
+            if _makes_a_context_manager(function):
+                continue
+            untyped = _untyped(function)
+            if untyped:
+                report.warning(
+                    path,
+                    f"{name}: {', '.join(untyped)} {'has no type' if len(untyped) == 1 else 'have no types'}, so it is "
+                    f"no tool; write def {name}({untyped[0]}: str, …), or _{name} for a helper",
+                    line,
+                )
+                continue
+        found.append(ToolFunction(name, function, line, options or {}))
+    return sorted(found, key=lambda tool: tool.line or 0)
+
+
+def _own_functions(module: ModuleType) -> Iterator[tuple[str, Any]]:
+    """Each function that was defined in the module, once, by its own name."""
+    seen: set[int] = set()
+    for name, value in list(vars(module).items()):
+        if isinstance(value, type | functools.partial) or not callable(value):
+            continue
+        plain = plain_function(value)
+        if not inspect.isfunction(plain) or plain.__name__ == "<lambda>":
+            continue
+        # Objects of the author's classes may be callable; a decorated function is one that says what it wraps.
+        if not inspect.isfunction(value) and not hasattr(value, "__wrapped__"):
+            continue
+        if plain.__module__ != module.__name__ or id(plain) in seen:
+            continue
+        seen.add(id(plain))
+        yield (name if plain.__name__ not in vars(module) else plain.__name__), value
+
+
+def _makes_a_context_manager(function: Any) -> bool:
+    """Whether it was made of a generator, as by `contextlib.contextmanager`: a helper of other functions."""
+    plain = plain_function(function)
+    is_generator = inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain)
+    return is_generator and plain is not function
+
+
+def _untyped(function: Any) -> list[str]:
+    """The parameters of which nobody knows what they take."""
+    try:
+        slots = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [
+        slot.name
+        for slot in slots
+        if slot.annotation is _EMPTY
+        and not isinstance(slot.default, Dependency)
+        and slot.kind not in (slot.VAR_POSITIONAL, slot.VAR_KEYWORD)
+    ]

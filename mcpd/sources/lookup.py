@@ -1,0 +1,98 @@
+"""From a target, or from none, to the folder that is meant. Looks at names only; nothing is loaded here.
+
+With no target: the folder of the next `mcpd.toml`, here or above; else that of the next `pyproject.toml` with a
+`[tool.mcpd]`; else this one, if it has one of the sub-folders that are known by their names.
+"""
+
+from __future__ import annotations
+
+import os
+
+from msgspec import Struct
+
+__all__ = ["FILE", "FOLDERS", "Place", "place_here", "place_of"]
+
+FILE = "mcpd.toml"
+FOLDERS = ("tools", "apps", "resources", "prompts")
+"""The sub-folders that make a folder a server."""
+
+_PROJECT = "pyproject.toml"
+_MOST_PROJECT_BYTES = 1024 * 1024
+
+
+class Place(Struct, frozen=True):
+    """A folder that is a server."""
+
+    root: str
+    """Its absolute path."""
+    file: str = ""
+    """The file that says how it is served; "" if there is none."""
+    is_trusted: bool = True
+    """Whether its code may be imported: it was named, or has a file that says it is a server (D9)."""
+    others_file: str = ""
+    """A file that was passed over, because it is another user's."""
+
+
+def place_of(folder: str) -> Place:
+    """The folder that was named."""
+    root = os.path.abspath(folder)
+    return Place(root, _file_in(root))
+
+
+def place_here() -> Place | None:
+    """The folder that is meant where none was named; None if there is none.
+
+    A file of another user says nothing: in a folder where everybody may write, it would be anybody's.
+    """
+    try:
+        here = os.getcwd()
+    except OSError:  # somebody has removed it
+        return None
+    others = ""
+    for find in (_own, _project):
+        for folder in _upwards(here):
+            file = find(folder)
+            if file and _is_ours(file):
+                return Place(folder, file)
+            others = others or file
+
+    if any(os.path.isdir(os.path.join(here, name)) for name in FOLDERS):
+        return Place(here, is_trusted=False, others_file=others)
+    return None
+
+
+def _upwards(folder: str) -> list[str]:
+    found = [folder]
+    while (above := os.path.dirname(folder)) != folder:
+        found.append(folder := above)
+    return found
+
+
+def _file_in(root: str) -> str:
+    return _own(root) or _project(root)
+
+
+def _own(folder: str) -> str:
+    path = os.path.join(folder, FILE)
+    return path if os.path.isfile(path) else ""
+
+
+def _project(folder: str) -> str:
+    """The folder's pyproject.toml, if it says something to us."""
+    path = os.path.join(folder, _PROJECT)
+    if not os.path.isfile(path):
+        return ""
+    try:
+        with open(path, "rb") as file:
+            return path if b"tool.mcpd" in file.read(_MOST_PROJECT_BYTES) else ""
+    except OSError:
+        return ""
+
+
+def _is_ours(path: str) -> bool:
+    if not hasattr(os, "getuid"):
+        return True
+    try:
+        return os.stat(path).st_uid in (0, os.getuid())
+    except OSError:
+        return False

@@ -1,0 +1,227 @@
+"""Prompts that are Markdown files: arguments in their head or in `{{name}}`, several messages by comments.
+
+A line `<!-- assistant -->` or `<!-- user -->` begins a message of that role; what stands before the first is the
+user's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, Literal, cast
+
+import msgspec
+from msgspec import Meta, Struct
+
+from ..context.exchange import Exchange
+from ..errors import InvalidParams
+from ..printable import printable
+from ..registry.entries import PromptEntry
+from ..registry.folder_files import read_within
+from ..registry.pages import ActiveExtensions
+from ..types.completion import Completion
+from ..types.content import TextContent
+from ..types.prompts import GetPromptResult, Prompt, PromptArgument, PromptMessage
+from .front_matter import FrontMatterError, split
+from .reports import Report
+from .tree import MOST_OF_A_KIND, File, files_of
+
+__all__ = ["MOST_BYTES", "FilePrompt", "prompts_of"]
+
+MOST_BYTES = 1024 * 1024
+"""The largest file that is a prompt."""
+
+_ROLE = re.compile(r"[ \t]*<!--[ \t]*(user|assistant)[ \t]*-->[ \t]*")
+_GAP = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_-]*)\s*\}\}")
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
+
+_Role = Literal["user", "assistant"]
+
+
+class _Argument(Struct, forbid_unknown_fields=True, frozen=True):
+    title: str | None = None
+    description: str | None = None
+    required: bool | None = None
+    default: str | int | float | bool | None = None
+    choices: Annotated[tuple[str | int | float | bool, ...], Meta(max_length=1000)] = ()
+
+
+class _Head(Struct, forbid_unknown_fields=True, frozen=True):
+    name: str | None = None
+    title: str | None = None
+    description: str | None = None
+    arguments: dict[str, _Argument | str | None] | list[str] | None = None
+
+
+class FilePrompt(PromptEntry):
+    """One file. Equal to another one that says the same."""
+
+    def __init__(
+        self, head: Prompt, arguments: Mapping[str, _Argument], messages: tuple[tuple[_Role, str], ...]
+    ) -> None:
+        self.key = head.name
+        self._prompt = head
+        self._arguments = dict(arguments)
+        self._messages = messages
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FilePrompt) and self._content == other._content
+
+    def __hash__(self) -> int:
+        return hash((self.key, self._messages))
+
+    @property
+    def _content(self) -> tuple[object, ...]:
+        return self._prompt, self._arguments, self._messages
+
+    @property
+    def arguments(self) -> Collection[str]:
+        """The names of its arguments."""
+        return tuple(self._arguments)
+
+    def listed(self, active: ActiveExtensions) -> Prompt:
+        """The prompt as lists show it."""
+        return self._prompt
+
+    async def complete(self, argument: str, value: str, others: Mapping[str, str], exchange: Exchange) -> Completion:
+        """The choices that its head names."""
+        from ..registry.completion import rank
+
+        return rank([_as_text(choice) for choice in self._arguments[argument].choices], value)
+
+    def run(self, arguments: dict[str, str | None], exchange: Exchange) -> GetPromptResult:
+        """Its messages with the values in their places. Raises InvalidParams for a missing or unknown argument."""
+        values: dict[str, str] = {}
+        for name, argument in self._arguments.items():
+            given = arguments.get(name)
+            if given is None and argument.required:
+                raise InvalidParams(f"{name}: is missing")
+            values[name] = _as_text(argument.default) if given is None else given
+            known = [_as_text(choice) for choice in argument.choices]
+            if known and given is not None and given not in known:
+                raise InvalidParams(f"{name}: expected one of {', '.join(known)}, not {printable(given, 60)}")
+        for name in arguments:
+            if name not in values:
+                there = ", ".join(values) or "none"
+                raise InvalidParams(f"{printable(name, 60)}: there is no such argument; there are {there}")
+
+        messages = [
+            PromptMessage(role, TextContent(_GAP.sub(lambda gap: values.get(gap[1], gap[0]), text)))
+            for role, text in self._messages
+        ]
+        return GetPromptResult(messages=messages, description=self._prompt.description)
+
+
+def prompts_of(folder: str, report: Report) -> list[PromptEntry]:
+    """The Markdown files of a folder as prompts, by name; those in sub-folders have its name before theirs."""
+    found: dict[str, FilePrompt] = {}
+    places: dict[str, str] = {}
+    files = files_of(folder, report, most=MOST_OF_A_KIND, is_wanted=lambda parts: parts[-1].lower().endswith(".md"))
+    for file in files:
+        try:
+            prompt = _prompt(file, folder, report)
+        except FrontMatterError as error:
+            report.error(file.path, f"{error}; it is left out", error.line)
+            continue
+        except OSError as error:
+            report.error(file.path, f"cannot be read ({error.strerror}); it is left out")
+            continue
+        if prompt.key in found:
+            report.error(file.path, f"there is a prompt {prompt.key} already ({places[prompt.key]}); it is left out")
+            continue
+        found[prompt.key], places[prompt.key] = prompt, "/".join(file.parts)
+    return list(found.values())
+
+
+def _prompt(file: File, folder: str, report: Report) -> FilePrompt:
+    """Raises FrontMatterError, OSError."""
+    data = read_within(file.path, folder, MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise FrontMatterError(1, f"is larger than {MOST_BYTES} bytes")
+    try:
+        text = data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise FrontMatterError(1, f"is not UTF-8 (byte {error.start}); save it as UTF-8") from None
+
+    members, body, first_line = split(text)
+    head = _head(members, text)
+    name = head.name or "_".join((*file.parts[:-1], file.stem))
+    if not _NAME.match(name):
+        raise FrontMatterError(
+            1, f"{name[:80]!r} is no name for a prompt: use 1 to 128 letters, digits, '_', '-' and '.'"
+        )
+    messages = _messages(body)
+    if not messages:
+        raise FrontMatterError(first_line, "has no text; write what the prompt says below its head")
+
+    used = list(dict.fromkeys(_GAP.findall("\n".join(text for _, text in messages))))
+    arguments = _arguments(head, used)
+    for gap in _GAP.finditer(body):
+        if gap[1] not in arguments:
+            line = first_line + body.count("\n", 0, gap.start())
+            raise FrontMatterError(
+                line, f"{{{{{gap[1]}}}}} is no argument; its head has {', '.join(arguments) or 'none'}"
+            )
+    for one in arguments:
+        if one not in used:
+            report.warning(
+                file.path, f"its argument {one} is nowhere in its text; write {{{{{one}}}}} where it belongs"
+            )
+    listed = Prompt(
+        name=name,
+        title=head.title,
+        description=head.description,
+        arguments=[
+            PromptArgument(name=one, title=said.title, description=said.description, required=bool(said.required))
+            for one, said in arguments.items()
+        ],
+    )
+    return FilePrompt(listed, arguments, messages)
+
+
+def _head(members: dict[str, Any], text: str) -> _Head:
+    try:
+        return msgspec.convert(members, _Head)
+    except msgspec.ValidationError as error:
+        found = re.search(r"unknown field `(.*?)`|at `\$\.(\w+)", str(error))
+        key = (found[1] or found[2]) if found else ""
+        lines = text.split("\n")
+        line = next((at for at, one in enumerate(lines, 1) if key and one.strip().strip("\"'").startswith(key)), 1)
+        known = "name, title, description and arguments (each with title, description, required, default, choices)"
+        what = str(error).partition(" - at ")[0].replace("`", "")
+        raise FrontMatterError(line, f"its head: {printable(what)}; there are {known}") from None
+
+
+def _arguments(head: _Head, used: list[str]) -> dict[str, _Argument]:
+    """Those that the head names; without a word of it there, those that the text has, each required."""
+    said = head.arguments
+    if said is None:
+        return {name: _Argument(required=True) for name in used}
+    if isinstance(said, list):
+        return {name: _Argument(required=True) for name in said}
+    found: dict[str, _Argument] = {}
+    for name, one in said.items():
+        argument = _Argument(description=one) if isinstance(one, str) else one or _Argument()
+        if argument.required is None:
+            argument = msgspec.structs.replace(argument, required=argument.default is None)
+        found[name] = argument
+    return found
+
+
+def _messages(body: str) -> tuple[tuple[_Role, str], ...]:
+    """The messages of a text, each with who says it; those without text are left out."""
+    found: list[tuple[_Role, list[str]]] = [("user", [])]
+    for line in body.split("\n"):
+        role = _ROLE.fullmatch(line)
+        if role is None:
+            found[-1][1].append(line)
+        else:
+            found.append((cast("_Role", role[1]), []))
+    texts = ((role, "\n".join(lines).strip("\n")) for role, lines in found)
+    return tuple((role, text) for role, text in texts if text.strip())
+
+
+def _as_text(value: object) -> str:
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)

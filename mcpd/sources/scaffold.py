@@ -1,0 +1,54 @@
+"""A small folder to begin with, which `mcpd init` writes: it works, and its comments say what stands where."""
+
+from __future__ import annotations
+
+import os
+
+from ..errors import ConfigurationError
+from ..extensions.ui.assets import bundled_folder
+from ..printable import printable
+from .configuration_schema import shipped_file
+
+__all__ = ["write_folder"]
+
+_SCHEMA = ".mcpd.schema.json"
+
+
+def write_folder(folder: str) -> list[str]:
+    """Write the files, and give their paths below the folder. Raises ConfigurationError if one of them is there."""
+    files = _files(_name(folder))
+    there = [path for path in files if os.path.lexists(os.path.join(folder, path))]
+    if there:
+        path = printable(os.path.join(folder, there[0]))
+        raise ConfigurationError(f"{path} is there already, and nothing was written; name another folder")
+    try:
+        for path, content in files.items():
+            whole = os.path.join(folder, path)
+            os.makedirs(os.path.dirname(whole), exist_ok=True)
+            with open(whole, "xb") as file:
+                file.write(content)
+    except OSError as error:
+        raise ConfigurationError(f"{printable(error.filename or folder)} cannot be written: {error.strerror}") from None
+    return list(files)
+
+
+def _files(name: str) -> dict[str, bytes]:
+    """What is written, by path."""
+    top = os.path.join(os.path.dirname(bundled_folder()), "init")
+    found: dict[str, bytes] = {}
+    for path, folders, names in os.walk(top):
+        folders[:] = sorted(each for each in folders if each != "__pycache__")
+        for each in sorted(names):
+            with open(os.path.join(path, each), "rb") as file:
+                content = file.read()
+            found[os.path.relpath(os.path.join(path, each), top)] = content
+    found["mcpd.toml"] = found["mcpd.toml"].replace(b"NAME", name.encode())
+    with open(shipped_file(), "rb") as file:
+        found[_SCHEMA] = file.read()
+    return found
+
+
+def _name(folder: str) -> str:
+    """The folder's name, as it may stand between quotes."""
+    plain = "".join(c if c.isalnum() or c in "-_." else " " for c in os.path.basename(os.path.abspath(folder)))
+    return "-".join(plain.split()) or "notes"

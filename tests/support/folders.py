@@ -1,0 +1,31 @@
+"""Folders that are servers, for tests: written from text, opened in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from mcpd import Server
+from mcpd.sources.folder import open_folder
+from mcpd.sources.lookup import place_of
+
+__all__ = ["opened", "problems", "write"]
+
+
+def write(root: Path, files: Mapping[str, str | bytes]) -> Path:
+    """Write files below `root`, by their path, and give `root`."""
+    for name, content in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return root
+
+
+def opened(root: Path, files: Mapping[str, str | bytes] | None = None) -> Server:
+    """The server that a folder is, after these files were written into it."""
+    return open_folder(place_of(str(write(root, files or {}))))
+
+
+def problems(server: Server) -> list[str]:
+    """What its source left out or found odd, each in a line."""
+    return [f"{problem}" for found in server.catalog.source_problems.values() for problem in found]
