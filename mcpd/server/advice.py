@@ -1,13 +1,12 @@
 """`mcpd check`: warnings of what works but confuses hosts, frameworks or models, and results that cannot be sent.
 
-Looks at functions as their authors wrote them; nothing is run. Most of it comes from what clients refuse: model
-vendors take tool names of `[A-Za-z0-9_-]{1,64}` only, and frameworks drop what has no description.
+Looks at functions as their authors wrote them; nothing is run. What clients refuse of what is listed is in
+`registry/portability.py`, which `mcpd doctor` reads too.
 """
 
 from __future__ import annotations
 
 import inspect
-import re
 import typing
 from abc import ABCMeta
 from collections.abc import Iterator, Mapping, Sequence, Set, ValuesView
@@ -23,8 +22,11 @@ from ..registry.annotations import plain_function
 from ..registry.catalog import Catalog
 from ..registry.content import BLOCKS, is_content
 from ..registry.docstring import parse
+from ..registry.entries import ToolEntry
 from ..registry.hooks import dec_hook, enc_hook, to_builtins
 from ..registry.msgspec_hooks import parts_of
+from ..registry.portability import description_problems, list_problems, name_problems
+from ..registry.portable_schemas import input_schema_problems
 from ..registry.problems import Problem
 from ..registry.resources import FunctionResource, FunctionTemplate
 from ..registry.tools import FunctionTool
@@ -33,7 +35,6 @@ from ..types.prompts import GetPromptResult, PromptMessage
 
 __all__ = ["advise", "summary"]
 
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _BYTES = (bytes, bytearray, memoryview)
 # Classes of which one in place of another may do.
 _AS_WRITTEN = frozenset((NoneType, bool, int, float, Decimal, str, bytes, list, tuple, set, frozenset, dict))
@@ -43,16 +44,16 @@ def advise(catalog: Catalog) -> Iterator[Problem]:
     """All warnings, and each result that cannot be sent."""
     for entry in catalog.tools:
         where = f"tool {entry.key}"
-        if not _NAME.fullmatch(entry.key):
-            yield _warning(where, "its name: some hosts take 1 to 64 letters, digits, '_' and '-' only")
         # Without its schemas, which may be such that they cannot be made.
         tool = entry.tool if isinstance(entry, FunctionTool) else entry.listed(frozenset())
-        if not (tool.description or "").strip():
-            yield _warning(where, "no description: models choose tools by it; write a docstring")
+        yield from name_problems(where, entry.key)
+        yield from description_problems(where, tool.description)
+        yield from _of_schemas(where, entry)
         if isinstance(entry, FunctionTool):
             yield from _of_function(where, entry.callee, has_schema=entry.callee.parameters == ())
             yield from _of_result(where, entry.callee)
 
+    yield from list_problems([entry.key for entry in catalog.tools])
     if len(catalog.prompts):
         yield from _of_prompts(catalog)
 
@@ -83,6 +84,14 @@ def _of_prompts(catalog: Catalog) -> Iterator[Problem]:
         if isinstance(prompt, FunctionPrompt):
             yield from _of_function(where, prompt.callee, has_schema=False)
             yield from _of_messages(where, prompt.callee)
+
+
+def _of_schemas(where: str, entry: ToolEntry) -> Iterator[Problem]:
+    try:
+        listed = to_builtins(entry.listed(frozenset()))
+    except Exception:  # one that cannot be made is a problem of its own
+        return
+    yield from input_schema_problems(where, listed.get("inputSchema"))
 
 
 def summary(problems: Sequence[Problem]) -> str:
