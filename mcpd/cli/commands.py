@@ -28,6 +28,7 @@ _COMMANDS = {
     "ping": "Ask a server whether it is there, and how fast.",
     "prompt": "Fill in a prompt, and print its messages.",
     "read": "Print what a resource holds.",
+    "doctor": "Try a server step by step: what works, what does not, what to do.",
     "serve": "Serve over stdio, WebSocket or HTTP.",
     "trace": "Write down what a host and a server say to each other.",
     "watch": "Print what a server tells, until Ctrl-C.",

@@ -1,0 +1,253 @@
+"""Tries a server that is started as a program and spoken to over its stdin and stdout, as most hosts do."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from ..client.targets.named import CommandTarget
+from ..printable import printable
+from ..types.base import META
+from ..versions import table
+from .child import GRACE_SECONDS, Ending
+from .dialogue import Answer, Dialogue, NoAnswer, initialize_params
+from .found import find_command
+from .offers import look_at_offers, say_extensions, say_who_it_is
+from .report import Report
+
+__all__ = ["try_command"]
+
+_CODEX_SECONDS = 10.0
+"""The shortest time that a host gives a server to start."""
+
+_SLOW_SECONDS = 3.0
+_AT_ONCE = 2
+"""How many copies of the server run at once while versions are tried."""
+
+_FLOOD_BYTES = 1024 * 1024
+
+
+async def try_command(target: CommandTarget, report: Report, timeout: float) -> None:
+    """All steps. `timeout` is how many seconds the server has for each answer, and for its start."""
+    if not find_command(target, report):
+        return
+    dialogue = Dialogue(timeout)
+    try:
+        await dialogue.start(target)
+    except (OSError, ValueError) as error:
+        text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        report.fail("started", f"it cannot be started: {text}", "start it by hand in a terminal to see more")
+        return
+
+    has_begun = False
+    try:
+        opening = await _begin(dialogue, report)
+        if opening is not None:
+            has_begun = True
+            say_who_it_is(opening, opening.get("serverInfo") or _info_of(opening), report)
+            await look_at_offers(dialogue, opening, report, any_output=dialogue.envelope is not None)
+            await _ask_nonsense(dialogue, report)
+    finally:
+        ending = await dialogue.end()
+    _judge_stdout(dialogue, report)
+    _judge_stderr(dialogue, report)
+    if has_begun:
+        _judge_end(ending, report)
+        capabilities = await _try_versions(target, report, timeout)
+        say_extensions(capabilities, report)
+
+
+async def _begin(dialogue: Dialogue, report: Report) -> dict[str, Any] | None:
+    """The first answer: to `initialize`, or of a server that knows none to `server/discover`."""
+    try:
+        answer = await dialogue.request("initialize", initialize_params(table.NEWEST_LEGACY))
+        if answer.result is None:
+            dialogue.envelope = table.SUPPORTED[0]
+            answer = _first(answer, await dialogue.request("server/discover"))
+        else:
+            await dialogue.notify("notifications/initialized")
+    except NoAnswer as error:
+        _say_no_answer(dialogue, str(error), report)
+        return None
+
+    if "initialize" in dialogue.asked:
+        text = "the program sends back what it is told, as cat does"
+        report.fail("started", text, "this is no server: is its name right, or does it need an option?")
+        return None
+    if answer.result is None:
+        text = f"the server answers initialize with {printable(answer.error) or 'what is no object'}"
+        report.fail("started", text, "answer `initialize` with protocolVersion, capabilities and serverInfo")
+        return None
+    _judge_start(dialogue, answer, report)
+    return answer.result
+
+
+def _first(initialize: Answer, discover: Answer) -> Answer:
+    """Of two refusals the first says more."""
+    return discover if discover.result is not None else initialize
+
+
+def _judge_start(dialogue: Dialogue, answer: Answer, report: Report) -> None:
+    pid, first = dialogue.child.process.pid, dialogue.child.first_byte or 0.0
+    report.ok("started", f"process {pid}", first_byte=round(first, 4))
+    text = f"after {answer.seconds:.2f} s" if answer.seconds >= 0.01 else f"after {answer.seconds * 1000:.1f} ms"
+    if answer.seconds > _CODEX_SECONDS:
+        advice = f"Codex gives up after {_CODEX_SECONDS:g} s, Claude Code after 30 s: load less before the first answer"
+        report.warn("first answer", text, advice, seconds=answer.seconds)
+    elif answer.seconds > _SLOW_SECONDS:
+        advice = (
+            f"people wait for it in each chat, and Codex gives up after {_CODEX_SECONDS:g} s: load less at the start"
+        )
+        report.warn("first answer", text, advice, seconds=answer.seconds)
+    else:
+        report.ok("first answer", text, seconds=answer.seconds)
+
+
+def _say_no_answer(dialogue: Dialogue, text: str, report: Report) -> None:
+    """The server is up and does not talk: say what can be seen of why."""
+    child = dialogue.child
+    lines = child.stderr_lines
+    said = f"; its stderr says: {printable(lines[-1], 300)}" if lines else ""
+    if child.process.returncode is not None:
+        advice = (
+            "start it by hand in a terminal: what it says there is why" if not lines else "mend what its stderr says"
+        )
+    elif child.flood:
+        advice = "write only messages to stdout, and everything else to stderr"
+    elif dialogue.garbage_lines:
+        advice = "it writes text instead of messages: is there an option for stdio, or is it another kind of program?"
+    else:
+        advice = (
+            "does it need an option to speak MCP on stdin and stdout (such as stdio), or does it wait for something "
+            "else (a download, a login, a database)? Give it longer with --timeout"
+        )
+    report.fail("started", f"the server {text}{said}", advice, stderr=lines)
+
+
+async def _ask_nonsense(dialogue: Dialogue, report: Report) -> None:
+    """A server that leaves what it does not know unanswered lets newer hosts wait."""
+    patience = dialogue.timeout
+    dialogue.timeout = min(patience, 5.0)
+    try:
+        answer = await dialogue.request("mcpd/unknown")
+    except NoAnswer as error:
+        advice = (
+            "answer each request with an `id`: unknown methods with error -32601. Newer hosts ask for more, and wait"
+        )
+        report.warn("unknown method", f"the server {error}", advice)
+        return
+    finally:
+        dialogue.timeout = patience
+    if answer.code == -32601:
+        report.ok("unknown method", "is refused as it should be", seconds=answer.seconds)
+    else:
+        text = f"is answered with {printable(answer.error)}" if answer.error else "is answered as if it were known"
+        report.warn("unknown method", text, "answer it with error -32601: hosts find out by it what a server can do")
+
+
+def _judge_stdout(dialogue: Dialogue, report: Report) -> None:
+    if dialogue.garbage_lines:
+        first = printable(dialogue.garbage[0])
+        lines = "1 line is" if dialogue.garbage_lines == 1 else f"{dialogue.garbage_lines} lines are"
+        text = f'{lines} no messages, the first of them: "{first}"'
+        advice = "print it to stderr, and switch off banners: hosts show errors for such lines, or give the server up"
+        report.fail("stdout clean", text, advice, lines=dialogue.garbage, count=dialogue.garbage_lines)
+    elif dialogue.strange_answers:
+        text = f"{dialogue.strange_answers} answers belong to no request, or came twice"
+        report.warn("stdout clean", text, "answer each request once, with its own `id`")
+    elif dialogue.child.first_byte is not None:
+        report.ok("stdout clean", "nothing but messages")
+
+
+def _judge_stderr(dialogue: Dialogue, report: Report) -> None:
+    child = dialogue.child
+    if child.stderr_bytes > _FLOOD_BYTES:
+        text = f"{child.stderr_bytes:,} bytes on stderr in this short time"
+        report.warn("stderr", text, "hosts keep it in their logs, and some stop reading: write less")
+
+
+def _judge_end(ending: Ending, report: Report) -> None:
+    if ending.by == "itself":
+        text = f"by itself when its input ended, after {ending.seconds:.2f} s"
+        if ending.left_others:
+            advice = "end the processes that it has started, too: hosts leave them behind"
+            report.warn("end", f"{text}, and left processes behind", advice, seconds=ending.seconds)
+        elif ending.code:
+            how = f"exit code {ending.code}" if ending.code > 0 else f"signal {-ending.code}"
+            report.warn("end", f"{text}, with {how}", "end with exit code 0: some hosts report a crash")
+        else:
+            report.ok("end", text, seconds=ending.seconds)
+    elif ending.by == "SIGTERM":
+        text = f"it went on for {GRACE_SECONDS:g} s after its input had ended; SIGTERM ended it"
+        report.warn("end", text, "end when stdin ends: hosts close it, and not all of them kill what stays")
+    else:
+        text = "neither the end of its input nor SIGTERM ended it; it was killed"
+        report.fail("end", text, "end when stdin ends: a process of it stays behind for each chat")
+
+
+async def _try_versions(target: CommandTarget, report: Report, timeout: float) -> list[Any]:
+    """Each version of the protocol, each with a process of its own: a session begins once. Gives the capabilities."""
+    turns = asyncio.Semaphore(_AT_ONCE)
+
+    async def try_one(version: str) -> tuple[str, Any]:
+        async with turns:
+            return await _try_version(target, version, timeout)
+
+    names = list(table.SUPPORTED)
+    tried = await asyncio.gather(*map(try_one, names))
+    outcomes = {name: why for name, (why, _) in zip(names, tried, strict=True)}
+    _judge_versions(outcomes, report)
+    return [capabilities for _, capabilities in tried]
+
+
+def _judge_versions(outcomes: dict[str, str], report: Report) -> None:
+    names = list(outcomes)
+    taken = [name for name in names if outcomes[name] == ""]
+    refused = [f"{name} {why}" for name, why in outcomes.items() if why]
+    if not taken:
+        text = f"none that is known: {'; '.join(refused)}"
+        advice = f"answer `initialize` with a version that there is, such as {table.NEWEST_LEGACY}"
+        report.fail("versions", text, advice, taken=taken, others=outcomes)
+        return
+    text = ", ".join(taken)
+    if taken[0] == names[0] or table.NEWEST_LEGACY in taken:
+        report.ok("versions", text, advice="; ".join(refused), taken=taken, others=outcomes)
+    else:
+        advice = "most hosts speak 2025-11-25 and get by with it; update the library that the server is built on"
+        report.warn("versions", f"{text}; {'; '.join(refused)}", advice, taken=taken, others=outcomes)
+
+
+async def _try_version(target: CommandTarget, version: str, timeout: float) -> tuple[str, Any]:
+    """Why the server does not take a version, empty if it does; and what it says then that it can."""
+    dialogue = Dialogue(timeout)
+    has_handshake = version in table.LEGACY
+    if not has_handshake:
+        dialogue.envelope, dialogue.timeout = version, min(timeout, 5.0)
+    try:
+        await dialogue.start(target)
+    except (OSError, ValueError) as error:
+        return f"({error})", None
+    try:
+        if has_handshake:
+            answer = await dialogue.request("initialize", initialize_params(version))
+        else:
+            answer = await dialogue.request("server/discover")
+    except NoAnswer as error:
+        return f"({error})", None
+    finally:
+        await dialogue.end()
+
+    result = answer.result or {}
+    refusal = f"(no: {printable(answer.error)})"
+    if not has_handshake:
+        offered = result.get("supportedVersions")
+        is_taken = isinstance(offered, list) and version in offered
+    else:
+        is_taken = result.get("protocolVersion") == version
+        refusal = refusal if answer.error else f"(offers {printable(result.get('protocolVersion'))})"
+    return ("", result.get("capabilities")) if is_taken else (refusal, None)
+
+
+def _info_of(opening: dict[str, Any]) -> Any:
+    meta = opening.get("_meta")
+    return meta.get(f"{META}serverInfo") if isinstance(meta, dict) else None

@@ -1,0 +1,197 @@
+"""What a server offers: its lists, whether hosts take what is in them, and one call that changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec.json import encode
+
+from ..printable import printable
+from ..registry.portability import instructions_problems, list_problems, resource_problems, tool_problems
+from ..registry.problems import Problem
+from .dialogue import Answer, NoAnswer, Peer
+from .report import Report
+
+__all__ = ["look_at_offers", "say_extensions", "say_who_it_is"]
+
+MOST_PAGES = 1000
+"""A list with more pages is taken for one without end."""
+
+_MOST_SHOWN = 10
+_SLOW_SECONDS = 5.0
+
+_LISTS = (
+    ("tools", "tools/list", "tools", "tools"),
+    ("resources", "resources/list", "resources", "resources"),
+    ("resources", "resources/templates/list", "resourceTemplates", "resource templates"),
+    ("prompts", "prompts/list", "prompts", "prompts"),
+)
+
+
+def say_who_it_is(opening: Mapping[str, Any], info: Any, report: Report) -> None:
+    """What the server says of itself; `opening` is its first answer, `info` its name and version in that."""
+    info = info if isinstance(info, dict) else {}
+    name, version = printable(info.get("name", "")), printable(info.get("version", ""))
+    if not name:
+        report.warn("name", "the server does not say what it is called", "give it `serverInfo` with name and version")
+    else:
+        report.ok("name", f"{name} {version}".strip(), server=name, version=version)
+    for problem in instructions_problems(_text(opening.get("instructions"))):
+        report.warn("instructions", *_split(problem))
+
+    capabilities = opening.get("capabilities")
+    named = capabilities if isinstance(capabilities, dict) else {}
+    if not {"tools", "resources", "prompts"} & named.keys():
+        text = "the server offers neither tools nor resources nor prompts"
+        report.warn("offers", text, "hosts show nothing of it: say in `capabilities` what it has")
+
+
+def say_extensions(capabilities: Sequence[Any], report: Report) -> None:
+    """The extensions in any of these capabilities, as the server has said them in several versions."""
+    found: set[str] = set()
+    for each in capabilities:
+        extensions = each.get("extensions") if isinstance(each, dict) else None
+        found |= set(extensions) if isinstance(extensions, dict) else set()
+    shown = ", ".join(printable(each) for each in sorted(found)[:_MOST_SHOWN])
+    report.ok("extensions", shown or "none", extensions=sorted(found))
+
+
+async def look_at_offers(peer: Peer, opening: Mapping[str, Any], report: Report, *, any_output: bool) -> None:
+    """All lists, the tools in them, and a call. `any_output`: in a version in which results may be anything."""
+    capabilities = opening.get("capabilities")
+    offered = capabilities if isinstance(capabilities, dict) else {}
+    tools: list[Any] = []
+    for capability, method, member, title in _LISTS:
+        if offered.get(capability) is None:
+            continue
+        found = await _list(peer, method, member, title, report)
+        if member == "tools" and found is not None:
+            tools = found
+            _judge_tools(found, report, any_output=any_output)
+        elif member == "resources":
+            for each in found or ():
+                for problem in resource_problems(each) if isinstance(each, dict) else ():
+                    report.fail("resources", *_split(problem))
+    if offered.get("tools") is not None:
+        await _call(peer, tools, report)
+
+
+async def _list(peer: Peer, method: str, member: str, title: str, report: Report) -> list[Any] | None:
+    """All pages of a list; None if it cannot be had."""
+    found: list[Any] = []
+    cursors: set[str] = set()
+    cursor: Any = None
+    seconds = 0.0
+    while True:
+        try:
+            answer = await peer.request(method, None if cursor is None else {"cursor": cursor})
+        except NoAnswer as error:
+            report.fail(title, f"the server {error}", f"answer {method}, or do not offer it in `capabilities`")
+            return None
+        seconds += answer.seconds
+        page = None if answer.result is None else answer.result.get(member)
+        if not isinstance(page, list):
+            if answer.code == -32601 and method == "resources/templates/list":
+                return []  # whoever has none often does not know the method
+            text = f"{method}: {printable(answer.error) if answer.error else f'the answer has no list {member!r}'}"
+            report.fail(title, text, f"answer {method} with a list, or do not offer it in `capabilities`")
+            return None
+
+        found += page
+        assert answer.result is not None
+        cursor = answer.result.get("nextCursor")
+        if cursor is None:
+            break
+        if str(cursor) in cursors or len(cursors) >= MOST_PAGES:
+            text = f"{method} comes to no end: the page behind cursor {printable(cursor)!r} comes again"
+            report.fail(title, text, "leave out `nextCursor` on the last page")
+            return None
+        cursors.add(str(cursor))
+
+    pages = f" on {len(cursors) + 1} pages" if cursors else ""
+    if seconds > _SLOW_SECONDS:
+        text = f"{len(found)}{pages}, after {seconds:.1f} s"
+        report.warn(title, text, "hosts ask for lists at their start and wait: answer at once", seconds=seconds)
+    else:
+        report.ok(title, f"{len(found)}{pages}", seconds=seconds, count=len(found))
+    return found
+
+
+def _judge_tools(tools: list[Any], report: Report, *, any_output: bool) -> None:
+    problems: list[Problem] = []
+    for tool in tools:
+        if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
+            problems.append(Problem("tool", "one in the list has no name: many clients drop the whole list"))
+        else:
+            problems += tool_problems(tool, any_output=any_output)
+    names = [tool["name"] for tool in tools if isinstance(tool, dict) and isinstance(tool.get("name"), str)]
+    problems += list_problems(names, len(encode(tools)))
+
+    problems.sort(key=lambda problem: not problem.is_error)
+    for problem in problems[:_MOST_SHOWN]:
+        (report.fail if problem.is_error else report.warn)("schemas", *_split(problem))
+    if len(problems) > _MOST_SHOWN:
+        rest = problems[_MOST_SHOWN:]
+        worst = report.fail if rest[0].is_error else report.warn
+        worst(
+            "schemas", f"{len(rest)} more like these", "--json names all of them", problems=[str(each) for each in rest]
+        )
+    if not problems and tools:
+        report.ok("schemas", "every host that we know takes them")
+
+
+async def _call(peer: Peer, tools: list[Any], report: Report) -> None:
+    """Call a tool that says that it only reads, and needs no arguments."""
+    tool = next((tool for tool in tools if _is_harmless(tool)), None)
+    if tool is None:
+        text = "no tool is marked as read-only (annotations.readOnlyHint) that needs no arguments: none was called"
+        report.skip("call", text)
+        return
+    name = printable(tool["name"])
+    try:
+        answer = await peer.request("tools/call", {"name": tool["name"], "arguments": {}})
+    except NoAnswer as error:
+        report.fail("call", f"{name}: the server {error}", "a host gives up, too: answer in time, or send progress")
+        return
+    _judge_result(name, answer, report)
+
+
+def _judge_result(name: str, answer: Answer, report: Report) -> None:
+    result = answer.result
+    if result is None:
+        text = f"{name}: {printable(answer.error) or 'the answer is no object'}"
+        report.fail("call", text, "a tool that fails answers with a result that has `isError`")
+    elif result.get("resultType") == "input_required":
+        report.ok("call", f"{name} asks for input first", seconds=answer.seconds, tool=name)
+    elif not isinstance(result.get("content"), list):
+        report.fail(
+            "call", f"{name}: its result has no list `content`", "clients refuse it: give [] if there is nothing"
+        )
+    elif result.get("isError"):
+        texts = [each.get("text", "") for each in result["content"] if isinstance(each, dict)]
+        said = printable(" ".join(map(str, texts)))
+        report.warn(
+            "call", f"{name} failed: {said}", "see whether it needs something that is missing here, such as a key"
+        )
+    else:
+        report.ok("call", f"{name} answered", seconds=answer.seconds, tool=name)
+
+
+def _is_harmless(tool: Any) -> bool:
+    if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
+        return False
+    hints, schema = tool.get("annotations"), tool.get("inputSchema")
+    is_read_only = isinstance(hints, dict) and hints.get("readOnlyHint") is True
+    return is_read_only and isinstance(schema, dict) and not schema.get("required")
+
+
+def _split(problem: Problem) -> tuple[str, str]:
+    """What is wrong, and what to do: a problem says both in one sentence."""
+    text = printable(str(problem), 500)
+    what, sign, advice = text.rpartition("; ")
+    return (what, advice) if sign else (text, "")
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,119 @@
+"""`mcpd doctor` as people and programs use it: lines, colours, JSON, exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from conftest import Child
+
+GARDEN = '''
+from mcpd import Server
+server = Server("garden", version="3")
+@server.tool
+def water(bed: str) -> str:
+    """Water a bed."""
+    return "wet"
+'''
+
+
+def doctor(child: Child, *words: str, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        child.mcpd("doctor", *words),
+        env=child.env | env,
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+
+
+def test_a_file(child: Child, tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(GARDEN, encoding="utf-8")
+    done = doctor(child, "server.py", cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stderr == "trying server.py\n"
+    lines = done.stdout.splitlines()
+    assert "✓ name                garden 3" in lines
+    assert lines[-1] == "It works."
+    assert "\x1b" not in done.stdout
+
+
+def test_as_json(child: Child, tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(
+        GARDEN + "import os\nos.write(1, b'ban\\xe2\\x80\\xaener\\n')\n", encoding="utf-8"
+    )
+    done = doctor(child, "--json", "--env", "X=1", "--", *child.mcpd("serve", "--stdio", "server.py"), cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == ""
+    assert all(line.isprintable() for line in done.stdout.splitlines())
+    said = json.loads(done.stdout)
+    assert said["works"] is False
+    (bad,) = (step for step in said["steps"] if step["status"] == "problem")
+    assert bad["name"] == "stdout clean"
+    assert bad["details"]["count"] >= 1
+
+
+def test_nothing_of_that_name(child: Child, tmp_path: Path) -> None:
+    done = doctor(child, "servr.py", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "✗ found               servr.py: no such file" in done.stdout
+    assert "Traceback" not in done.stderr
+    done = doctor(child, "--json", "servr.py", cwd=tmp_path)
+    assert json.loads(done.stdout)["steps"][0]["status"] == "problem"
+    assert done.returncode == 1
+
+
+def test_an_entry_of_a_file(child: Child, tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(GARDEN, encoding="utf-8")
+    entry = {"command": sys.executable, "args": ["-m", "mcpd", "serve", "--stdio", str(tmp_path / "server.py")]}
+    (tmp_path / "m.json").write_text(json.dumps({"mcpServers": {"bed": entry}}), encoding="utf-8")
+    done = doctor(child, "m.json:bed", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = doctor(child, "m.json:bad", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "bed" in done.stdout
+
+
+def test_wrong_use(child: Child, tmp_path: Path) -> None:
+    for words, text in [
+        (["a.py", "--", "b"], "not both"),
+        (["--"], "behind -- stands"),
+        (["--timeout", "x"], "--timeout"),
+        (["--env", "X", "--", "cat"], "write --env NAME=VALUE"),
+        (["-H", "a:b", "--", "cat"], "-H and --token-file are for URLs"),
+        (["--env", "a=b", "http://127.0.0.1:1/mcp"], "--env is for programs"),
+    ]:
+        done = doctor(child, *words, cwd=tmp_path)
+        assert done.returncode == 2, words
+        assert text in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+
+def test_on_a_terminal_there_are_colours_and_no_long_lines(child: Child) -> None:
+    for extra, is_coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
+        ours, theirs = os.openpty()
+        words = child.mcpd("doctor", "--", "no-such-program-anywhere", "x" * 30)
+        env = child.env | {"COLUMNS": "70", "PATH": "/usr/bin:/a/rather/long/path/of/folders/that/does/not/fit"}
+        with subprocess.Popen(words, env=env | extra, stdout=theirs, stderr=subprocess.DEVNULL) as process:
+            os.close(theirs)
+            said = b""
+            try:
+                while data := os.read(ours, 65536):
+                    said += data
+            except OSError:  # Linux says so at the end
+                pass
+            os.close(ours)
+        assert process.returncode == 1
+        text = said.decode()
+        assert ("\x1b[31m✗" in text) is is_coloured
+        assert max(len(line) for line in text.splitlines()) <= 80
+
+
+def test_where_signs_cannot_be_printed_there_are_words(child: Child) -> None:
+    done = doctor(child, "--", "no-such-program-anywhere", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert done.stdout.startswith("PROBLEM found")
