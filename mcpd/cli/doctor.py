@@ -10,18 +10,16 @@ import textwrap
 
 import click
 
-from ..client.targets import CommandTarget, FileTarget, UrlTarget, command_of, from_words
-from ..client.targets.named import NamedTarget
+from ..client.targets.named import CommandTarget, UrlTarget
 from ..doctor.report import Report, Status, Step
 from ..errors import ConfigurationError
 from ..printable import printable
+from .client_options import TARGET_HELP, ClientCommand, json_option, reach_of
+from .talk.reach import Reach, named_target
 
 __all__ = ["command"]
 
 _HELP = """Try a server step by step, as a host would, and say what works, what does not and what to do.
-
-TARGET is a file, a module, a URL, FILE.json:NAME of an mcpServers file or HOST:NAME of a host's configuration; without
-one it is the built-in starter. A program is given behind --:
 
 \b
   mcpd doctor server.py
@@ -32,8 +30,9 @@ one it is the built-in starter. A program is given behind --:
 A program is started several times, once for each version of the protocol. Of its tools one is called, if it is marked
 as read-only and needs no arguments.
 
-Exit codes: 0 all works, 1 something does not, 2 wrong use.
 """
+
+_EPILOG = "Exit codes: 0 all works, 1 something does not, 2 wrong use, 130 Ctrl-C."
 
 _SIGNS: dict[Status, str] = {"ok": "✓", "warning": "!", "problem": "✗", "skipped": "–"}
 _WORDS: dict[Status, str] = {"ok": "ok", "warning": "warning", "problem": "PROBLEM", "skipped": "skipped"}
@@ -42,28 +41,14 @@ _OFF = "\x1b[0m"
 _NAME_WIDTH = 20
 
 
-class _Doctor(click.Command):
-    """Words behind `--` are a command of their own."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        behind: list[str] = []
-        if "--" in args:
-            at = args.index("--")
-            args, behind = args[:at], args[at + 1 :]
-            if not behind:
-                raise click.UsageError("behind -- stands the command of a server, as -- npx -y some-server", ctx)
-        rest = super().parse_args(ctx, args)
-        ctx.params["words"] = tuple(behind)
-        return rest
-
-
 @click.command(
     "doctor",
-    cls=_Doctor,
-    help=_HELP,
+    cls=ClientCommand,
+    help=f"{_HELP}\n{TARGET_HELP}",
+    epilog=_EPILOG,
     params=[
         click.Argument(["target"], required=False),
-        click.Option(["--json", "as_json"], is_flag=True, help="Print everything as one JSON object, for programs."),
+        json_option("Print everything as one JSON object, for programs."),
         click.Option(
             ["--timeout"], type=click.FloatRange(min=0.1), default=30.0, show_default=True, metavar="SECONDS",
             help="How long the server has for each answer.",
@@ -83,79 +68,40 @@ def command(
     env: tuple[str, ...],
     headers: tuple[str, ...],
     token_file: str | None,
-    words: tuple[str, ...],
+    command: tuple[str, ...],
 ) -> int:
-    if target is not None and words:
+    if target is not None and command:
         raise click.UsageError(f"give the target {target} or a command behind --, not both")
+    said = {"headers": headers, "token_file": token_file, "timeout": timeout, "version": None, "env": env}
     report = Report(lambda step: None if as_json else _Lines().print(step))
-    more = _pairs(headers, ":", "-H")
-    if token_file is not None:
-        more["Authorization"] = f"Bearer {_token(token_file)}"
-
-    named = _with(_named(target, words, report), _pairs(env, "=", "--env"), more)
+    named = _named(reach_of(target, command, said), report)
     if named is not None:
         if not as_json:
             click.echo(f"trying {printable(named)}", err=True)
         asyncio.run(_try(named, report, timeout))
     if as_json:
-        click.echo(_as_json(report, target or " ".join(words)))
+        click.echo(_as_json(report, target or " ".join(command)))
     elif named is not None:
         click.echo(_summary(report))
     return 0 if report.works else 1
 
 
-def _named(target: str | None, words: tuple[str, ...], report: Report) -> NamedTarget | None:
-    """What is to be tried; None if there is nothing of that name, which is the first thing to say."""
+def _named(reach: Reach, report: Report) -> CommandTarget | UrlTarget | None:
+    """What is to be tried; None if there is nothing of that name, which is the first thing to say. Raises WrongUse."""
     try:
-        return from_words(target, words)
+        return named_target(reach)
     except ConfigurationError as error:
         what, sign, advice = str(error).partition("; ")
         report.fail("found", what, advice if sign else "name a file, a URL, or a program behind --")
         return None
 
 
-def _with(named: NamedTarget | None, env: dict[str, str], headers: dict[str, str]) -> NamedTarget | None:
-    """A target with what was said besides; a file as the command that serves it."""
-    from msgspec.structs import replace
-
-    if isinstance(named, UrlTarget):
-        if env:
-            raise click.UsageError("--env is for programs; a URL has -H NAME:VALUE")
-        return replace(named, headers={**named.headers, **headers}) if headers else named
-    if headers and named is not None:
-        raise click.UsageError("-H and --token-file are for URLs; a program has --env NAME=VALUE")
-    if isinstance(named, FileTarget):
-        named = command_of(named)
-    if isinstance(named, CommandTarget) and env:
-        return replace(named, env={**(named.env or {}), **env})
-    return named
-
-
-async def _try(named: NamedTarget, report: Report, timeout: float) -> None:
+async def _try(named: CommandTarget | UrlTarget, report: Report, timeout: float) -> None:
     if isinstance(named, UrlTarget):
         raise ConfigurationError(f"{named}: only programs and files can be tried yet, no URLs")
     from ..doctor.commands import try_command
 
-    assert isinstance(named, CommandTarget)
     await try_command(named, report, timeout)
-
-
-def _pairs(said: tuple[str, ...], sign: str, option: str) -> dict[str, str]:
-    found = {}
-    for word in said:
-        name, there, value = word.partition(sign)
-        if not there or not name.strip():
-            raise click.UsageError(f"{option} {word}: write {option} NAME{sign}VALUE")
-        found[name.strip()] = value.strip() if sign == ":" else value
-    return found
-
-
-def _token(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8") as file:
-            return file.read().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"--token-file {path} cannot be read: {error}") from error
 
 
 # ------------------------------------------------------------------------------------------- output

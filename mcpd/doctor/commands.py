@@ -150,7 +150,7 @@ def _judge_stdout(dialogue: Dialogue, report: Report) -> None:
         first = printable(dialogue.garbage[0])
         lines = "1 line is" if dialogue.garbage_lines == 1 else f"{dialogue.garbage_lines} lines are"
         text = f'{lines} no messages, the first of them: "{first}"'
-        advice = "print it to stderr, and switch off banners: hosts show errors for such lines, or give the server up"
+        advice = "print it to stderr, and switch off banners: hosts show errors for such lines, or give up"
         report.fail("stdout clean", text, advice, lines=dialogue.garbage, count=dialogue.garbage_lines)
     elif dialogue.strange_answers:
         text = f"{dialogue.strange_answers} answers belong to no request, or came twice"
