@@ -16,6 +16,7 @@ from ..errors import ConfigurationError
 from ..printable import printable
 from .client_options import TARGET_HELP, ClientCommand, json_option, reach_of
 from .talk.reach import Reach, named_target
+from .talk.words import WrongUse
 
 __all__ = ["command"]
 
@@ -90,6 +91,8 @@ def _named(reach: Reach, report: Report) -> CommandTarget | UrlTarget | None:
     """What is to be tried; None if there is nothing of that name, which is the first thing to say. Raises WrongUse."""
     try:
         return named_target(reach)
+    except WrongUse:
+        raise
     except ConfigurationError as error:
         what, sign, advice = str(error).partition("; ")
         report.fail("found", what, advice if sign else "name a file, a URL, or a program behind --")
