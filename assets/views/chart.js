@@ -3,19 +3,22 @@
 const MAX_SERIES = 8;
 const COMPACT = 1e4;
 
+/* What is larger has no difference to others that is a number. */
+const drawable = (value) => typeof value === "number" && Math.abs(value) < 1e300;
+
 /** {x, series, kind, labels, positions} of rows and columns, or null if there is no number in them. */
 function chartOf(told) {
   const { columns, rows } = told;
   const named = (key) => columns.find((column) => column.key === key);
   const numeric = columns.filter(({ type }) => type === "number");
   let x = named(spec.x) ?? columns.find(({ type }) => type === "date") ?? columns.find(({ type }) => type !== "number");
-  const rising = (column) => rows.every((row, at) => typeof column.get(row) === "number" && (at === 0 || column.get(row) > column.get(rows[at - 1])));
+  const rising = (column) => rows.every((row, at) => drawable(column.get(row)) && (at === 0 || column.get(row) > column.get(rows[at - 1])));
   if (!x && !spec.y && numeric.length > 1 && rows.length > 1 && rising(numeric[0])) x = numeric[0];
   const series = (spec.y ?? numeric.map(({ key }) => key)).map(named).filter((column) => column && column !== x && column.type === "number");
   if (!series.length || !rows.length) return null;
   const kind = spec.kind ?? (x && x.type !== "text" && x.type !== "boolean" && rows.length > 2 ? "line" : "bar");
   let ordered = rows, scale = "band";
-  const valid = x && (x.type === "date" ? (row) => isDate(x.get(row)) : x.type === "number" ? (row) => typeof x.get(row) === "number" : null);
+  const valid = x && (x.type === "date" ? (row) => isDate(x.get(row)) : x.type === "number" ? (row) => drawable(x.get(row)) : null);
   if (valid && kind !== "bar") {
     ordered = sorted(rows.filter(valid), x, false);
     scale = x.type === "date" ? "time" : "linear";
@@ -27,13 +30,14 @@ function chartOf(told) {
 
 /** Round numbers from below the least to above the most: at least two, and room for `wanted` of them. */
 function ticks(least, most, wanted) {
-  if (least === most) { least = Math.min(0, least); most = Math.max(most, least + 1); }
+  if (least === most) { least = Math.min(0, least); most = Math.max(most, least + Math.max(1, Math.abs(least) * 1e-6)); }
   const rough = (most - least) / Math.max(1, wanted);
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = power * [1, 2, 2.5, 5, 10].find((unit) => power * unit >= rough * 0.999);
   const first = Math.floor(least / step + 1e-9);
   const last = Math.ceil(most / step - 1e-9);
-  return Array.from({ length: last - first + 1 }, (_, at) => Number(((first + at) * step).toPrecision(12)));
+  const found = Array.from({ length: last - first + 1 }, (_, at) => Number(((first + at) * step).toPrecision(12)));
+  return found.at(-1) > found[0] ? found : [least, most];  // too close to each other, or to zero, to be told apart by so many digits
 }
 
 function axisText(number, all) {
@@ -65,7 +69,7 @@ function chartNode(told, chart) {
     const width = plot.clientWidth, height = plot.clientHeight;
     if (!width || !height) return;
     const series = chart.series.filter((column) => !hidden.has(column));
-    const valueOf = (row, column) => { const value = column.get(row); return typeof value === "number" ? value : null; };
+    const valueOf = (row, column) => { const value = column.get(row); return drawable(value) ? value : null; };
     const stacked = spec.stacked && series.length > 1 && chart.kind !== "line";
     const { rows, places } = chart;
 
@@ -251,7 +255,7 @@ function chartNode(told, chart) {
   function summary(series) {
     const parts = series.map((column) => {
       let least = Infinity, most = -Infinity;
-      for (const row of chart.rows) { const value = column.get(row); if (typeof value === "number") { least = Math.min(least, value); most = Math.max(most, value); } }
+      for (const row of chart.rows) { const value = column.get(row); if (drawable(value)) { least = Math.min(least, value); most = Math.max(most, value); } }
       return `${column.label} from ${cellText(least, column)} to ${cellText(most, column)}`;
     });
     return `${spec.title ?? "Chart"}, ${plural(chart.rows.length, "point")}: ${parts.join("; ")}. Arrow keys go through the values.`;

@@ -101,6 +101,30 @@ async def test_as_many_columns_as_somebody_likes(open_view: Open) -> None:
         scene.clean()
 
 
+NUMBERS = {
+    "huge": "[1e308, -1e308, 5, 1e308]",
+    "infinite": "[1e999, 1, 2, -1e999]",
+    "all infinite": "[1e999, 1e999, 1e999]",
+    "tiny": "[0, 5e-324, 0]",
+    "close": "[1700000000000000000, 1700000000000001024, 1700000000000000512]",
+    "alike": "[-1e17, -1e17, -1e17]",
+}
+
+
+@pytest.mark.parametrize("kind", ["line", "bar", "area"])
+@pytest.mark.parametrize("name", NUMBERS)
+async def test_numbers_that_no_scale_has(open_view: Open, name: str, kind: str) -> None:
+    values = NUMBERS[name]
+    rows = f'{{"v": {values}, "x": {values}}}'
+    for options in ({"kind": kind, "y": ["v"]}, {"kind": kind, "x": "x", "y": ["v"]}):
+        async with open_view("chart", text(rows), options=options) as scene:
+            await scene.view.until("document.querySelector('.plot svg') || document.querySelector('table')")
+            drawn = await scene.view.evaluate("document.querySelector('.plot')?.innerHTML ?? ''")
+            assert "NaN" not in drawn
+            assert "Infinity" not in drawn.partition("aria-label")[0]
+            scene.clean()
+
+
 LINKS = """
 [a](javascript:window.hacked=1) [b](JaVaScRiPt:alert) [c](data:text/html,x) [d](vbscript:x) [e](//evil.example)
 [f](file:///etc/passwd) ![g](https://evil.example/pixel.png) ![h](javascript:x) ![i](data:text/html;base64,PHNjcmlwdD4=)
