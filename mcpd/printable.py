@@ -7,7 +7,7 @@ tests/test_log_lines.py looks.
 
 from __future__ import annotations
 
-__all__ = ["MOST_CHARACTERS", "printable"]
+__all__ = ["MOST_CHARACTERS", "printable", "printable_lines"]
 
 MOST_CHARACTERS = 200
 """How much of one text is shown, unless more is asked for."""
@@ -32,3 +32,11 @@ def printable(value: object, most: int = MOST_CHARACTERS) -> str:
     # What Python calls printable leaves out controls, direction marks, lone surrogates and odd spaces.
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:most])
     return shown if length <= most else f"{shown}… ({length} characters)"
+
+
+def printable_lines(text: str) -> str:
+    """The whole text with its lines and tabs as they are; everything else that does not print is written as `\\x1b`."""
+    if text.isprintable():
+        return text
+    lines = text.replace("\r\n", "\n").split("\n")
+    return "\n".join("\t".join(printable(part, len(part)) for part in line.split("\t")) for line in lines)

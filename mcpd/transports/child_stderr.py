@@ -2,16 +2,18 @@
 
 It is meant for people (2025-11-25 basic/transports, stdio: "the client MAY capture, forward, or ignore"), so that it
 goes where our own stderr goes. A child that writes without end fills neither a log nor memory; one whose stderr
-nobody reads is not held up by it.
+nobody reads is not held up by it. What commands a terminal is shown there by its code, and colours are left out.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import select
+from codecs import getincrementaldecoder
 
-from ..printable import printable
+from ..printable import printable, printable_lines
 
 __all__ = ["StderrCopy"]
 
@@ -28,6 +30,7 @@ _READ_BYTES = 65536
 _PIECE_BYTES = 4096
 """What a pipe that is ready takes without blocking (PIPE_BUF)."""
 _LAST_READS = 16
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class StderrCopy:
@@ -47,6 +50,7 @@ class StderrCopy:
         """How much was not passed on, and not said yet."""
         self._is_open = True
         self._last = b""
+        self._decoder = getincrementaldecoder("utf-8")("replace") if os.isatty(_STDERR) else None
         os.set_blocking(source, False)
         self._loop.add_reader(source, self._readable)
 
@@ -96,6 +100,8 @@ class StderrCopy:
         self._at = now
         if self.dropped_bytes and len(data) <= self._allowed:
             self._confess()
+        if self._decoder is not None:
+            data = _for_terminal(self._decoder.decode(data))
         passed = _write(data[: int(self._allowed)])
         self._allowed -= passed
         self.dropped_bytes += len(data) - passed
@@ -105,6 +111,10 @@ class StderrCopy:
             text = f"\nmcpd: {self.dropped_bytes} bytes that {self._name} wrote to stderr were left out\n"
             if _write(text.encode("utf-8", "backslashreplace")):
                 self.dropped_bytes = 0
+
+
+def _for_terminal(text: str) -> bytes:
+    return printable_lines(_COLOURS.sub("", text)).encode("utf-8", "backslashreplace")
 
 
 def _write(data: bytes) -> int:

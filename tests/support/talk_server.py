@@ -153,7 +153,7 @@ def die() -> str:
     """End the process."""
     import os
 
-    print("last words", file=sys.stderr, flush=True)
+    print("\x1b[31mlast\x1b[0m words\x1b[2J", file=sys.stderr, flush=True)
     os._exit(3)
 
 

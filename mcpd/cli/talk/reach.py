@@ -85,7 +85,7 @@ async def _start(target: CommandTarget) -> ProcessChannel:
     from ...transports.process import open_process
 
     env = None if target.env is None else {**os.environ, **target.env}
-    return await open_process(target.command, env=env, cwd=target.cwd)
+    return await open_process(target.command, env=env, cwd=target.cwd, name=str(target))
 
 
 def named_target(reach: Reach) -> CommandTarget | UrlTarget:

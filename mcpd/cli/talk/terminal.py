@@ -12,22 +12,14 @@ import sys
 from collections.abc import Mapping
 from typing import IO, Any
 
-from ...printable import printable
+from ...printable import printable, printable_lines
 
-__all__ = ["Terminal", "as_json_text", "safe_text"]
+__all__ = ["Terminal", "as_json_text"]
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _STDIN = 0
 _BAR_SECONDS = 0.1
 _BAR_CELLS = 24
-
-
-def safe_text(text: str) -> str:
-    """A text with its lines and tabs as they are, and everything else that does not print as `\\x1b`."""
-    if text.isprintable():
-        return text
-    lines = text.replace("\r\n", "\n").split("\n")
-    return "\n".join("\t".join(printable(part, len(part)) for part in line.split("\t")) for line in lines)
 
 
 def as_json_text(text: str) -> str:
@@ -73,7 +65,7 @@ class Terminal:
 
     def out(self, text: str) -> None:
         """A piece of the result, and a line end if it has none. Of others' text: as it is, but on a terminal safe."""
-        shown = safe_text(text) if self.out_is_terminal else text
+        shown = printable_lines(text) if self.out_is_terminal else text
         self.out_safe(shown)
 
     def out_safe(self, text: str) -> None:
@@ -98,7 +90,7 @@ class Terminal:
         """A line on stderr, for people. Line ends of others' text are to be escaped before."""
         bar = self._bar
         self.end_bar()
-        self._write_err(f"{self.styled_note(safe_text(text), style)}\n")
+        self._write_err(f"{self.styled_note(printable_lines(text), style)}\n")
         self._bar = bar
         self._draw()
 

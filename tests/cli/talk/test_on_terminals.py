@@ -148,6 +148,13 @@ def test_what_does_not_print_never_reaches_a_terminal(start: Start) -> None:
     assert "\\u001b]0;owned" in typed.raw
 
 
+def test_what_the_process_of_a_server_prints_commands_no_terminal(start: Start) -> None:
+    with start("call", SERVER, "die", env={"NO_COLOR": "1"}) as typed:
+        assert typed.end() == 1
+        assert typed.text.startswith("last words\\x1b[2J\nmcpd: ")
+        assert "\x1b" not in typed.raw
+
+
 def test_colours_only_where_they_are_wanted(start: Start) -> None:
     for env, is_coloured in (({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)):
         with start("list", SERVER, "prompts", env=env) as typed:
