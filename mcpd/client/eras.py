@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from msgspec import Raw
 
-from ..errors import ConfigurationError, HttpError, ProtocolError, RemoteError, RequestTimeout
+from ..errors import ConfigurationError, HttpError, ProtocolError, RemoteError, RequestTimeout, UnsupportedVersion
 from ..types.notifications import LogLevel
 from ..versions import table
 from .callbacks import Callbacks
@@ -31,10 +31,11 @@ async def agree(
     *,
     wanted: str | None,
     timeout: float | None,
-    probe_seconds: float,
+    probe_seconds: float | None,
 ) -> ClientEra:
     """Agree with the server on a version, `wanted` or the newest in common: gives the way of its era.
 
+    A server that says nothing for `probe_seconds` is taken for a legacy one; None waits for it as for any request.
     Raises ConfigurationError if it is not the wanted one, UnsupportedVersion if there is none in common, and what a
     request raises.
     """
@@ -42,7 +43,9 @@ async def agree(
     name = wanted
     if name is None or name in table.MODERN:
         # Where each request has its own connection silence says nothing of the era: a slow server is not an old one.
-        seconds = probe_seconds if connection.channel.is_multiplexed else timeout
+        # Nor does it where no other era is wanted.
+        may_be_old = connection.channel.is_multiplexed and wanted is None and probe_seconds is not None
+        seconds = probe_seconds if may_be_old else timeout
         agreed = read_discovery(await _probe(connection, seconds))
         if not agreed.is_whole and agreed.version in table.MODERN:
             # Spec: 2026-07-28 basic/versioning: "select a mutually supported version … and retry the request".
@@ -55,7 +58,13 @@ async def agree(
             session.accept_probe(agreed)
             return _Modern(connection, callbacks, limits)
 
-    result = await connection.answer(session.initialize(name), timeout)
+    try:
+        result = await connection.answer(session.initialize(name), timeout)
+    except RemoteError as error:
+        # A modern server that took longer to start than the probe waits has read the probe by now, and refuses this.
+        if error.code != UnsupportedVersion.code or wanted is not None or probe_seconds is None:
+            raise
+        return await agree(connection, callbacks, limits, wanted=None, timeout=timeout, probe_seconds=None)
     _check(session.accept_initialize(result), wanted)
     connection.flush()
     return _Legacy(connection)

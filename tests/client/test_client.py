@@ -342,6 +342,23 @@ async def test_a_legacy_server_is_found_out(discover: Any) -> None:
         assert script.of("notifications/initialized")
 
 
+@pytest.mark.parametrize("again", [DISCOVERED, None])
+async def test_a_modern_server_that_starts_slowly_is_found_out_too(again: Any) -> None:
+    """It answers the probe when nobody waits for that any more, and refuses the handshake that was sent meanwhile."""
+    refused = {"code": -32022, "message": "?", "data": {"supported": ["2026-07-28"], "requested": "2025-11-25"}}
+    probes = iter([None, again])
+    answers = {"server/discover": lambda _: next(probes), "initialize": refused, "ping": {}}
+    if again is not None:
+        async with scripted(answers) as (client, script):
+            assert client.version == "2026-07-28"
+            assert len(script.of("server/discover")) == 2
+            assert len(script.of("initialize")) == 1
+        return
+    with pytest.raises(RemoteError):  # once, and not for ever
+        async with scripted(answers, timeout=0.05):
+            pass
+
+
 async def test_a_modern_server_gets_its_envelope_every_time() -> None:
     """S26: version, capabilities and identity in each request's `_meta`, and no handshake."""
     answers = {"server/discover": DISCOVERED, "tools/list": {"resultType": "complete", "tools": []}}
