@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import ProtocolError
-from .types.asking import ElicitRequestURLParams
-from .types.messages import URL_ELICITATION_REQUIRED, ErrorData
+from . import types
+from .types.errors import URL_ELICITATION_REQUIRED, ErrorData
 
 __all__ = ["McpError", "UrlElicitationRequiredError", "WireError"]
 
@@ -45,7 +45,7 @@ class McpError(Exception):
 class UrlElicitationRequiredError(McpError):
     """The user has to visit these pages first."""
 
-    def __init__(self, elicitations: Sequence[ElicitRequestURLParams], message: str | None = None) -> None:
+    def __init__(self, elicitations: Sequence[types.asking.ElicitRequestURLParams], message: str | None = None) -> None:
         self._elicitations = list(elicitations)
         if message is None:
             message = f"URL elicitation{'s' if len(self._elicitations) > 1 else ''} required"
@@ -53,7 +53,7 @@ class UrlElicitationRequiredError(McpError):
         super().__init__(ErrorData(code=URL_ELICITATION_REQUIRED, message=message, data={"elicitations": asked}))
 
     @property
-    def elicitations(self) -> list[ElicitRequestURLParams]:
+    def elicitations(self) -> list[types.asking.ElicitRequestURLParams]:
         """What the user is to visit."""
         return self._elicitations
 
@@ -63,7 +63,7 @@ class UrlElicitationRequiredError(McpError):
         if error.code != URL_ELICITATION_REQUIRED:
             raise ValueError(f"Expected error code {URL_ELICITATION_REQUIRED}, got {error.code}")
         asked = (error.data or {}).get("elicitations", [])
-        return cls([ElicitRequestURLParams.model_validate(one) for one in asked], error.message)
+        return cls([types.asking.ElicitRequestURLParams.model_validate(one) for one in asked], error.message)
 
 
 class WireError(ProtocolError):

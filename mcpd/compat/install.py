@@ -11,7 +11,6 @@ import sys
 from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from threading import RLock
 from types import ModuleType
@@ -71,7 +70,8 @@ class Facade(ModuleType):
 _MISSING: Any = Names.MISSING
 
 
-class _Loader(Loader):
+class _Loader:
+    # No `importlib.abc.Loader`, which would load a dozen modules first; that the import system needs both is enough.
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return Facade(spec.name, known_modules()[spec.name])
 
@@ -79,7 +79,10 @@ class _Loader(Loader):
         """There is no code to run."""
 
 
-class _Finder(MetaPathFinder):
+_LOADER: Any = _Loader()
+
+
+class _Finder:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
@@ -94,7 +97,7 @@ class _Finder(MetaPathFinder):
                 known_modules()[fullname] = names
             else:
                 raise MissingModule(text_of(fullname, _library(fullname)), name=fullname)
-        return ModuleSpec(fullname, _Loader(), origin="mcpd.compat", is_package=names.is_package)
+        return ModuleSpec(fullname, _LOADER, origin="mcpd.compat", is_package=names.is_package)
 
 
 finder = _Finder()

@@ -14,7 +14,7 @@ from ..errors import RemoteError
 from .exceptions import McpError
 from .program import Served
 from .types import lifecycle, prompts, resources, tools
-from .types.messages import ErrorData
+from .types.errors import ErrorData
 
 __all__ = ["ClientSession", "create_connected_server_and_client_session"]
 

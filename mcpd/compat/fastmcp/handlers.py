@@ -12,7 +12,7 @@ from ..exceptions import McpError
 from ..lowlevel.decorators import Handler
 from ..types import prompts, resources, tools
 from ..types.content import TextContent
-from ..types.messages import INTERNAL_ERROR, INVALID_PARAMS, ErrorData
+from ..types.errors import INTERNAL_ERROR, INVALID_PARAMS, ErrorData
 from .components import newest
 from .errors import DisabledError, FastMCPError, NotFoundError, ValidationError
 

@@ -13,7 +13,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from ..exceptions import McpError
 from ..types import tools
-from ..types.messages import ErrorData
+from ..types.errors import ErrorData
 from .components import Component
 from .docstrings import described
 from .errors import ToolError, ValidationError

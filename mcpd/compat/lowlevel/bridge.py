@@ -24,9 +24,9 @@ from ...printable import printable
 from ...registry.tools import failed
 from ...server import Server as McpdServer
 from ..exceptions import McpError, WireError
-from ..types import asking, notifications, prompts, resources, tools
+from ..types import notifications, prompts, resources, tools
 from ..types.base import BaseNotification, BaseRequest, RequestParams
-from ..types.messages import URL_ELICITATION_REQUIRED, ErrorData
+from ..types.errors import URL_ELICITATION_REQUIRED, ErrorData
 from ..wire import result_of
 from .application import Application, lifespan
 from .context import RequestContext, current_exchange, request_ctx
@@ -56,7 +56,7 @@ _REQUESTS: dict[str, type[BaseRequest]] = {
 
 _HEARD: dict[str, type[BaseNotification]] = {
     "notifications/progress": notifications.ProgressNotification,
-    "notifications/roots/list_changed": asking.RootsListChangedNotification,
+    "notifications/roots/list_changed": notifications.RootsListChangedNotification,
 }
 
 _OFFERS: dict[type[BaseRequest], str] = {

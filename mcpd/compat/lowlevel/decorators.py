@@ -8,10 +8,10 @@ from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Protocol, TypeVar, get_type_hints
 
+from .. import types
 from ..exceptions import UrlElicitationRequiredError
 from ..types import content, lifecycle, notifications, prompts, resources, tools
 from ..types.base import BaseRequest, Model, PaginatedResult
-from ..types.messages import ServerResult
 from .schemas import problem_of
 
 __all__ = ["Decorator", "Decorators", "Handler"]
@@ -74,12 +74,12 @@ class Decorators:
         def register(function: F) -> F:
             wants_request = _takes(function, request)
 
-            async def handle(asked: Any) -> ServerResult:
+            async def handle(asked: Any) -> types.messages.ServerResult:
                 listed = await (function(asked) if wants_request else function())
                 if note is not None:
                     note(listed)
                 page: Any = listed if isinstance(listed, result) else result(**{member: listed})
-                return ServerResult(page)
+                return _result(page)
 
             self.request_handlers[request] = handle
             return function
@@ -95,7 +95,7 @@ class Decorators:
         """
 
         def register(function: F) -> F:
-            async def handle(asked: tools.CallToolRequest) -> ServerResult:
+            async def handle(asked: tools.CallToolRequest) -> types.messages.ServerResult:
                 name, arguments = asked.params.name, asked.params.arguments or {}
                 try:
                     tool = await self._listed_tool(name)
@@ -126,15 +126,15 @@ class Decorators:
         """The function takes a URI, and gives text, bytes, or several `ReadResourceContents`."""
 
         def register(function: F) -> F:
-            async def handle(asked: resources.ReadResourceRequest) -> ServerResult:
+            async def handle(asked: resources.ReadResourceRequest) -> types.messages.ServerResult:
                 uri = asked.params.uri
                 found = await function(uri)
                 if isinstance(found, (str, bytes)):
-                    return ServerResult(resources.ReadResourceResult(contents=[_contents(uri, found)]))
+                    return _result(resources.ReadResourceResult(contents=[_contents(uri, found)]))
                 if not isinstance(found, Iterable):
                     raise ValueError(f"Unexpected return type from read_resource: {type(found)}")
                 parts = [_contents(uri, one.content, one.mime_type, getattr(one, "meta", None)) for one in found]
-                return ServerResult(resources.ReadResourceResult(contents=parts))
+                return _result(resources.ReadResourceResult(contents=parts))
 
             self.request_handlers[resources.ReadResourceRequest] = handle
             return function
@@ -155,9 +155,9 @@ class Decorators:
 
     def _told(self, request: type[BaseRequest], arguments: Callable[[Any], tuple[Any, ...]]) -> Decorator:
         def register(function: F) -> F:
-            async def handle(asked: Any) -> ServerResult:
+            async def handle(asked: Any) -> types.messages.ServerResult:
                 await function(*arguments(asked))
-                return ServerResult(lifecycle.EmptyResult())
+                return _result(lifecycle.EmptyResult())
 
             self.request_handlers[request] = handle
             return function
@@ -170,8 +170,8 @@ class Decorators:
         """The function takes a name and arguments, and gives a `GetPromptResult`."""
 
         def register(function: F) -> F:
-            async def handle(asked: prompts.GetPromptRequest) -> ServerResult:
-                return ServerResult(await function(asked.params.name, asked.params.arguments))
+            async def handle(asked: prompts.GetPromptRequest) -> types.messages.ServerResult:
+                return _result(await function(asked.params.name, asked.params.arguments))
 
             self.request_handlers[prompts.GetPromptRequest] = handle
             return function
@@ -182,10 +182,10 @@ class Decorators:
         """The function takes a reference, an argument and a context, and gives a `Completion` or None."""
 
         def register(function: F) -> F:
-            async def handle(asked: prompts.CompleteRequest) -> ServerResult:
+            async def handle(asked: prompts.CompleteRequest) -> types.messages.ServerResult:
                 params = asked.params
                 found = await function(params.ref, params.argument, params.context)
-                return ServerResult(prompts.CompleteResult(completion=found or prompts.Completion(values=[])))
+                return _result(prompts.CompleteResult(completion=found or prompts.Completion(values=[])))
 
             self.request_handlers[prompts.CompleteRequest] = handle
             return function
@@ -206,8 +206,8 @@ class Decorators:
         return register
 
 
-async def _ping(asked: Any) -> ServerResult:
-    return ServerResult(lifecycle.EmptyResult())
+async def _ping(asked: Any) -> types.messages.ServerResult:
+    return _result(lifecycle.EmptyResult())
 
 
 def _takes(function: Callable[..., Any], request: type[BaseRequest]) -> bool:
@@ -226,9 +226,9 @@ def _takes(function: Callable[..., Any], request: type[BaseRequest]) -> bool:
     return hint is request or (hint is None and first.default is first.empty and first.kind is not first.VAR_KEYWORD)
 
 
-def _tool_result(given: Any, tool: tools.Tool | None) -> ServerResult:
+def _tool_result(given: Any, tool: tools.Tool | None) -> types.messages.ServerResult:
     if isinstance(given, tools.CallToolResult):
-        return ServerResult(given)
+        return _result(given)
     structured: dict[str, Any] | None
     if isinstance(given, tuple) and len(given) == 2:
         blocks, structured = given
@@ -244,11 +244,15 @@ def _tool_result(given: Any, tool: tools.Tool | None) -> ServerResult:
         problem = problem_of(structured, tool.outputSchema)
         if problem is not None:
             return _failed(f"Output validation error: {problem}")
-    return ServerResult(tools.CallToolResult(content=list(blocks), structuredContent=structured, isError=False))
+    return _result(tools.CallToolResult(content=list(blocks), structuredContent=structured, isError=False))
 
 
-def _failed(text: str) -> ServerResult:
-    return ServerResult(tools.CallToolResult(content=[content.TextContent(text=text)], isError=True))
+def _result(result: Any) -> types.messages.ServerResult:
+    return types.messages.ServerResult(result)
+
+
+def _failed(text: str) -> types.messages.ServerResult:
+    return _result(tools.CallToolResult(content=[content.TextContent(text=text)], isError=True))
 
 
 def _contents(uri: Any, data: str | bytes, mime_type: str | None = None, meta: Any = None) -> Any:

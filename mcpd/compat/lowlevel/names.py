@@ -17,6 +17,7 @@ TYPES = tuple(
         "notifications",
         "asking",
         "rounds",
+        "errors",
         "messages",
         "base",
     )

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, to_builtins
 from msgspec.json import decode
+from pydantic import RootModel
 
 from ...context.context import Context
 from ...context.exchange import Exchange
@@ -15,9 +16,11 @@ from ...types.elicitation import ElicitationCompleteParams, ElicitFormParams, El
 from ...types.notifications import LogMessageParams, ProgressParams
 from ...types.resources import ResourceUpdatedParams
 from ...types.sampling import CreateMessageParams, CreateMessageResult, ListRootsParams, ListRootsResult
+from .. import types
 from ..exceptions import McpError
-from ..types import asking, lifecycle, messages, notifications
+from ..types import lifecycle, notifications
 from ..types.base import BaseNotification, BaseRequest, Model, RequestId
+from ..types.errors import ErrorData
 from ..wire import as_json, struct_of
 from .context import current_exchange
 from .notices import Notices, has_all
@@ -84,21 +87,21 @@ class ServerSession(Notices):
 
     async def create_message(
         self,
-        messages: list[asking.SamplingMessage],
+        messages: list[types.asking.SamplingMessage],
         *,
         max_tokens: int,
         system_prompt: str | None = None,
-        include_context: asking.IncludeContext | None = None,
+        include_context: types.asking.IncludeContext | None = None,
         temperature: float | None = None,
         stop_sequences: list[str] | None = None,
         metadata: dict[str, Any] | None = None,
-        model_preferences: asking.ModelPreferences | None = None,
+        model_preferences: types.asking.ModelPreferences | None = None,
         tools: list[Any] | None = None,
-        tool_choice: asking.ToolChoice | None = None,
+        tool_choice: types.asking.ToolChoice | None = None,
         related_request_id: RequestId | None = None,
     ) -> Any:
         """Ask the client's model. Raises McpError if it has none, or takes no `tools`."""
-        params = asking.CreateMessageRequestParams(
+        params = types.asking.CreateMessageRequestParams(
             messages=messages,
             systemPrompt=system_prompt,
             includeContext=include_context,
@@ -115,19 +118,19 @@ class ServerSession(Notices):
             if sampling is None or sampling.tools is None:
                 text = "Client does not support sampling tools capability"
                 raise McpError(_error(code=-32602, message=text))
-        kind = asking.CreateMessageResult if tools is None else asking.CreateMessageResultWithTools
-        return await self.send_request(asking.CreateMessageRequest(params=params), kind)
+        kind = types.asking.CreateMessageResult if tools is None else types.asking.CreateMessageResultWithTools
+        return await self.send_request(types.asking.CreateMessageRequest(params=params), kind)
 
-    async def list_roots(self) -> asking.ListRootsResult:
+    async def list_roots(self) -> types.asking.ListRootsResult:
         """The client's roots."""
-        return await self.send_request(asking.ListRootsRequest(), asking.ListRootsResult)
+        return await self.send_request(types.asking.ListRootsRequest(), types.asking.ListRootsResult)
 
     async def elicit(
         self,
         message: str,
         requestedSchema: dict[str, Any],  # noqa: N803 - theirs
         related_request_id: RequestId | None = None,
-    ) -> asking.ElicitResult:
+    ) -> types.asking.ElicitResult:
         """`elicit_form`."""
         return await self.elicit_form(message, requestedSchema, related_request_id)
 
@@ -136,17 +139,17 @@ class ServerSession(Notices):
         message: str,
         requestedSchema: dict[str, Any],  # noqa: N803 - theirs
         related_request_id: RequestId | None = None,
-    ) -> asking.ElicitResult:
+    ) -> types.asking.ElicitResult:
         """Ask the user by a form."""
-        params = asking.ElicitRequestFormParams(message=message, requestedSchema=requestedSchema)
-        return await self.send_request(asking.ElicitRequest(params=params), asking.ElicitResult)
+        params = types.asking.ElicitRequestFormParams(message=message, requestedSchema=requestedSchema)
+        return await self.send_request(types.asking.ElicitRequest(params=params), types.asking.ElicitResult)
 
     async def elicit_url(
         self, message: str, url: str, elicitation_id: str, related_request_id: RequestId | None = None
-    ) -> asking.ElicitResult:
+    ) -> types.asking.ElicitResult:
         """Ask the user to visit a page."""
-        params = asking.ElicitRequestURLParams(message=message, url=url, elicitationId=elicitation_id)
-        return await self.send_request(asking.ElicitRequest(params=params), asking.ElicitResult)
+        params = types.asking.ElicitRequestURLParams(message=message, url=url, elicitationId=elicitation_id)
+        return await self.send_request(types.asking.ElicitRequest(params=params), types.asking.ElicitResult)
 
     async def send_ping(self) -> lifecycle.EmptyResult:
         """Ask whether the client is there."""
@@ -154,14 +157,14 @@ class ServerSession(Notices):
 
     async def send_request(
         self,
-        request: BaseRequest | messages.ServerRequest,
+        request: BaseRequest | types.messages.ServerRequest,
         result_type: type[R],
         request_read_timeout_seconds: Any = None,
         metadata: Any = None,
         progress_callback: Any = None,
     ) -> R:
         """Ask the client. Raises McpError for an error answer, and where the client takes no such question."""
-        if isinstance(request, messages.ServerRequest):
+        if isinstance(request, RootModel):
             request = request.root
         seconds = None if request_read_timeout_seconds is None else request_read_timeout_seconds.total_seconds()
         return result_type.model_validate(await self._ask(request, seconds))
@@ -224,11 +227,11 @@ class ServerSession(Notices):
 
     async def send_notification(
         self,
-        notification: BaseNotification | messages.ServerNotification,
+        notification: BaseNotification | types.messages.ServerNotification,
         related_request_id: RequestId | None = None,
     ) -> None:
         """Send any notification of a server."""
-        if isinstance(notification, messages.ServerNotification):
+        if isinstance(notification, RootModel):
             notification = notification.root
         params = {} if notification.params is None else as_json(notification.params)
         await self._send(notification.method, params)
@@ -257,5 +260,5 @@ def question_of(request: BaseRequest) -> RawQuestion:
     return RawQuestion(request.method, struct_of(params, kind), result, needs)
 
 
-def _error(**members: Any) -> messages.ErrorData:
-    return messages.ErrorData(**members)
+def _error(**members: Any) -> ErrorData:
+    return ErrorData(**members)

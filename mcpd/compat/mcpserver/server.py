@@ -20,7 +20,7 @@ from ..lowlevel.options import ReadResourceContents
 from ..lowlevel.server import Server, lifespan
 from ..program import Wanted
 from ..types import content, prompts, resources
-from ..types.messages import INTERNAL_ERROR, INVALID_PARAMS, ErrorData
+from ..types.errors import INTERNAL_ERROR, INVALID_PARAMS, ErrorData
 from .context import Context
 from .errors import ResourceError, ResourceNotFoundError, ToolError, UnexpectedResourceError, UnexpectedToolError
 from .prompts import Prompt, PromptManager

@@ -7,7 +7,6 @@ from typing import Any, Literal, TypeAlias
 from pydantic import ConfigDict, FileUrl
 
 from .base import (
-    BareNotification,
     BareRequest,
     BaseNotification,
     BaseRequest,
@@ -42,7 +41,6 @@ __all__ = [
     "ModelHint",
     "ModelPreferences",
     "Root",
-    "RootsListChangedNotification",
     "SamplingContent",
     "SamplingMessage",
     "SamplingMessageContentBlock",
@@ -179,12 +177,6 @@ class ListRootsResult(Result):
     """The roots."""
 
     roots: list[Root]
-
-
-class RootsListChangedNotification(BareNotification):
-    """The roots are others now."""
-
-    method: Literal["notifications/roots/list_changed"] = "notifications/roots/list_changed"
 
 
 ElicitRequestedSchema: TypeAlias = dict[str, Any]

@@ -1,4 +1,4 @@
-"""JSON-RPC messages and errors, and the unions of all requests, notifications and results."""
+"""JSON-RPC messages, and the unions of all requests, notifications and results."""
 
 from __future__ import annotations
 
@@ -9,17 +9,11 @@ from pydantic import ConfigDict, RootModel
 
 from . import asking, lifecycle, notifications, prompts, resources, tools
 from .base import Model, RequestId
+from .errors import ErrorData
 
 __all__ = [
-    "CONNECTION_CLOSED",
     "DEFAULT_NEGOTIATED_VERSION",
-    "INTERNAL_ERROR",
-    "INVALID_PARAMS",
-    "INVALID_REQUEST",
     "LATEST_PROTOCOL_VERSION",
-    "METHOD_NOT_FOUND",
-    "PARSE_ERROR",
-    "URL_ELICITATION_REQUIRED",
     "AnyFunction",
     "ClientNotification",
     "ClientNotificationType",
@@ -27,7 +21,6 @@ __all__ = [
     "ClientRequestType",
     "ClientResult",
     "ClientResultType",
-    "ErrorData",
     "JSONRPCError",
     "JSONRPCMessage",
     "JSONRPCNotification",
@@ -46,22 +39,6 @@ AnyFunction: TypeAlias = Callable[..., Any]
 # Of the library whose names these are: what its servers say they speak, not what is spoken here.
 LATEST_PROTOCOL_VERSION = "2025-11-25"
 DEFAULT_NEGOTIATED_VERSION = "2025-03-26"
-
-URL_ELICITATION_REQUIRED = -32042
-CONNECTION_CLOSED = -32000
-PARSE_ERROR = -32700
-INVALID_REQUEST = -32600
-METHOD_NOT_FOUND = -32601
-INVALID_PARAMS = -32602
-INTERNAL_ERROR = -32603
-
-
-class ErrorData(Model):
-    """An error answer."""
-
-    code: int
-    message: str
-    data: Any | None = None
 
 
 class JSONRPCRequest(Model):
@@ -136,7 +113,7 @@ ClientNotificationType: TypeAlias = (
     notifications.CancelledNotification
     | notifications.ProgressNotification
     | lifecycle.InitializedNotification
-    | asking.RootsListChangedNotification
+    | notifications.RootsListChangedNotification
 )
 
 

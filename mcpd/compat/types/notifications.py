@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from .base import BaseNotification, BaseRequest, NotificationParams, ProgressToken, RequestId, RequestParams
+from .base import (
+    BareNotification,
+    BaseNotification,
+    BaseRequest,
+    NotificationParams,
+    ProgressToken,
+    RequestId,
+    RequestParams,
+)
 
 __all__ = [
     "CancelledNotification",
@@ -14,6 +22,7 @@ __all__ = [
     "LoggingMessageNotificationParams",
     "ProgressNotification",
     "ProgressNotificationParams",
+    "RootsListChangedNotification",
     "SetLevelRequest",
     "SetLevelRequestParams",
 ]
@@ -77,3 +86,9 @@ class LoggingMessageNotification(BaseNotification):
 
     method: Literal["notifications/message"] = "notifications/message"
     params: LoggingMessageNotificationParams
+
+
+class RootsListChangedNotification(BareNotification):
+    """The roots are others now."""
+
+    method: Literal["notifications/roots/list_changed"] = "notifications/roots/list_changed"

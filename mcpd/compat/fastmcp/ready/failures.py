@@ -11,7 +11,7 @@ from typing import Any
 from ....errors import as_told
 from ....printable import printable
 from ...exceptions import McpError
-from ...types.messages import ErrorData
+from ...types.errors import ErrorData
 from ..errors import NotFoundError, ValidationError
 from ..middleware import Middleware, MiddlewareContext
 

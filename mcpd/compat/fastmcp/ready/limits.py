@@ -10,7 +10,7 @@ from typing import Any
 
 from ...exceptions import McpError
 from ...types.content import TextContent
-from ...types.messages import ErrorData
+from ...types.errors import ErrorData
 from ..middleware import Middleware, MiddlewareContext
 from ..results import ToolResult
 
