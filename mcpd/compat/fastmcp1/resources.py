@@ -7,10 +7,9 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pydantic_core
-from anyio.to_thread import run_sync
 from pydantic import AnyUrl, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, validate_call
 
 from ..types.base import Uri
@@ -25,6 +24,8 @@ __all__ = [
     "Resource",
     "TextResource",
 ]
+
+T = TypeVar("T")
 
 _MIME_TYPE = r"^[a-zA-Z0-9]+/[a-zA-Z0-9\-+.]+(;\s*[a-zA-Z0-9\-_.]+=[a-zA-Z0-9\-_.]+)*$"
 
@@ -152,7 +153,7 @@ class FileResource(Resource):
     async def read(self) -> str | bytes:
         """Read the file. Raises ValueError."""
         try:
-            return await run_sync(self.path.read_bytes if self.is_binary else self.path.read_text)
+            return await _in_thread(self.path.read_bytes if self.is_binary else self.path.read_text)
         except Exception as error:
             raise ValueError(f"Error reading file {self.path}: {error}") from error
 
@@ -200,8 +201,14 @@ class DirectoryResource(Resource):
     async def read(self) -> str:
         """The list. Raises ValueError."""
         try:
-            files = await run_sync(self.list_files)
+            files = await _in_thread(self.list_files)
             names = [str(file.relative_to(self.path)) for file in files if file.is_file()]
             return json.dumps({"files": names}, indent=2)
         except Exception as error:
             raise ValueError(f"Error reading directory {self.path}: {error}") from error
+
+
+async def _in_thread(function: Callable[[], T]) -> T:
+    from anyio.to_thread import run_sync  # few servers have files
+
+    return await run_sync(function)

@@ -13,6 +13,8 @@ __all__ = ["Settings", "TransportSecuritySettings"]
 class TransportSecuritySettings(BaseModel):
     """Which hosts and origins may call. mcpd guards these itself: `--allow-host`, `--allow-origin`."""
 
+    model_config = ConfigDict(defer_build=True)
+
     enable_dns_rebinding_protection: bool = True
     allowed_hosts: list[str] = []
     allowed_origins: list[str] = []

@@ -7,7 +7,7 @@ import inspect
 import json
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model
 
@@ -17,7 +17,9 @@ from ..lowlevel.context import current_exchange
 from ..types.tools import CallToolResult
 from .context import Context
 from .errors import InvalidSignature
-from .outputs import OutputPlan, content_blocks, output_plan
+
+if TYPE_CHECKING:
+    from .outputs import OutputPlan
 
 __all__ = ["ArgModelBase", "FuncMetadata", "call_plain", "context_parameter", "func_metadata", "is_async"]
 
@@ -25,7 +27,7 @@ __all__ = ["ArgModelBase", "FuncMetadata", "call_plain", "context_parameter", "f
 class ArgModelBase(BaseModel):
     """The arguments of a call."""
 
-    model_config = ConfigDict(arbitrary_types_allowed=True)
+    model_config = ConfigDict(arbitrary_types_allowed=True, defer_build=True)
 
     def model_dump_one_level(self) -> dict[str, Any]:
         """The arguments by the names of the function's parameters; models among them stay models."""
@@ -65,6 +67,8 @@ class FuncMetadata:
 
     @cached_property
     def _plan(self) -> OutputPlan:
+        from .outputs import output_plan  # before the first list or call nobody needs it
+
         return output_plan(self._signature.return_annotation, self._name, self._structured_output)
 
     @property
@@ -121,6 +125,8 @@ class FuncMetadata:
 
     def convert_result(self, result: Any) -> Any:
         """The result as a low-level handler gives it: content blocks, and the structured content if there is one."""
+        from .outputs import content_blocks
+
         plan = self._plan
         if isinstance(result, CallToolResult):
             if plan.model is not None:

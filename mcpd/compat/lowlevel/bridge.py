@@ -16,7 +16,6 @@ from ... import __version__
 from ...context.context import Context
 from ...context.exchange import Exchange
 from ...context.input_required import InputRequired, is_failure
-from ...context.questions import elicit_url
 from ...dispatcher.connection import NotificationListener
 from ...errors import InvalidParams, ProtocolError, ToolError, UrlElicitationRequired, as_told
 from ...handlers.table import BoundHandler
@@ -251,6 +250,8 @@ def _said(error: ErrorData, exchange: Exchange) -> BaseException:
     if exchange.call.version.has_error(UrlElicitationRequired):
         return UrlElicitationRequired(asked, error.message)
     for one in asked:
+        from ...context.questions import elicit_url  # few servers send anybody to a page
+
         question = elicit_url(one["message"], one["url"], one["elicitationId"])
         if not exchange.asking.can_ask(question):
             return WireError(-32603, error.message, error.data)

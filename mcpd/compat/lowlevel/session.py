@@ -5,49 +5,26 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from msgspec import Struct, to_builtins
-from msgspec.json import decode
 from pydantic import RootModel
 
 from ...context.context import Context
 from ...context.exchange import Exchange
-from ...context.questions import Question
 from ...errors import LocalProtocolError, McpdError, MissingCapability, RemoteError, ToolError
-from ...types.elicitation import ElicitationCompleteParams, ElicitFormParams, ElicitResult, ElicitUrlParams
 from ...types.notifications import LogMessageParams, ProgressParams
 from ...types.resources import ResourceUpdatedParams
-from ...types.sampling import CreateMessageParams, CreateMessageResult, ListRootsParams, ListRootsResult
 from .. import types
 from ..exceptions import McpError
 from ..types import lifecycle, notifications
 from ..types.base import BaseNotification, BaseRequest, Model, RequestId
 from ..types.errors import ErrorData
-from ..wire import as_json, struct_of
+from ..wire import as_json
 from .context import current_exchange
 from .notices import Notices, has_all
 
-__all__ = ["RawQuestion", "ServerSession", "ServerSessionT", "question_of"]
+__all__ = ["ServerSession", "ServerSessionT"]
 
 R = TypeVar("R", bound=Model)
 ServerSessionT = TypeVar("ServerSessionT", bound="ServerSession")
-
-_METHODS: dict[str, tuple[type[Struct], type[Struct], dict[str, Any], str]] = {
-    "sampling/createMessage": (CreateMessageParams, CreateMessageResult, {"sampling": {}}, "Sampling not supported"),
-    "elicitation/create": (
-        ElicitFormParams,
-        ElicitResult,
-        {"elicitation": {"form": {}}},
-        "Elicitation not supported",
-    ),
-    "roots/list": (ListRootsParams, ListRootsResult, {"roots": {}}, "List roots not supported"),
-}
-
-
-class RawQuestion(Question):
-    """A question whose answer is given as the JSON that came."""
-
-    def read(self, raw: Any) -> Any:
-        """The answer."""
-        return decode(raw)
 
 
 class ServerSession(Notices):
@@ -170,8 +147,10 @@ class ServerSession(Notices):
         return result_type.model_validate(await self._ask(request, seconds))
 
     async def _ask(self, request: BaseRequest, seconds: float | None) -> Any:
+        from .questions import METHODS, question_of  # few servers ask anything
+
         exchange = self._exchange
-        method = _METHODS.get(request.method)
+        method = METHODS.get(request.method)
         try:
             if method is None:
                 if request.method != "ping":
@@ -223,6 +202,8 @@ class ServerSession(Notices):
 
     async def send_elicit_complete(self, elicitation_id: str, related_request_id: RequestId | None = None) -> None:
         """Say that what was asked by URL has happened."""
+        from ...types.elicitation import ElicitationCompleteParams
+
         await self._tell("notifications/elicitation/complete", ElicitationCompleteParams(elicitation_id=elicitation_id))
 
     async def send_notification(
@@ -246,18 +227,6 @@ class ServerSession(Notices):
     async def _tell(self, method: str, params: Struct | None) -> None:
         exchange = self._exchange
         await exchange.peer.notify(method, params, exchange.call if exchange.call.is_open else None)
-
-
-def question_of(request: BaseRequest) -> RawQuestion:
-    """A request to a client as a question of ours. Raises LocalProtocolError for one that is none."""
-    method = _METHODS.get(request.method)
-    if method is None:
-        raise LocalProtocolError(f"{request.method} cannot be asked of a client")
-    params = {} if request.params is None else as_json(request.params)
-    kind, result, needs, _ = method
-    if params.get("mode") == "url":
-        kind, needs = ElicitUrlParams, {"elicitation": {"url": {}}}
-    return RawQuestion(request.method, struct_of(params, kind), result, needs)
 
 
 def _error(**members: Any) -> ErrorData:

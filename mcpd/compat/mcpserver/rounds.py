@@ -15,7 +15,7 @@ from ...context.exchange import Exchange
 from ...context.input_required import InputRequired
 from ...context.questions import Question
 from ...errors import LocalProtocolError
-from ..lowlevel.session import question_of
+from ..lowlevel.questions import question_of
 from ..types.rounds import InputRequiredResult, InputResponses, responses
 
 __all__ = ["Round", "current_round", "in_rounds"]

@@ -1,7 +1,5 @@
 """What a server asks its client: sampling, elicitation, roots."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, TypeAlias
 
 from pydantic import ConfigDict, FileUrl

@@ -4,8 +4,6 @@ The members are spelled as on the wire (`inputSchema`), which is what version 1 
 version 2 calls them (`input_schema`) is taken too, by constructors and as attributes.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Any, Generic, Literal, TypeVar
 

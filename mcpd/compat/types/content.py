@@ -1,7 +1,5 @@
 """Content blocks, icons and annotations."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field

@@ -1,7 +1,5 @@
 """Error answers, and their codes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from .base import Model

@@ -1,7 +1,5 @@
 """Identities, capabilities, the handshake and ping."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from .base import BareNotification, BareRequest, BaseRequest, Model, Named, RequestParams, Result

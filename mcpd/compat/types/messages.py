@@ -1,7 +1,5 @@
 """JSON-RPC messages, and the unions of all requests, notifications and results."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 

@@ -1,7 +1,5 @@
 """Progress, cancellation and log messages."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from .base import (

@@ -1,7 +1,5 @@
 """Prompts, and the completion of arguments."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import ConfigDict

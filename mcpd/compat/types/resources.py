@@ -1,7 +1,5 @@
 """Resources and templates."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from .base import (

@@ -1,7 +1,5 @@
 """`InputRequiredResult`: an answer of 2026-07-28 that asks the client first, and what comes with the next round."""
 
-from __future__ import annotations
-
 from typing import Any, Literal, TypeAlias
 
 from pydantic import TypeAdapter

@@ -1,7 +1,5 @@
 """Tools."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from .base import (
