@@ -56,6 +56,8 @@ class AssistantMessage(Message):
 class PromptArgument(BaseModel):
     """An argument of a prompt."""
 
+    model_config = ConfigDict(defer_build=True)
+
     name: str
     description: str | None = None
     required: bool = False

@@ -1,7 +1,5 @@
 """`Settings` of a FastMCP server: what its constructor was given, else the environment (FASTMCP_…), else a default."""
 
-from __future__ import annotations
-
 import os
 from typing import Any, Literal
 
@@ -23,7 +21,7 @@ class TransportSecuritySettings(BaseModel):
 class Settings(BaseModel):
     """Settings that a program may read, and change before it runs."""
 
-    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+    model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, defer_build=True)
 
     debug: bool = False
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] = "INFO"
@@ -44,7 +42,7 @@ class Settings(BaseModel):
     transport_security: Any = None
 
     @classmethod
-    def of(cls, given: dict[str, Any]) -> Settings:
+    def of(cls, given: dict[str, Any]) -> "Settings":
         """The settings; raises TypeError for one that there is not."""
         unknown = [name for name in given if name not in cls.model_fields]
         if unknown:
@@ -55,4 +53,5 @@ class Settings(BaseModel):
             if text is not None and name not in given and name not in ("lifespan", "auth", "transport_security"):
                 reads = TypeAdapter[Any](field.rebuild_annotation())
                 values[name] = reads.validate_json(text) if name == "dependencies" else reads.validate_python(text)
-        return cls(**values)
+        # All defaults need no look at them, for which pydantic would have to build what looks.
+        return cls(**values) if values else cls.model_construct()

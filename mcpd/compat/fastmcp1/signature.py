@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model
 
-from ...registry.threads import run_in_thread
 from ..install import serves_in_threads
 from ..lowlevel.context import current_exchange
 from ..types.tools import CallToolResult
@@ -182,5 +181,7 @@ def is_async(function: Any) -> bool:
 async def call_plain(function: Callable[[], Any]) -> Any:
     """Call a plain function: here, so that one runs after another, or in a thread if that was asked for."""
     if serves_in_threads():
+        from ...registry.threads import run_in_thread
+
         return await run_in_thread(function, exchange=current_exchange.get(None))
     return function()

@@ -37,5 +37,6 @@ class Application(Handlers, Protocol):
     lifespan: Callable[[Any], AbstractAsyncContextManager[Any]]
     authenticate: Authenticator | None
 
-    def create_initialization_options(self) -> InitializationOptions:
-        """What it says of itself."""
+    @property
+    def identity(self) -> InitializationOptions:
+        """What it says of itself, but for what there are handlers for."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from msgspec.json import decode
-from pydantic import BaseModel, RootModel, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from ... import __version__
 from ...context.context import Context
@@ -88,7 +88,7 @@ class CompatServer(McpdServer):
 
 def served(app: Application) -> McpdServer:
     """The server of ours for `app`, which may get more handlers later."""
-    said = app.said or app.create_initialization_options()
+    said = app.said or app.identity
     icons = [icon.model_dump(by_alias=True, exclude_none=True) for icon in said.icons or ()]
 
     @asynccontextmanager
@@ -225,6 +225,8 @@ class _Bridge:
         return WireError(0, str(error))
 
     def _result(self, method: str, result: Any) -> Any:
+        from pydantic import RootModel  # built when it is imported, and not before a handler has answered
+
         if isinstance(result, RootModel):
             result = result.root
         if isinstance(result, ErrorData):

@@ -88,6 +88,17 @@ class Server(Decorators, Generic[LifespanResultT, RequestT]):
             settings=HttpSettings(path=streamable_http_path, stateless=bool(options.get("stateless_http")))
         )
 
+    @property
+    def identity(self) -> InitializationOptions:
+        """What `create_initialization_options` gives, without the capabilities, and without a look at the rest."""
+        return InitializationOptions.model_construct(
+            server_name=self.name,
+            server_version=self.version or "",
+            instructions=self.instructions,
+            website_url=self.website_url,
+            icons=self.icons,
+        )
+
     def create_initialization_options(
         self,
         notification_options: NotificationOptions | None = None,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from msgspec import Struct, to_builtins
-from pydantic import RootModel
 
 from ...context.context import Context
 from ...context.exchange import Exchange
@@ -141,7 +140,7 @@ class ServerSession(Notices):
         progress_callback: Any = None,
     ) -> R:
         """Ask the client. Raises McpError for an error answer, and where the client takes no such question."""
-        if isinstance(request, RootModel):
+        if not isinstance(request, BaseRequest):
             request = request.root
         seconds = None if request_read_timeout_seconds is None else request_read_timeout_seconds.total_seconds()
         return result_type.model_validate(await self._ask(request, seconds))
@@ -212,7 +211,7 @@ class ServerSession(Notices):
         related_request_id: RequestId | None = None,
     ) -> None:
         """Send any notification of a server."""
-        if isinstance(notification, RootModel):
+        if not isinstance(notification, BaseNotification):
             notification = notification.root
         params = {} if notification.params is None else as_json(notification.params)
         await self._send(notification.method, params)

@@ -1,7 +1,8 @@
 """The names of `mcp.types`, as pydantic models of our own.
 
 A module for each chapter of the specification, loaded when the first name of it is asked for: `types.asking.Root` loads
-the chapter that a host would else have to wait for.
+the chapter that a host would else have to wait for. The modules do without `from __future__ import annotations`, as
+pydantic would compile the text of each annotation.
 """
 
 from __future__ import annotations
