@@ -10,6 +10,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+__all__ = ["asking", "messages"]
+
 if TYPE_CHECKING:
     from types import ModuleType
 
