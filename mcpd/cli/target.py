@@ -28,10 +28,11 @@ __all__ = ["load", "place_of", "split"]
 
 
 def place_of(target: str | None) -> Place | None:
-    """The folder that TARGET names, or that is meant without one; None if it is no folder."""
+    """The folder that TARGET names, or that is meant without one; None if it is no folder, or a package to import."""
     if target is None:
         return place_here()
-    return place_named(target) if os.path.isdir(target) else None
+    is_package = target.isidentifier() and os.path.isfile(os.path.join(target, "__init__.py"))
+    return place_named(target) if os.path.isdir(target) and not is_package else None
 
 
 def load(
