@@ -21,12 +21,16 @@ if TYPE_CHECKING:
     from .context.questions import list_roots as list_roots
     from .context.questions import sample as sample
     from .context.sync import SyncContext as SyncContext
+    from .errors import CannotConnect as CannotConnect
+    from .errors import ConnectionLost as ConnectionLost
+    from .errors import HttpError as HttpError
     from .errors import McpdError as McpdError
     from .errors import ProtocolError as ProtocolError
     from .errors import RemoteError as RemoteError
     from .errors import RequestTimeout as RequestTimeout
     from .errors import ResourceNotFound as ResourceNotFound
     from .errors import ResultMismatch as ResultMismatch
+    from .errors import SessionLost as SessionLost
     from .errors import ToolError as ToolError
     from .extensions.ui.results import ViewResult as ViewResult
     from .extensions.ui.results import view_result as view_result
@@ -58,6 +62,8 @@ if TYPE_CHECKING:
     from .sources.marks import tool as tool
     from .transports.authentication import Authenticator as Authenticator
     from .transports.authentication import Refusal as Refusal
+    from .transports.http_client.options import Challenge as Challenge
+    from .transports.http_client.options import HttpOptions as HttpOptions
     from .types.base import Icon as Icon
     from .types.base import Params as Params
     from .types.base import Result as Result
@@ -99,10 +105,13 @@ __all__ = [
     "CallNext",
     "CallToolResult",
     "Callbacks",
+    "CannotConnect",
     "CatalogEntry",
+    "Challenge",
     "Client",
     "ClientGroup",
     "ClientLimits",
+    "ConnectionLost",
     "ContentBlock",
     "Context",
     "CreateMessageParams",
@@ -116,6 +125,8 @@ __all__ = [
     "Hooks",
     "Host",
     "HostOptions",
+    "HttpError",
+    "HttpOptions",
     "Icon",
     "ImageContent",
     "Implementation",
@@ -148,6 +159,7 @@ __all__ = [
     "RouteResponse",
     "SamplingMessage",
     "Server",
+    "SessionLost",
     "SyncContext",
     "TextContent",
     "TextResourceContents",
@@ -180,10 +192,13 @@ _HOMES = {
     "CallNext": "handlers.middleware",
     "CallToolResult": "types.tools",
     "Callbacks": "client",
+    "CannotConnect": "errors",
     "CatalogEntry": "registry.rules",
+    "Challenge": "transports.http_client.options",
     "Client": "client",
     "ClientGroup": "client.group",
     "ClientLimits": "client",
+    "ConnectionLost": "errors",
     "ContentBlock": "types.content",
     "Context": "context.context",
     "CreateMessageParams": "types.sampling",
@@ -197,6 +212,8 @@ _HOMES = {
     "Hooks": "host.hooks",
     "Host": "host.host",
     "HostOptions": "host.options",
+    "HttpError": "errors",
+    "HttpOptions": "transports.http_client.options",
     "Icon": "types.base",
     "ImageContent": "types.content",
     "Implementation": "types.lifecycle",
@@ -229,6 +246,7 @@ _HOMES = {
     "RouteRequest": "registry.routes",
     "RouteResponse": "registry.routes",
     "Server": "server",
+    "SessionLost": "errors",
     "SyncContext": "context.sync",
     "TextContent": "types.content",
     "TextResourceContents": "types.content",

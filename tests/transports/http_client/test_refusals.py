@@ -1,0 +1,496 @@
+"""What a server refuses, where it sends us, who it is, and why it cannot be reached: each as an error in words."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.http_script import Answer, Asked, Cut, Write, legacy, modern, reply, result, scripted, text_result
+
+from mcpd import CannotConnect, Challenge, Client, ConnectionLost, HttpError, HttpOptions, RemoteError
+from mcpd.errors import ConfigurationError, McpdError
+
+TIMEOUT = 30.0
+
+
+async def refused(answer: Answer, **options: Any) -> McpdError:
+    """What a call of a server with these answers raises."""
+    async with scripted(answer) as server, asyncio.timeout(TIMEOUT), Client(server.url, **options) as client:
+        with pytest.raises(McpdError) as caught:
+            await client.call("x")
+    return caught.value
+
+
+def always(data: bytes) -> Answer:
+    """Everything that is no handshake is answered so."""
+
+    async def answer(asked: Asked, write: Write) -> bool:
+        await write(reply(405) if asked.rpc == "GET" else data)
+        return True
+
+    return answer
+
+
+# ------------------------------------------------------------------------------------- status and body
+
+
+@pytest.mark.parametrize("era", [legacy, modern])
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (reply(500, b"\n  it broke \x1b[31m\nand more"), "/mcp: HTTP 500 Reason: it broke \\x1b[31m"),
+        (reply(503), "/mcp: HTTP 503 Reason"),
+        (reply(400, {"error": "invalid"}), '/mcp: HTTP 400 Reason: {"error": "invalid"}'),
+        (reply(401, b"who?"), "/mcp: HTTP 401 Reason: who?; a token goes in headers="),
+        (reply(200, b"<html>", {"Content-Type": "text/html"}), "answered tools/call by text/html, which is no MCP"),
+        (reply(200, b"", {"Content-Type": "application/json"}), "/mcp answered tools/call with nothing"),
+        (reply(202), "/mcp took the request tools/call and answers nothing (HTTP 202)"),
+    ],
+)  # fmt: skip
+async def test_status_and_first_line(era: Any, data: bytes, text: str) -> None:
+    error = await refused(era(always(data)))
+    assert isinstance(error, HttpError)
+    assert text in str(error)
+    assert str(error).startswith("http://127.0.0.1:")
+
+
+@pytest.mark.parametrize("era", [legacy, modern])
+@pytest.mark.parametrize("has_id", [True, False])
+async def test_a_refusal_that_is_an_answer(era: Any, has_id: bool) -> None:
+    async def answer(asked: Asked, write: Write) -> bool:
+        error = {"code": -32001, "message": "not today", "data": {"a": 1}}
+        message = {"jsonrpc": "2.0", "error": error, **({"id": asked.id} if has_id else {})}
+        await write(reply(405) if asked.rpc == "GET" else reply(400, message))
+        return True
+
+    error = await refused(era(answer))
+    assert isinstance(error, RemoteError)
+    assert (error.code, error.message, error.data) == (-32001, "not today", {"a": 1})
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"\0\1\r\n\r\n", b"SSH-2.0-x\r\n", b"HTTP/1.1 abc OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nBad Name: 1\r\n\r\n"],
+)  # fmt: skip
+async def test_what_is_no_http(data: bytes) -> None:
+    async def answer(asked: Asked, write: Write) -> None:
+        await write(data)
+        raise Cut
+
+    async with scripted(answer) as server:
+        with pytest.raises(
+            ConnectionLost, match=r"127\.0\.0\.1:\d+/mcp (answered what is no HTTP|closed the connection)"
+        ):
+            await Client(server.url).open()
+
+
+async def test_a_bad_session_header_is_named() -> None:
+    async with scripted(legacy(always(reply(200)), session="a b")) as server:
+        with pytest.raises(HttpError, match="bad header Mcp-Session-Id: 'a b' is no visible ASCII"):
+            await Client(server.url).open()
+
+
+# ------------------------------------------------------------------------------------------ eras
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        reply(400), reply(400, b"Bad Request: no session"), reply(404, b"x"), reply(405), reply(406), reply(500),
+        reply(422, {"a": 1}), reply(200, b"<html>", {"Content-Type": "text/html"}), reply(202),
+        reply(400, {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "no"}}),
+        reply(404, {"jsonrpc": "2.0", "id": 1, "error": {"code": -32601, "message": "no"}}),
+        reply(200, {"jsonrpc": "2.0", "id": 1, "error": {"code": -32601, "message": "no"}}),
+    ],
+)  # fmt: skip
+async def test_a_legacy_server_is_found_out(refusal: bytes) -> None:
+    inner = legacy(always(reply(200)))
+
+    async def answer(asked: Asked, write: Write) -> None:
+        await (write(refusal) if asked.rpc == "server/discover" else inner(asked, write))
+
+    async with scripted(answer) as server, Client(server.url) as client:
+        assert client.version == "2025-11-25"
+        probe, first = server.asked[:2]
+        assert probe.headers["mcp-method"] == "server/discover"
+        assert probe.headers["mcp-protocol-version"] == "2026-07-28"
+        assert "mcp-protocol-version" not in first.headers
+        assert first.rpc == "initialize"
+
+
+@pytest.mark.parametrize("status", [401, 403, 429, 302])
+async def test_what_says_nothing_of_the_era_is_raised(status: int) -> None:
+    async with scripted(always(reply(status, b"no", {"Location": "http://127.0.0.1:1/"}))) as server:
+        with pytest.raises(HttpError) as caught:
+            await Client(server.url).open()
+        assert caught.value.status == status
+        assert [one.rpc for one in server.asked] == ["server/discover"]
+
+
+async def test_a_modern_server_that_refuses_its_first_request_is_asked_again() -> None:
+    inner = modern(always(reply(200)))
+
+    async def answer(asked: Asked, write: Write) -> None:
+        if len(server.asked) == 1:
+            data = {"supported": ["2026-07-28"], "requested": "2026-07-28"}
+            error = {"code": -32022, "message": "Unsupported protocol version", "data": data}
+            await write(reply(400, {"jsonrpc": "2.0", "id": asked.id, "error": error}))
+        else:
+            await inner(asked, write)
+
+    async with scripted(answer) as server, Client(server.url) as client:
+        assert client.version == "2026-07-28"
+        assert client.server_capabilities.tools is not None
+        assert [one.rpc for one in server.asked] == ["server/discover"] * 2
+
+
+async def test_a_server_that_names_legacy_versions_is_a_legacy_one() -> None:
+    inner = legacy(always(reply(200)))
+
+    async def answer(asked: Asked, write: Write) -> None:
+        if asked.rpc == "server/discover":
+            error = {"code": -32022, "message": "no", "data": {"supported": ["2025-11-25"], "requested": "2026-07-28"}}
+            await write(reply(400, {"jsonrpc": "2.0", "id": asked.id, "error": error}))
+        else:
+            await inner(asked, write)
+
+    async with scripted(answer) as server, Client(server.url) as client:
+        assert client.version == "2025-11-25"
+
+
+# -------------------------------------------------------------------------------------- redirects
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+async def test_a_redirect_within_the_origin_is_followed_as_it_was(status: int) -> None:
+    inner = modern(always(b""))
+
+    async def answer(asked: Asked, write: Write) -> None:
+        if asked.path == "/mcp":
+            await write(reply(status, b"", {"Location": "/mcp/"}))
+        elif asked.rpc == "tools/call":
+            await write(reply(200, text_result(asked, "there")))
+        else:
+            await inner(asked, write)
+
+    async with scripted(answer) as server, Client(server.url, headers={"Authorization": "Bearer t"}) as client:
+        assert await client.call("x") == "there"
+        assert {one.method for one in server.asked} == {"POST"}
+        assert {one.headers["authorization"] for one in server.asked} == {"Bearer t"}
+        # One for good is remembered.
+        assert len([one for one in server.asked if one.path == "/mcp"]) == (1 if status in (301, 308) else 2)
+
+
+@pytest.mark.parametrize(
+    ("status", "where", "text"),
+    [
+        (307, "http://127.0.0.1:1/mcp", "redirects to http://127.0.0.1:1/mcp on another origin: if that is right"),
+        (308, "https://127.0.0.1:{port}/mcp", "redirects to https://127.0.0.1:{port}/mcp on another origin"),
+        (302, "//localhost/x?secret=1", "redirects to http://localhost/x on another origin"),
+        (303, "/login", "answers POST by 303: a GET of http://127.0.0.1:{port}/login, which is not followed"),
+        (307, "", "answers 307 and does not say where to"),
+        (307, "http://[", "redirects to 'http://[', which is no URL"),
+        (307, "mailto:x@y", "no URL"),
+        (307, "/mcp", "redirects without end, at last to http://127.0.0.1:{port}/mcp"),
+    ],
+)
+async def test_a_redirect_that_is_refused_says_where_to(status: int, where: str, text: str) -> None:
+    async def answer(asked: Asked, write: Write) -> None:
+        await write(reply(status, b"", {"Location": where.replace("{port}", port)}))
+
+    async with scripted(answer) as server:
+        port = server.url.split(":")[2].partition("/")[0]
+        with pytest.raises(HttpError) as caught:
+            await Client(server.url).open()
+        assert text.replace("{port}", port) in str(caught.value)
+        assert caught.value.status == status
+
+
+# -------------------------------------------------------------------------------- who cannot be reached
+
+
+async def test_a_name_that_nobody_knows() -> None:
+    with pytest.raises(
+        CannotConnect, match=r"http://no-such-host\.invalid/mcp: the name no-such-host\.invalid is not known"
+    ):
+        await Client("http://no-such-host.invalid/mcp").open()
+
+
+async def test_a_server_that_does_not_shake_hands() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        url = f"https://127.0.0.1:{listening.getsockname()[1]}/mcp"
+        with pytest.raises(CannotConnect, match=r"/mcp: no connection within 0\.2 s"):
+            await Client(url, http=HttpOptions(connect_seconds=0.2)).open()
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A certificate of 127.0.0.1 that signs itself, and its key."""
+    folder = tmp_path_factory.mktemp("tls")
+    made, key = folder / "made.pem", folder / "key.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+         "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", made],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return made, key
+
+
+async def test_tls(certificate: tuple[Path, Path]) -> None:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*certificate)
+
+    async def answer(asked: Asked, write: Write) -> None:
+        await write(reply(200, text_result(asked, "secret")))
+
+    async with scripted(modern(answer), tls=context) as server:
+        ours = ssl.create_default_context(cafile=str(certificate[0]))
+        for verify in (str(certificate[0]), certificate[0], ours, False):
+            async with Client(server.url, http=HttpOptions(verify=verify)) as client:
+                assert await client.call("x") == "secret"
+
+        with pytest.raises(
+            CannotConnect, match=r"the certificate is not trusted: self-signed.*HttpOptions\(verify=FILE\)"
+        ):
+            await Client(server.url).open()
+        elsewhere = server.url.replace("127.0.0.1", "localhost")
+        with pytest.raises(CannotConnect, match="the certificate is not trusted: .*localhost"):
+            await Client(elsewhere, http=HttpOptions(verify=str(certificate[0]))).open()
+        with pytest.raises(ConnectionLost):
+            await Client(server.url.replace("https", "http")).open()
+
+
+async def test_https_where_http_is_spoken() -> None:
+    async def complain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(10)
+        writer.write(reply(400))
+        writer.close()
+
+    listening = await asyncio.start_server(complain, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    with pytest.raises(CannotConnect, match="no TLS connection: .*does the server speak https there?"):
+        await Client(f"https://127.0.0.1:{port}/mcp").open()
+    listening.close()
+
+
+@pytest.mark.parametrize("name", ["none.pem", "empty.pem"])
+async def test_certificates_that_are_none(tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty.pem").write_text("")
+    with pytest.raises(ConfigurationError, match=f"verify=.*{name}.*: no certificates can be read there"):
+        await Client("https://127.0.0.1:1/mcp", http=HttpOptions(verify=tmp_path / name)).open()
+
+
+async def test_a_unix_socket(tmp_path: Path) -> None:
+    path = str(tmp_path / "s")
+    with pytest.raises(CannotConnect, match=r"unix:.*/s: the socket .*/s cannot be connected to: No such file"):
+        await Client(f"unix:{path}").open()
+
+    async with scripted(modern(always(b""))) as server:
+        port = int(server.url.split(":")[2].partition("/")[0])
+
+        async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            there_in, there_out = await asyncio.open_connection("127.0.0.1", port)
+            await asyncio.gather(_copy(reader, there_out), _copy(there_in, writer))
+
+        listening = await asyncio.start_unix_server(pass_on, path)
+        async with Client(f"unix:{path}") as client:
+            assert client.version == "2026-07-28"
+        listening.close()
+        assert server.asked[0].headers["host"] == "localhost"
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65536):
+        writer.write(data)
+    writer.close()
+
+
+# --------------------------------------------------------------------------------------- proxies
+
+
+async def test_a_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answer(asked: Asked, write: Write) -> None:
+        asked.path = asked.path.removeprefix("http://example.test")
+        await write(reply(200, text_result(asked, "through")))
+
+    async with scripted(modern(answer)) as server:
+        proxy = server.url.removesuffix("/mcp")
+        monkeypatch.setenv("http_proxy", proxy)
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        async with Client("http://example.test/mcp") as client:
+            assert await client.call("x") == "through"
+        assert server.asked[0].headers["host"] == "example.test"
+
+        monkeypatch.setenv("no_proxy", "example.test")
+        with pytest.raises(CannotConnect, match="the name example.test is not known"):
+            await Client("http://example.test/mcp").open()
+        monkeypatch.delenv("no_proxy")
+        with pytest.raises(CannotConnect, match="the name example.test is not known"):
+            await Client("http://example.test/mcp", http=HttpOptions(proxies=False)).open()
+
+
+async def test_a_proxy_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.setenv("http_proxy", f"http://user:secret@127.0.0.1:{port}")
+    with pytest.raises(CannotConnect, match="the proxy cannot be reached: .*HTTP_PROXY") as caught:
+        await Client("http://example.test/mcp").open()
+    assert "secret" not in str(caught.value)
+
+    monkeypatch.setenv("http_proxy", "socks5://127.0.0.1:1")
+    with pytest.raises(ConfigurationError, match="HTTP_PROXY names a socks5 proxy"):
+        await Client("http://example.test/mcp").open()
+
+
+# ------------------------------------------------------------------------------------- header fields
+
+
+async def test_header_fields_of_the_program_go_with_every_request() -> None:
+    count = 0
+
+    def fresh() -> Mapping[str, str]:
+        nonlocal count
+        count += 1
+        return {"X-Count": str(count)}
+
+    async def fresh_later() -> Mapping[str, str]:
+        return fresh()
+
+    for headers in (fresh, fresh_later):
+        count = 0
+        async with scripted(legacy(always(reply(200)))) as server:
+            async with Client(server.url, headers=headers):
+                pass
+            assert {one.rpc for one in server.asked} >= {"initialize", "DELETE"}
+            assert len({one.headers["x-count"] for one in server.asked}) == len(server.asked)
+
+
+@pytest.mark.parametrize(
+    ("headers", "text"),
+    [
+        ({"Bad Name": "x"}, "'Bad Name' is no name of a header field"),
+        ({"X-A": "secret\r\nX-B: 1"}, "the value of X-A cannot be sent"),
+        ({"X-A": " secret"}, "the value of X-A cannot be sent"),
+        ({"X-A": "secret€"}, "the value of X-A is not Latin-1"),
+        ({"MCP-Session-Id": "secret"}, "MCP-Session-Id is said by the client itself"),
+        ({"mcp-param-x": "secret"}, "mcp-param-x is said by the client itself"),
+    ],
+)
+async def test_header_fields_that_cannot_be_sent(headers: dict[str, str], text: str) -> None:
+    for given in (headers, lambda: headers):
+        with pytest.raises(ConfigurationError, match=text) as caught:
+            await Client("http://127.0.0.1:1/mcp", headers=given).open()
+        assert "secret" not in str(caught.value)
+
+
+async def test_a_refused_token_is_shown_to_the_program() -> None:
+    shown: list[Challenge] = []
+
+    async def authenticate(challenge: Challenge) -> Mapping[str, str] | None:
+        shown.append(challenge)
+        return {"Authorization": f"Bearer {len(shown)}"}
+
+    inner = modern(always(b""))
+
+    async def answer(asked: Asked, write: Write) -> None:
+        token = asked.headers.get("authorization")
+        if token is None:
+            await write(reply(401, b"", {"WWW-Authenticate": 'Bearer resource_metadata="https://x/y"'}))
+        elif asked.rpc == "tools/call" and token == "Bearer 1":
+            await write(reply(403, b"", {"WWW-Authenticate": 'Bearer error="insufficient_scope"'}))
+        elif asked.rpc == "tools/call":
+            await write(reply(200, text_result(asked, token)))
+        else:
+            await inner(asked, write)
+
+    async with scripted(answer) as server, Client(server.url, http=HttpOptions(authenticate=authenticate)) as client:
+        found = await asyncio.gather(*(client.call("x") for _ in range(5)))
+        assert found == ["Bearer 2"] * 5
+        assert [(one.status, one.url) for one in shown] == [(401, server.url), (403, server.url)]
+        assert shown[0].www_authenticate == ('Bearer resource_metadata="https://x/y"',)
+
+
+@pytest.mark.parametrize("gives", [{"Authorization": "Bearer bad"}, None])
+async def test_a_token_that_is_refused_again_and_again(gives: Mapping[str, str] | None) -> None:
+    async def authenticate(challenge: Challenge) -> Mapping[str, str] | None:
+        return gives and dict(gives)
+
+    async with scripted(always(reply(401, b"no"))) as server:
+        with pytest.raises(HttpError, match="HTTP 401 Reason: no"):
+            await Client(server.url, http=HttpOptions(authenticate=authenticate)).open()
+        assert len(server.asked) == (1 if gives is None else 4)
+
+
+async def test_user_and_password_of_a_url_are_said_and_never_shown() -> None:
+    async with scripted(always(reply(401, b"no"))) as server:
+        with pytest.raises(HttpError) as caught:
+            await Client(server.url.replace("//", "//ada:secret@") + "?key=secret").open()
+        assert server.asked[0].headers["authorization"] == "Basic YWRhOnNlY3JldA=="
+        assert server.asked[0].path == "/mcp?key=secret"
+        assert "secret" not in str(caught.value)
+
+
+# --------------------------------------------------------------------- what is repeated in header fields
+
+TOOL = {
+    "name": "x",
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "region": {"type": "string", "x-mcp-header": "Region"},
+            "count": {"type": "integer", "x-mcp-header": "Count"},
+            "deep": {"type": "object", "properties": {"is": {"type": "boolean", "x-mcp-header": "Is"}}},
+        },
+    },
+}
+BAD = {"name": "bad", "inputSchema": {"type": "object", "properties": {"a": {"type": "number", "x-mcp-header": "A"}}}}
+
+
+async def test_arguments_are_repeated_once_the_schema_is_known() -> None:
+    async def answer(asked: Asked, write: Write) -> None:
+        await write(reply(200, text_result(asked, "")))
+
+    async with scripted(modern(answer, tools=[TOOL, BAD])) as server, Client(server.url) as client:
+        assert [tool.name for tool in await client.list_tools()] == ["x"]
+        await client.call_tool("x", {"region": "Zürich", "count": 42, "deep": {"is": False}})
+        await client.call_tool("x", {"region": "", "count": None, "deep": None})
+        first, second = server.of("tools/call")
+        assert first.headers["mcp-name"] == "x"
+        assert first.headers["mcp-param-region"] == "=?base64?WsO8cmljaA==?="
+        assert first.headers["mcp-param-count"] == "42"
+        assert first.headers["mcp-param-is"] == "false"
+        assert second.headers["mcp-param-region"] == ""
+        assert not {"mcp-param-count", "mcp-param-is"} & set(second.headers)
+
+
+async def test_a_header_mismatch_makes_the_client_look_at_the_tools() -> None:
+    async def answer(asked: Asked, write: Write) -> None:
+        if "mcp-param-region" in asked.headers:
+            await write(reply(200, text_result(asked, "now")))
+        else:
+            error = {"code": -32020, "message": "Header mismatch: Mcp-Param-Region is missing"}
+            await write(reply(400, {"jsonrpc": "2.0", "id": asked.id, "error": error}))
+
+    async with scripted(modern(answer, tools=[TOOL])) as server, Client(server.url) as client:
+        assert await client.call("x", region="here") == "now"
+        assert [one.rpc for one in server.asked][1:] == ["tools/call", "tools/list", "tools/call"]
+
+
+async def test_in_a_session_nothing_is_repeated() -> None:
+    async def answer(asked: Asked, write: Write) -> bool:
+        await write(reply(405) if asked.rpc == "GET" else reply(200, result(asked, {"content": []})))
+        return True
+
+    async with scripted(legacy(answer, tools=[TOOL, BAD])) as server, Client(server.url) as client:
+        assert [tool.name for tool in await client.list_tools()] == ["x", "bad"]
+        await client.call_tool("x", {"region": "here"})
+        assert not [name for one in server.of("tools/call") for name in one.headers if name.startswith("mcp-param")]
