@@ -124,7 +124,7 @@ async def test_an_endpoint_that_is_refused(endpoint: str, text: str) -> None:
     [
         (
             reply(404),
-            "HTTP 405 Reason: no; nor is it an HTTP\+SSE server of 2024-11-05: .*a GET is answered by HTTP 404",
+            r"HTTP 405 Reason: no; nor is it an HTTP\+SSE server of 2024-11-05: .*a GET is answered by HTTP 404",
         ),
         (events_head() + event({"a": 1}), "the stream does not begin with its endpoint"),
         (events_head(), "the stream does not begin with its endpoint"),
