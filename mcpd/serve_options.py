@@ -156,6 +156,8 @@ class Options(Settings, kw_only=True):
     target: str | None = None
     """The argument: a folder, file.py, file.py:object or package.module:object; None for the folder that this is in,
     or the built-in starter."""
+    more_targets: tuple[str, ...] = ()
+    """Others, which are served together with it as one server."""
     given: frozenset[str] = frozenset()
     """The members that were said on the command line or in the environment; the file of a folder says the others."""
     words: tuple[str, ...] = ()

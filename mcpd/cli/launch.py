@@ -32,7 +32,8 @@ def launch(options: Options) -> None:
     """
     from .target import load, place_of
 
-    place, configuration, from_file = place_of(options.target), None, frozenset[str]()
+    place = None if options.more_targets else place_of(options.target)
+    configuration, from_file = None, frozenset[str]()
     if place is not None and place.file:
         from ..sources.configuration import read
         from .file_options import take
@@ -58,6 +59,11 @@ def launch(options: Options) -> None:
     if place is not None and place.others_file:
         _tell(f"mcpd: {printable(place.others_file)} belongs to another user and says nothing here")
     way = _Way(options)
+    if options.more_targets:
+        from .several import load_all
+
+        way.run(load_all(options))
+        return
     program = None if options.no_compat else way
     words = (*options.words, *options.arguments)
     server = load(options.target, program, words, place=place, configuration=configuration)
@@ -191,6 +197,7 @@ def _has_http() -> bool:
 _ALWAYS_WITH_EFFECT = {
     "stdio",
     "target",
+    "more_targets",
     "given",
     "log_level",
     "log_format",

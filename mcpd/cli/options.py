@@ -81,7 +81,11 @@ class ServeCommand(click.Command):
                 return []
 
         try:
-            return super().parse_args(ctx, args)
+            ctx.allow_extra_args = True
+            super().parse_args(ctx, args)
+            if ctx.params["target"] is not None:  # no word is left without one
+                ctx.params["more_targets"], ctx.args = tuple(ctx.args), []
+            return []
         except click.NoSuchOption:
             # One that a target may bring: that shows when it is loaded, and nothing of it was, yet.
             ctx.ignore_unknown_options = ctx.allow_extra_args = True

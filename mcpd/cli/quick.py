@@ -21,7 +21,7 @@ _READ_ELSEWHERE = ("MCPD_TOKEN", "MCPD_STATE_KEY")
 
 
 def read(words: Sequence[str], environment: Mapping[str, str]) -> Options | None:
-    """The options in `serve --stdio [TARGET] [OPTIONS]`, in any order; None for every other line.
+    """The options in `serve --stdio [TARGET…] [OPTIONS]`, in any order; None for every other line.
 
     Of the options those are read that stand alone, and those that take one of some words.
     """
@@ -53,8 +53,10 @@ def read(words: Sequence[str], environment: Mapping[str, str]) -> Options | None
                 given.add(name)
             else:
                 extensions.setdefault(found.id, {})[name] = value
-        elif options.target is not None or not word:
+        elif not word:
             return None
+        elif options.target is not None:
+            options.more_targets += (word,)
         else:
             options.target = word
 

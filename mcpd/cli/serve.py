@@ -15,11 +15,12 @@ from .options import ServeCommand, extension_parameters, parameter, split_extens
 
 __all__ = ["command", "options_of"]
 
-_HELP = """Serve TARGET to MCP clients until it is stopped.
+_HELP = """Serve TARGET to MCP clients until it is stopped; several TARGETs as one server.
 
 TARGET is a folder, file.py or package.module:object. Without one it is the folder of the next mcpd.toml, here or
 above, or this one if it has tools, resources or the like in it; else the built-in starter. A file with several
-servers needs the name of one: file.py:object. An object may also be a function that makes the server.
+servers needs the name of one: file.py:object. An object may also be a function that makes the server. Of several
+TARGETs, the names of tools and prompts have the name of their server in front, as garden_water.
 
 With none of --stdio, --ws and --http it serves on stdio if a program started it, and on --http :8080 in a terminal
 (on --ws :8080 where the extra http is not installed).
@@ -62,4 +63,4 @@ def options_of(ctx: click.Context) -> Options:
     """What was said, on the command line and in the environment."""
     ours, extensions = split_extensions(ctx, serve_options())
     given = frozenset(name for name in ours if ctx.get_parameter_source(name) not in (None, ParameterSource.DEFAULT))
-    return Options(**ours, extensions=extensions, given=given - {"target", "words", "arguments"})
+    return Options(**ours, extensions=extensions, given=given - {"target", "more_targets", "words", "arguments"})

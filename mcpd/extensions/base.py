@@ -201,6 +201,9 @@ class Extension:
     def resource_changed(self, uri: str, *, is_removed: bool) -> None:
         """A resource or template of that URI has come or gone."""
 
+    def joined(self, other: Extension) -> None:
+        """What another server offers, which has this extension as `other`, is offered by this one's server too."""
+
     def problems(self) -> list[Problem]:
         """What would not work for clients, for `mcpd check`."""
         return []

@@ -156,16 +156,17 @@ def _converted(members: dict[str, Any], say: Any) -> Configuration:
     raise ConfigurationError(f"{FILE}: has more mistakes than anybody would read")
 
 
-_UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$(.*)`)?$", re.DOTALL)
-_AT = re.compile(r"(.*) - at `\$(.*)`$", re.DOTALL)
+# Compiled by `re` when there is a mistake.
+_UNKNOWN = r"(?s)Object contains unknown field `(.*?)`(?: - at `\$(.*)`)?$"
+_AT = r"(?s)(.*) - at `\$(.*)`$"
 
 
 def _take_out(members: dict[str, Any], text: str, say: Any) -> tuple[str, ...]:
     """Take out the member that an error of msgspec's is about, and say what is wrong with it; gives where it was."""
-    if unknown := _UNKNOWN.match(text):
+    if unknown := re.match(_UNKNOWN, text):
         path = (*_keys(unknown[2] or ""), unknown[1])
         what = _no_such_key(path)
-    elif at := _AT.match(text):
+    elif at := re.match(_AT, text):
         path = _keys(at[2])
         what = f"{'.'.join(path)}: {at[1][0].lower()}{at[1][1:]}".replace("`", "")
     else:

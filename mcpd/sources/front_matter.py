@@ -12,9 +12,10 @@ from typing import Any
 
 __all__ = ["FrontMatterError", "split"]
 
-_KEY = re.compile(r"""("[^"]*"|'[^']*'|[^\s:#'"\[\]{}&*!|>%@`,-][^:#]*?|-[^\s:#][^:#]*?)\s*:(?:\s+(.*))?$""")
-_NUMBER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?$")
-_ESCAPE = re.compile(r"""\\(u[0-9A-Fa-f]{4}|.)""")
+# Compiled by `re` when they are first needed.
+_KEY = r"""("[^"]*"|'[^']*'|[^\s:#'"\[\]{}&*!|>%@`,-][^:#]*?|-[^\s:#][^:#]*?)\s*:(?:\s+(.*))?$"""
+_NUMBER = r"[-+]?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?$"
+_ESCAPE = r"""\\(u[0-9A-Fa-f]{4}|.)"""
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\", "/": "/", "0": "\0"}
 _MOST_DEPTH = 20
 
@@ -124,7 +125,7 @@ class _Reader:
         if not rest:
             self._at += 1
             return self._nested(indent + 1, depth)
-        if _KEY.match(rest) and rest[0] not in "\"'" or _KEY.match(rest) and rest.rstrip()[-1:] == ":":
+        if re.match(_KEY, rest) and rest[0] not in "\"'" or re.match(_KEY, rest) and rest.rstrip()[-1:] == ":":
             # A table whose first key stands behind the dash.
             inner = indent + len(text) - len(rest)
             self._lines[self._at] = " " * inner + rest
@@ -132,7 +133,7 @@ class _Reader:
         return self._value(rest, indent)
 
     def _pair(self, table: dict[str, Any], indent: int, text: str, depth: int) -> None:
-        found = _KEY.match(text)
+        found = re.match(_KEY, text)
         if found is None:
             raise self._wrong("is no key with a value, as in title: Plan a bed")
         key = found[1][1:-1] if found[1][0] in "\"'" else found[1]
@@ -214,7 +215,7 @@ class _Reader:
         else:
             found = re.match(r'"((?:[^"\\]|\\.)*)"', text)
             if found:
-                return _ESCAPE.sub(self._unescaped, found[1]), text[found.end() :]
+                return re.sub(_ESCAPE, self._unescaped, found[1]), text[found.end() :]
         raise self._wrong("has a quote that does not end on its line")
 
     def _unescaped(self, found: re.Match[str]) -> str:
@@ -245,6 +246,6 @@ def _scalar(text: str) -> Any:
         return text in ("true", "True")
     if text in ("", "~", "null", "Null"):
         return None
-    if _NUMBER.match(text):
+    if text[:1] in "+-0123456789" and re.match(_NUMBER, text):
         return float(text) if "." in text else int(text)
     return text

@@ -15,7 +15,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from itertools import count
 from types import ModuleType, TracebackType
@@ -259,11 +258,12 @@ class _Neighbours:
             if os.path.isfile(f"{place}.py") or os.path.isfile(os.path.join(place, "__init__.py")):
                 self._given.add(fullname)
                 parts = os.path.relpath(place, self._root).split(os.sep)
-                return ModuleSpec(fullname, _Alias(".".join((self._package, *parts))))
+                alias: Any = _Alias(".".join((self._package, *parts)))  # importlib.abc costs start-up
+                return ModuleSpec(fullname, alias)
         return None
 
 
-class _Alias(Loader):
+class _Alias:
     """Gives a module that has another name already."""
 
     def __init__(self, real: str) -> None:

@@ -31,9 +31,9 @@ __all__ = ["MOST_BYTES", "FilePrompt", "prompts_of"]
 MOST_BYTES = 1024 * 1024
 """The largest file that is a prompt."""
 
-_ROLE = re.compile(r"[ \t]*<!--[ \t]*(user|assistant)[ \t]*-->[ \t]*")
-_GAP = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_-]*)\s*\}\}")
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
+_ROLE = r"[ \t]*<!--[ \t]*(user|assistant)[ \t]*-->[ \t]*"
+_GAP = r"\{\{\s*([A-Za-z_][A-Za-z0-9_-]*)\s*\}\}"
+_NAME = r"[A-Za-z0-9_.-]{1,128}\Z"
 
 _Role = Literal["user", "assistant"]
 
@@ -106,7 +106,7 @@ class FilePrompt(PromptEntry):
                 raise InvalidParams(f"{printable(name, 60)}: there is no such argument; there are {there}")
 
         messages = [
-            PromptMessage(role, TextContent(_GAP.sub(lambda gap: values.get(gap[1], gap[0]), text)))
+            PromptMessage(role, TextContent(re.sub(_GAP, lambda gap: values.get(gap[1], gap[0]), text)))
             for role, text in self._messages
         ]
         return GetPromptResult(messages=messages, description=self._prompt.description)
@@ -146,7 +146,7 @@ def _prompt(file: File, folder: str, report: Report) -> FilePrompt:
     members, body, first_line = split(text)
     head = _head(members, text)
     name = head.name or "_".join((*file.parts[:-1], file.stem))
-    if not _NAME.match(name):
+    if not re.match(_NAME, name):
         raise FrontMatterError(
             1, f"{name[:80]!r} is no name for a prompt: use 1 to 128 letters, digits, '_', '-' and '.'"
         )
@@ -154,9 +154,9 @@ def _prompt(file: File, folder: str, report: Report) -> FilePrompt:
     if not messages:
         raise FrontMatterError(first_line, "has no text; write what the prompt says below its head")
 
-    used = list(dict.fromkeys(_GAP.findall("\n".join(text for _, text in messages))))
+    used = list(dict.fromkeys(re.findall(_GAP, "\n".join(text for _, text in messages))))
     arguments = _arguments(head, used)
-    for gap in _GAP.finditer(body):
+    for gap in re.finditer(_GAP, body):
         if gap[1] not in arguments:
             line = first_line + body.count("\n", 0, gap.start())
             raise FrontMatterError(
@@ -212,7 +212,7 @@ def _messages(body: str) -> tuple[tuple[_Role, str], ...]:
     """The messages of a text, each with who says it; those without text are left out."""
     found: list[tuple[_Role, list[str]]] = [("user", [])]
     for line in body.split("\n"):
-        role = _ROLE.fullmatch(line)
+        role = re.fullmatch(_ROLE, line) if "<!--" in line else None
         if role is None:
             found[-1][1].append(line)
         else:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Coroutine
-from fnmatch import fnmatchcase
 from typing import Any
 
 from msgspec import Struct
@@ -33,8 +32,9 @@ from .tree import File, files_of
 __all__ = ["FileResource", "FileTemplate", "Origin", "resources_of", "uri_prefix"]
 
 _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
-_VARIABLE = re.compile(r"\[([A-Za-z_][A-Za-z0-9_]*)\]")
-_GAP = re.compile(r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
+# Compiled by `re` when they are first needed.
+_VARIABLE = r"\[([A-Za-z_][A-Za-z0-9_]*)\]"
+_GAP = r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}"
 
 
 class Origin(Struct, frozen=True):
@@ -134,7 +134,7 @@ class FileTemplate(TemplateEntry):
         text = _text(self.origin.read(uri))
         if text is None:
             raise InternalError("The file is no text, and has no places for values")
-        filled = _GAP.sub(lambda gap: variables.get(gap[1], gap[0]), text)
+        filled = re.sub(_GAP, lambda gap: variables.get(gap[1], gap[0]), text)
         kind = self.origin.media_type or "text/plain"
         return ReadResourceResult(contents=[TextResourceContents(as_uri(uri), filled, kind)])
 
@@ -153,17 +153,19 @@ def resources_of(
     templates: list[TemplateEntry] = []
 
     def is_wanted(parts: tuple[str, ...]) -> bool:
+        from fnmatch import fnmatchcase
+
         path = "/".join(parts)
         return not any(fnmatchcase(path, each) or fnmatchcase(parts[-1], each) for each in table.exclude)
 
-    for file in files_of(folder, report, most=table.max_files, is_wanted=is_wanted):
+    for file in files_of(folder, report, most=table.max_files, is_wanted=is_wanted if table.exclude else None):
         if file.size > table.max_bytes:
             size = f"{file.size} bytes, more than {table.max_bytes} (resources.max-bytes in mcpd.toml)"
             report.error(file.path, f"has {size}; it is left out")
             continue
         origin = Origin(file, folder, media_type(file.suffix), table.max_bytes)
         key = uri + "/".join(map(_escaped, file.parts))
-        if not any(_VARIABLE.search(part) for part in file.parts):
+        if not any("[" in part and re.search(_VARIABLE, part) for part in file.parts):
             resources.append(FileResource(key, origin))
             continue
         try:
@@ -195,5 +197,5 @@ def _escaped(part: str) -> str:
 
 def _with_variables(part: str) -> str:
     """A segment in which each `[name]` is a variable of a URI template."""
-    pieces = _VARIABLE.split(part)
+    pieces = re.split(_VARIABLE, part)
     return "".join(f"{{{piece}}}" if at % 2 else _escaped(piece) for at, piece in enumerate(pieces))

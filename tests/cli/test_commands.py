@@ -89,7 +89,6 @@ def test_help_of_check_names_the_exit_codes(run: Run) -> None:
         (["serve", "--port", "8080"], "no option --port; write mcpd serve --http :PORT"),
         (["serve", "--transport", "stdio"], "write mcpd serve --stdio, --ws ADDR or --http ADDR"),
         (["serve", "--ws"], "for example --ws :8080"),
-        (["serve", "a.py", "b.py"], "(b.py); see mcpd serve --help"),
         (["serve", "--stdio", "--log-level", "loud"], "see mcpd serve --help"),
         (["serve", "--grace", "soon"], "see mcpd serve --help"),
         (["serve", "--grace", "nan"], "'nan' is no number of seconds; see mcpd serve --help"),

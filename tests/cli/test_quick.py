@@ -55,7 +55,7 @@ def test_what_hosts_start_is_read_without_click(words: list[str]) -> None:
         ["serve", "server.py"],
         ["serve", "--stdio", "--help"],
         ["serve", "--stdio", "--ws", ":1"],
-        ["serve", "--stdio", "a.py", "b.py"],
+        ["serve", "--stdio", "a.py", ""],
         ["serve", "--stdio", "--log-level"],
         ["serve", "--stdio", "--log-level", "loud"],
         ["serve", "--stdio", "--log-level=debug"],

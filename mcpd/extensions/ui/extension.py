@@ -138,6 +138,11 @@ class AppsExtension(Extension):
         if self._apps is not None:
             self._apps.changed(uri, is_removed=is_removed)
 
+    def joined(self, other: Extension) -> None:
+        """With Views of another server there are Views here."""
+        if isinstance(other, AppsExtension) and other._apps is not None:
+            self.apps  # noqa: B018 - announced by being asked for
+
     def problems(self) -> list[Problem]:
         """What a host would stumble over."""
         if self._apps is None:

@@ -1,0 +1,251 @@
+"""Several servers as one: tools and prompts with the name of theirs before their own, resources under their URIs.
+
+A call goes through the handlers of the server that it belongs to, so its middleware, lifespan and limits are those that
+its author gave it. What a server decides about its whole connection cannot be shared, and is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+from msgspec import Raw, structs
+
+from .. import __version__
+from ..context.exchange import Exchange
+from ..errors import ConfigurationError
+from ..extensions.builtin import BUILT_IN
+from ..registry.entries import Entries, Later, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
+from ..registry.pages import ActiveExtensions
+from ..registry.problems import Problem
+from ..registry.resources import FixedResource
+from ..registry.tools import ToolMeta
+from ..types.completion import Completion
+from ..types.prompts import GetPromptParams, GetPromptResult, Prompt
+from ..types.resources import ReadResourceParams, ReadResourceResult, Resource, ResourceTemplate
+from ..types.tools import CallToolParams, CallToolResult, Tool
+from ..wire.mirrors import Mirror
+from .app import Server
+
+__all__ = ["join"]
+
+_MOST_NAME = 128
+
+
+def join(servers: Sequence[Server]) -> Server:
+    """One server with what all of them offer, also what they offer later.
+
+    Raises ConfigurationError for a server that has to be served alone, and for a URI that two of them have.
+    """
+    for server in servers:
+        _check(server)
+    names = _prefixes(servers)
+    texts = [f"{name}: {server.catalog.instructions}" for name, server in names.items() if server.catalog.instructions]
+    joined = Server(
+        "+".join(names),
+        version=__version__,
+        title=", ".join(server.identity.title or server.name for server in servers),
+        instructions="\n\n".join(texts) or None,
+        lifespan=partial(_lifespans, servers) if any(server.lifespan for server in servers) else None,
+        state_key=next((server._state_key for server in servers if server._state_key), None),
+    )
+    for name, server in names.items():
+        for id, extension in server.extensions.items():
+            joined.extensions[id].joined(extension)
+        # Whoever watches a resource of theirs watches it here.
+        server._connections = joined._connections
+        refresh = partial(_refresh, joined, name, server)
+        refresh()
+        server.catalog.on_change = _told(refresh)
+    return joined
+
+
+def _told(refresh: Callable[[], None]) -> Callable[[object], None]:
+    return lambda kind: refresh()
+
+
+def _check(server: Server) -> None:
+    """Raise ConfigurationError for what decides about more than its own calls."""
+    catalog = server.catalog
+    others = {id for id in server.extensions if id not in {row.id for row in BUILT_IN}}
+    reason = ""
+    if catalog.rules is not None:
+        reason = "it has rules of who sees what"
+    elif server.authenticate is not None:
+        reason = "it says itself who may ask (authenticate)"
+    elif server._routes:
+        reason = "it has HTTP routes"
+    elif others:
+        reason = f"it has an extension of its own ({', '.join(sorted(others))})"
+    elif server._roots_watchers is not None:
+        reason = "it hears of its client's roots"
+    elif hasattr(server, "offered"):
+        reason = "its lists are functions of another library"
+    if reason:
+        raise ConfigurationError(f"{server.name} cannot be served together with others: {reason}; serve it alone")
+
+
+def _prefixes(servers: Sequence[Server]) -> dict[str, Server]:
+    """Each server by what its names begin with; a second one of the same name has a number."""
+    found: dict[str, Server] = {}
+    for server in servers:
+        plain = "".join(c if c.isascii() and (c.isalnum() or c == "-") else " " for c in server.name)
+        name = wanted = "-".join(plain.split()) or "server"
+        number = 1
+        while name in found:
+            number += 1
+            name = f"{wanted}-{number}"
+        found[name] = server
+    return found
+
+
+@asynccontextmanager
+async def _lifespans(servers: Sequence[Server], joined: Server) -> AsyncIterator[None]:
+    """All of theirs, as long as this one's; the last one opened is closed first."""
+    opened: list[Server] = []
+    try:
+        for server in servers:
+            opened.append(server)
+            await server.open()
+        yield None
+    finally:
+        for server in reversed(opened):
+            await server.aclose()
+
+
+def _refresh(joined: Server, prefix: str, part: Server) -> None:
+    """Exchange what one of them offers. Raises ConfigurationError for a URI that another one has."""
+    catalog, problems = part.catalog, list(part.catalog.source_problems.values())
+    offers = catalog.offers
+    tools = [_JoinedTool(prefix, part, tool) for tool in catalog.tools]
+    long = [tool.key for tool in tools if len(tool.key) > _MOST_NAME]
+    found = [Problem(f"tool {key}", f"its name has more than {_MOST_NAME} characters; it is left out") for key in long]
+    # What an extension brought is its own: it finds it again in the lists of the server.
+    resources = [
+        resource if isinstance(resource, FixedResource) and resource.requires else _JoinedResource(part, resource)
+        for resource in catalog.resources
+    ]
+    joined.replace(
+        f"server {prefix}",
+        Entries(
+            tools=[tool for tool in tools if tool.key not in long] if "tools" in offers else None,
+            resources=resources if "resources" in offers else None,
+            templates=[_JoinedTemplate(part, template) for template in catalog.templates],
+            prompts=[_JoinedPrompt(prefix, part, one) for one in catalog.prompts] if "prompts" in offers else None,
+            problems=[problem for each in (*problems, found) for problem in each],
+        ),
+    )
+
+
+class _Joined:
+    """An entry of one of the servers. Equal to another one of the same entry."""
+
+    def __init__(self, key: str, part: Server, entry: Any) -> None:
+        self.key = key
+        self._part = part
+        self._entry = entry
+        self.requires: str | None = entry.requires
+        self.tags: frozenset[str] = entry.tags
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Joined) and self.key == other.key and self._entry == other._entry
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def _ask(self, method: str, exchange: Exchange, params: Any) -> Any:
+        """As its own server would answer."""
+        return self._part.handlers[method](exchange, params)
+
+    async def _complete(self, argument: str, value: str, others: Mapping[str, str], exchange: Exchange) -> Completion:
+        completer = self._part.catalog.completers.get((self._entry.key, argument))
+        if completer is not None:
+            return await completer.complete(value, others, exchange)
+        found: Completion = await self._entry.complete(argument, value, others, exchange)
+        return found
+
+
+class _JoinedTool(_Joined, ToolEntry):
+    def __init__(self, prefix: str, part: Server, entry: ToolEntry) -> None:
+        super().__init__(f"{prefix}_{entry.key}", part, entry)
+
+    @property
+    def extension_meta(self) -> Mapping[str, ToolMeta]:
+        found: Mapping[str, ToolMeta] = self._entry.extension_meta
+        return found
+
+    @property
+    def mirrors(self) -> Sequence[Mirror]:
+        found: Sequence[Mirror] = self._entry.mirrors
+        return found
+
+    def listed(self, active: ActiveExtensions) -> Tool:
+        item: Tool = self._entry.listed(active)
+        return structs.replace(item, name=self.key)
+
+    async def run(self, arguments: Raw, exchange: Exchange) -> CallToolResult:
+        result = self._ask("tools/call", exchange, CallToolParams(name=self._entry.key, arguments=arguments))
+        found: CallToolResult = await result if isinstance(result, Coroutine) else result
+        return found
+
+
+class _JoinedResource(_Joined, ResourceEntry):
+    def __init__(self, part: Server, entry: ResourceEntry) -> None:
+        super().__init__(entry.key, part, entry)
+
+    def listed(self, active: ActiveExtensions) -> Resource:
+        found: Resource = self._entry.listed(active)
+        return found
+
+    def run(self, uri: str, exchange: Exchange) -> Later[ReadResourceResult]:
+        found: Later[ReadResourceResult] = self._ask("resources/read", exchange, ReadResourceParams(uri=uri))
+        return found
+
+
+class _JoinedTemplate(_Joined, TemplateEntry):
+    def __init__(self, part: Server, entry: TemplateEntry) -> None:
+        super().__init__(entry.key, part, entry)
+
+    @property
+    def arguments(self) -> Collection[str]:
+        found: Collection[str] = self._entry.arguments
+        return found
+
+    def listed(self, active: ActiveExtensions) -> ResourceTemplate:
+        found: ResourceTemplate = self._entry.listed(active)
+        return found
+
+    def match(self, uri: str) -> dict[str, str] | None:
+        found: dict[str, str] | None = self._entry.match(uri)
+        return found
+
+    def run(self, uri: str, variables: dict[str, str], exchange: Exchange) -> Later[ReadResourceResult]:
+        found: Later[ReadResourceResult] = self._ask("resources/read", exchange, ReadResourceParams(uri=uri))
+        return found
+
+    async def complete(self, argument: str, value: str, others: Mapping[str, str], exchange: Exchange) -> Completion:
+        return await self._complete(argument, value, others, exchange)
+
+
+class _JoinedPrompt(_Joined, PromptEntry):
+    def __init__(self, prefix: str, part: Server, entry: PromptEntry) -> None:
+        super().__init__(f"{prefix}_{entry.key}", part, entry)
+
+    @property
+    def arguments(self) -> Collection[str]:
+        found: Collection[str] = self._entry.arguments
+        return found
+
+    def listed(self, active: ActiveExtensions) -> Prompt:
+        item: Prompt = self._entry.listed(active)
+        return structs.replace(item, name=self.key)
+
+    def run(self, arguments: dict[str, str | None], exchange: Exchange) -> Later[GetPromptResult]:
+        params = GetPromptParams(name=self._entry.key, arguments=arguments)
+        found: Later[GetPromptResult] = self._ask("prompts/get", exchange, params)
+        return found
+
+    async def complete(self, argument: str, value: str, others: Mapping[str, str], exchange: Exchange) -> Completion:
+        return await self._complete(argument, value, others, exchange)
