@@ -17,7 +17,9 @@ TARGET_HELP = """\b
 TARGET is the server:
   server.py                   a file with a server, started for this; server.py:object names one of several
   package.module:object       a server in a module
-  claude-code:github          what an installed host calls so (HOST:NAME), or FILE.json:NAME of an mcpServers file
+  https://host/mcp            a server that runs already; ws://host/mcp and unix:/path/to/socket too
+  mcp.json:github             an entry of an mcpServers file
+  claude-code:github          what a host that is installed here (Claude Code, Cursor, …) calls github
   (left out)                  the built-in starter
   … -- COMMAND ARGUMENTS      instead of TARGET: a program that talks MCP on stdin and stdout, at the end
 """
@@ -29,9 +31,9 @@ def _options() -> list[click.Parameter]:
     return [
         click.Option(
             ["--timeout"],
-            type=click.FloatRange(min=0),
+            type=float,
             default=60.0,
-            show_default=True,
+            show_default="60",
             metavar="SECONDS",
             help="Give up if the server shows no sign of life for so long; 0 never does.",
         ),
@@ -89,6 +91,8 @@ def client_command(name: str, help: str, *parameters: click.Parameter) -> Callab
 def reach_of(target: str | None, command: Sequence[str], shared: dict[str, Any]) -> Reach:
     """Which server, from what click read. Takes the shared options out of `shared`. Raises WrongUse."""
     said = {name: shared.pop(name) for name in _SHARED}
+    if not said["timeout"] >= 0:
+        raise WrongUse("--timeout is a number of seconds; 0 waits for as long as it takes")
     return Reach(
         target=target,
         command=tuple(command),

@@ -15,7 +15,7 @@ from .talk.terminal import Terminal
 from .talk.words import WrongUse, nearest
 
 if TYPE_CHECKING:
-    from ..client import Client
+    from ..client import Callbacks, Client
 
 __all__ = ["command"]
 
@@ -24,7 +24,9 @@ _OR = f"{', '.join(KINDS[:-1])} or {KINDS[-1]}"
 
 _HELP = f"""List what a server offers: tools with their arguments, resources, prompts, {KIND}.
 
-In the list of arguments `rows: integer = 1` has a default, and what is marked as `note?` may be left out.
+Tools are functions to call, resources are texts and files to read, prompts are texts to begin a conversation with,
+and {KIND} are tools with a page that hosts show. Of the arguments of a tool `rows: integer = 1` has a default, what is
+marked as `note?` may be left out, and all else has to be given.
 
 \b
   mcpd list server.py                      everything
@@ -57,7 +59,13 @@ def _split(words: list[str], command: tuple[str, ...]) -> tuple[str | None, str]
 
 
 async def _list(terminal: Terminal, reach: Reach, kind: str, *, verbose: bool, as_json: bool) -> int:
-    async with opened(reach, extensions=OFFER) as client:
+    def callbacks() -> Callbacks:
+        # What is offered to the server decides what it lists: the same as for a call.
+        from .talk.questions import Questions
+
+        return Questions(terminal).callbacks()
+
+    async with opened(reach, callbacks, extensions=OFFER) as client:
         found = await _ask(client, kind)
         if as_json:
             _print_json(terminal, client, found)
@@ -102,7 +110,7 @@ def _print(terminal: Terminal, found: dict[str, list[Any]], *, verbose: bool, is
     titles = {"resourceTemplates": "resource templates"}
     for name, entries in found.items():
         if name == KIND:
-            rows = [Row(view_uri(tool), tool.name, (tool.description or "").partition("\n")[0]) for tool in entries]
+            rows = [Row(tool.name, view_uri(tool), (tool.description or "").partition("\n")[0]) for tool in entries]
         else:
             rows = [made[name](entry) for entry in entries]
         if rows and (is_whole or name == "resourceTemplates"):

@@ -56,7 +56,7 @@ async def _ping(terminal: Terminal, reach: Reach, count: int, interval: float, *
         info = client.server_info
         name = f"{printable(info.name)} {printable(info.version)}" if info is not None else "the server"
         if not as_json:
-            terminal.out_safe(f"{name} (protocol {client.version}), open after {_ms(opening)}")
+            terminal.out_safe(f"{name} (protocol {client.version}), ready after {_ms(opening)}")
 
         times: list[float] = []
         failed = 0
@@ -77,7 +77,7 @@ async def _ping(terminal: Terminal, reach: Reach, count: int, interval: float, *
     if as_json:
         from .talk.content import one_line
 
-        said = {"server": info, "protocolVersion": client.version, "open": opening, "times": times, "failed": failed}
+        said = {"server": info, "protocolVersion": client.version, "ready": opening, "times": times, "failed": failed}
         terminal.out_json(one_line(said))
     elif times:
         average = sum(times) / len(times)

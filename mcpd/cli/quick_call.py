@@ -29,16 +29,19 @@ def read(words: Sequence[str]) -> tuple[list[str], tuple[str, ...], bool] | None
 
 
 def run_quickly(words: Sequence[str]) -> int | None:
-    """Do what such a line says, and give the exit code; None for every other line. Raises WrongUse."""
+    """Do what such a line says, and give the exit code; None for every other line."""
     found = read(words)
     if found is None:
         return None
     from .talk.calling import CallOptions, call
     from .talk.reach import Reach, run
-    from .talk.words import split_words
+    from .talk.words import WrongUse, split_words
 
     names, command, as_json = found
-    target, tool, arguments = split_words(names, command, "tool")
+    try:
+        target, tool, arguments = split_words(names, command, "tool")
+    except WrongUse:
+        return None  # click's way says it
     reach = Reach(target=target, command=command)
     options = CallOptions(tool=tool, words=tuple(arguments), as_json=as_json)
     return run(lambda terminal: call(terminal, reach, options), reach)

@@ -18,6 +18,7 @@ from .words import WrongUse
 __all__ = ["GivenUp", "ask_members"]
 
 _MOST_LISTED = 30
+_MOST_OF_A_TEXT = 1000
 
 
 class GivenUp(Exception):
@@ -65,6 +66,8 @@ async def _ask(terminal: Terminal, name: str, kind: Schema, *, is_required: bool
 
 def _introduce(terminal: Terminal, name: str, kind: Schema, choices: list[Choice], *, is_required: bool) -> str:
     """Say what is asked for, in lines of its own; gives the prompt."""
+    if kind.description:
+        terminal.note(printable(kind.description, _MOST_OF_A_TEXT))
     if choices:
         for number, choice in enumerate(choices[:_MOST_LISTED], 1):
             value = printable(_plain(choice.value))
@@ -78,11 +81,10 @@ def _introduce(terminal: Terminal, name: str, kind: Schema, choices: list[Choice
     if kind.types == ["boolean"]:
         said = ["yes or no"]
     said += [word for word in (limits_in_words(kind), "" if is_required else "optional") if word]
-    default = f" [{printable(_plain(kind.default))}]" if kind.default is not None else ""
+    default = f" [{printable(_default(kind.default))}]" if kind.default is not None else ""
     about = f" ({printable(', '.join(said))})" if said else ""
-    text = f"{printable(kind.description)}\n" if kind.description else ""
     shown = terminal.styled_note(printable(name), "bold")
-    return f"{text}{shown}{about}{default}: "
+    return f"{shown}{about}{default}: "
 
 
 def _read(line: str, kind: Schema, choices: list[Choice], name: str) -> Any:
@@ -126,6 +128,13 @@ def _check(value: Any, kind: Schema) -> None:
 
 def _item_choices(kind: Schema) -> list[Choice]:
     return kind.items.choices if kind.types == ["array"] else []
+
+
+def _default(value: Any) -> str:
+    """What Enter alone takes, as it would be typed."""
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return ", ".join(value)
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else _plain(value)
 
 
 def _plain(value: Any) -> str:

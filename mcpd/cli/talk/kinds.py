@@ -17,6 +17,12 @@ __all__ = ["Choice", "Schema", "in_words", "limits_in_words", "read_schema"]
 
 _MOST_CHOICES = 5
 _DEEPEST = 8
+_FORMATS = {
+    "email": "an e-mail address",
+    "uri": "a URL",
+    "date": "as 2026-01-31",
+    "date-time": "as 2026-01-31T12:00:00Z",
+}
 
 
 class Choice(NamedTuple):
@@ -187,8 +193,9 @@ def limits_in_words(schema: Schema) -> str:
     for name, words in (("minLength", "at least {} characters"), ("maxLength", "at most {} characters")):
         if _is_number(node.get(name)):
             said.append(words.format(node[name]))
-    if isinstance(node.get("format"), str):
-        said.append(f"as {node['format']}")
+    form = node.get("format")
+    if isinstance(form, str):
+        said.append(_FORMATS.get(form, f"in the format {form}"))
     return ", ".join(said)
 
 

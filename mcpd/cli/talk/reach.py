@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -128,6 +129,7 @@ def _token(path: str) -> str:
 def run(work: Callable[[Terminal], Awaitable[int]], reach: Reach) -> int:
     """Do a command's work in an event loop, and give the exit code. What goes wrong is one line on stderr."""
     terminal = Terminal()
+    logging.getLogger("mcpd").addHandler(_Warnings(terminal))
     stopped: list[int] = []
 
     async def main() -> int:
@@ -160,6 +162,35 @@ def run(work: Callable[[Terminal], Awaitable[int]], reach: Reach) -> int:
         if not stopped:
             raise
         return stopped[0]
+    except OSError:
+        raise  # of stdout that nobody reads
+    except Exception as error:
+        terminal.note(f"mcpd: {_of_a_mistake(error)}", "red")
+        return 1
+
+
+class _Warnings(logging.Handler):
+    """What the client has to say of a server that breaks the rules: each kind of it once."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        super().__init__(logging.WARNING)
+        self._terminal = terminal
+        self._said: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.msg not in self._said:
+            self._said.add(record.msg)
+            self._terminal.note(f"mcpd: {printable(record.getMessage(), _MOST_OF_AN_ERROR)}", "yellow")
+
+
+def _of_a_mistake(error: Exception) -> str:
+    """A mistake of ours, in one line by which it can be found."""
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    where = "" if place is None else f" at {os.path.basename(place.tb_frame.f_code.co_filename)}:{place.tb_lineno}"
+    said = f"{type(error).__name__}: {printable(error, _MOST_OF_AN_ERROR)}"
+    return f"this should not happen: {said}{where}; please report it, with the command line"
 
 
 def in_words(error: McpdError, reach: Reach) -> str:
@@ -169,7 +200,8 @@ def in_words(error: McpdError, reach: Reach) -> str:
         message = printable(error.message, _MOST_OF_AN_ERROR) or "an error without a text"
         return f"the server answered with an error: {message} (code {error.code})"
     if isinstance(error, RequestTimeout):
-        return f"{text[:1].lower()}{text[1:]}; to wait longer: --timeout 300, or --timeout 0 for as long as it takes"
+        longer = "to wait longer: --timeout 300, or 0 for as long as it takes"
+        return f"{text[:1].lower()}{text[1:]}; {longer}; to see why: mcpd doctor{_behind(reach)}"
     if isinstance(error, UnsupportedVersion):
         return f"{text}; mcpd and this server have no protocol version in common"
     if isinstance(error, ConfigurationError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 from collections.abc import Callable
@@ -12,6 +13,9 @@ import pytest
 from conftest import REPOSITORY, Child
 from support.talk_server import DOT, HOSTILE
 
+from mcpd.cli.talk.reach import Reach
+from mcpd.cli.talk.reach import run as run_work
+from mcpd.cli.talk.terminal import Terminal
 from mcpd.versions.table import SUPPORTED
 
 Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
@@ -38,6 +42,21 @@ def said(done: subprocess.CompletedProcess[bytes]) -> str:
     """The one line on stderr."""
     (line,) = done.stderr.decode().splitlines()
     return line
+
+
+# ---------------------------------------------------------------------------------------- help
+
+
+@pytest.mark.parametrize("name", ["call", "complete", "completion", "list", "ping", "prompt", "read", "watch"])
+def test_help(run: Run, name: str) -> None:
+    done = run(name, "--help")
+    text = done.stdout.decode()
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert max(map(len, text.splitlines())) <= 120
+    assert "\b" not in text
+    if name != "completion":
+        assert "Exit codes: 0 done, 1 the server or its answer failed, 2 wrong use, 130" in text
+        assert "-- COMMAND ARGUMENTS" in text
 
 
 # ---------------------------------------------------------------------------------------- list
@@ -163,7 +182,7 @@ def test_wrong_use_is_one_line_and_2(run: Run, words: list[str], line: str) -> N
     ("words", "line"),
     [
         (["list", "nosuch.py"], "mcpd: nosuch.py: no such file"),
-        (["list", "--", "no-such-program"], "mcpd: no-such-program cannot be started: No such file or directory"),
+        (["list", "--", "no-such-program"], "mcpd: no-such-program cannot be started: there is no such program"),
         (["list", "--", "true"], "mcpd: "),
         (["list", "http://127.0.0.1:9/mcp", "--token-file", "nosuch"], "mcpd: --token-file nosuch: No such file"),
         (["call", SERVER, "hang", "--timeout", "0.2"], "mcpd: the server did not answer tools/call"),
@@ -247,6 +266,25 @@ def test_the_log_of_the_server_is_shown_from_a_level_on(run: Run) -> None:
     assert run("call", SERVER, "complain", "--log-level", "error").stderr == b""
 
 
+def test_a_server_that_breaks_the_rules_is_told_once(run: Run, child: Child) -> None:
+    serve = " ".join(child.mcpd("serve", "--stdio"))
+    done = run("call", "echo", "text=hi", "--", "sh", "-c", f"echo banner; echo banner; exec {serve}")
+    assert (done.returncode, done.stdout) == (0, b"hi\n")
+    assert said(done).startswith("mcpd: the server sent what cannot be read: Parse error: ")
+
+
+def test_a_mistake_of_ours_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    async def work(terminal: Terminal) -> int:
+        raise ZeroDivisionError("by\nzero")
+
+    assert run_work(work, Reach()) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(
+        r"mcpd: this should not happen: ZeroDivisionError: by\\nzero at test_in_pipes\.py:\d+; please report it, .*",
+        line,
+    )
+
+
 # ------------------------------------------------------------------------ read, prompt, complete, ping
 
 
@@ -277,7 +315,7 @@ def test_complete(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
 def test_ping(run: Run, version: str) -> None:
     lines = run("ping", SERVER, "-c", "2", "-i", "0", "--protocol", version).stdout.decode().splitlines()
-    assert lines[0].startswith(f"talk 1.0 (protocol {version}), open after ")
+    assert lines[0].startswith(f"talk 1.0 (protocol {version}), ready after ")
     assert [line.partition(":")[0] for line in lines[1:3]] == ["1", "2"]
     assert lines[3].startswith("2 of 2 answered; ")
     found = json.loads(run("ping", SERVER, "-c", "3", "-i", "0", "--json").stdout)

@@ -68,7 +68,10 @@ def test_limits() -> None:
     assert limits_in_words(read_schema({"minimum": 1, "maximum": 12})) == "1 to 12"
     assert limits_in_words(read_schema({"minimum": 1})) == "1 or more"
     assert limits_in_words(read_schema({"maximum": 2.5})) == "2.5 or less"
-    assert limits_in_words(read_schema({"minLength": 2, "format": "email"})) == "at least 2 characters, as email"
+    assert (
+        limits_in_words(read_schema({"minLength": 2, "format": "email"})) == "at least 2 characters, an e-mail address"
+    )
+    assert limits_in_words(read_schema({"format": "odd"})) == "in the format odd"
     assert limits_in_words(read_schema({"minimum": "x", "format": 3})) == ""
 
 
