@@ -17,14 +17,12 @@ from ..errors import ConfigurationError
 from ..jsonrpc import MALFORMED, Id
 from ..principal import Origin
 from ..server import Server
-from ..types.base import META
-from ..wire.headers import encode_value
+from .asgi_eras import Legacy, Modern, as_dict
 from .asgi_exchange import Exchange
 from .caller import Caller, access_of
 
 __all__ = ["AsgiChannel"]
 
-_NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _BOTH = b"application/json, text/event-stream"
 
 
@@ -38,8 +36,8 @@ class AsgiChannel:
         self._server = server
         self._app = server.http_app(access_of(server, caller))
         self._fields = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in caller.headers]
-        self._session: list[tuple[bytes, bytes]] = []
-        self._is_modern = False
+        self._era: Modern | Legacy = Modern(server)
+        """Chosen once, by the answer to `initialize`: a client of 2026-07-28 never sends that."""
         self._receiver: Receiver | None = None
         self._outbox: asyncio.Queue[bytes] = asyncio.Queue()
         self._writing: asyncio.Task[None] | None = None
@@ -86,7 +84,7 @@ class AsgiChannel:
             if self._writing is not None:
                 await self._outbox.join()
                 self._writing.cancel()
-            if self._session:
+            if self._era.session:
                 await self._begin("DELETE", b"", []).over.wait()
             for exchange in list(self._posts.values()):
                 exchange.leave()
@@ -113,28 +111,27 @@ class AsgiChannel:
     async def _post(self, frame: bytes) -> None:
         message = _as_object(frame)
         method, id = message.get("method"), message.get("id")
-        if self._is_modern and method == "notifications/cancelled":
-            # To close the response is to give up: 2026-07-28 basic/patterns/cancellation.
-            given_up = _as_dict(message.get("params")).get("requestId")
-            exchange = self._posts.pop((type(given_up), given_up), None) if given_up is not None else None
+        given_up = self._era.given_up(message)
+        if given_up is not None:
+            exchange = self._posts.pop((type(given_up), given_up), None)
             if exchange is not None:
                 exchange.leave()
             return
 
-        head = [(b"content-type", b"application/json"), (b"accept", _BOTH), *self._headers(message)]
+        head = [(b"content-type", b"application/json"), (b"accept", _BOTH), *self._era.headers(message)]
         exchange = self._begin("POST", frame, head)
         if method is None or id is None:
             await exchange.over.wait()
         elif method == "initialize":
             await exchange.over.wait()
-            self._remember(exchange)
+            self._choose(exchange)
         else:
             self._posts[type(id), id] = exchange
             self._do(self._wait_for_answer(exchange, id))
             await exchange.taken.wait()
 
-        if method == "notifications/initialized" and self._session:
-            listening = self._begin("GET", b"", [(b"accept", b"text/event-stream"), *self._session])
+        if method == "notifications/initialized" and self._era.session:
+            listening = self._begin("GET", b"", [(b"accept", b"text/event-stream"), *self._era.session])
             await listening.begun.wait()
         if exchange.over.is_set() and exchange.status >= 400 and not exchange.has_answered:
             self._refuse(id, exchange)
@@ -143,7 +140,7 @@ class AsgiChannel:
         """The server may let go of a stream before it has answered: the client comes back for the rest."""
         await exchange.over.wait()
         while _is_unfinished(exchange, id) and not exchange.has_left and not self._is_closed:
-            last = [(b"last-event-id", exchange.last_event_id), (b"accept", b"text/event-stream"), *self._session]
+            last = [(b"last-event-id", exchange.last_event_id), (b"accept", b"text/event-stream"), *self._era.session]
             exchange = self._posts[type(id), id] = self._begin("GET", b"", last)
             await exchange.over.wait()
         self._posts.pop((type(id), id), None)
@@ -153,7 +150,7 @@ class AsgiChannel:
     def _begin(self, http_method: str, body: bytes, headers: list[tuple[bytes, bytes]]) -> Exchange:
         assert self._receiver is not None
         if http_method == "DELETE":
-            headers = [*headers, *self._session]
+            headers = [*headers, *self._era.session]
         fields = [(b"host", b"localhost"), *self._fields, *headers]
         if body:
             fields.append((b"content-length", b"%d" % len(body)))
@@ -180,14 +177,11 @@ class AsgiChannel:
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
-    def _remember(self, exchange: Exchange) -> None:
-        """What the answer to `initialize` says for all that follows."""
-        session = exchange.headers.get(b"mcp-session-id")
-        if session is not None:
-            self._session.append((b"mcp-session-id", session))
-        version = _as_dict(_as_object(exchange.last_message).get("result")).get("protocolVersion")
-        if isinstance(version, str):
-            self._session.append((b"mcp-protocol-version", version.encode()))
+    def _choose(self, exchange: Exchange) -> None:
+        """An answer to `initialize` says what all that follows is sent with."""
+        result = _as_object(exchange.last_message).get("result")
+        if isinstance(result, dict):
+            self._era = Legacy(exchange.headers.get(b"mcp-session-id"), result.get("protocolVersion"))
 
     def _refuse(self, id: Any, exchange: Exchange) -> None:
         """An answer that is no JSON-RPC: who waits hears of its status, and in what words it was refused."""
@@ -195,42 +189,6 @@ class AsgiChannel:
             said = exchange.body.decode(errors="replace").strip().partition("\n")[0]
             error = {"code": -32000, "message": f"HTTP {exchange.status}: {said}"}
             self._receiver.receive(encode({"jsonrpc": "2.0", "id": id, "error": error}))
-
-    # -- headers -----------------------------------------------------------------------------
-
-    def _headers(self, message: dict[str, Any]) -> list[tuple[bytes, bytes]]:
-        params = _as_dict(message.get("params"))
-        version = _as_dict(params.get("_meta")).get(f"{META}protocolVersion")
-        if not isinstance(version, str):
-            return self._session
-
-        self._is_modern = not self._session
-        method = str(message.get("method", ""))
-        headers = [(b"mcp-protocol-version", version.encode()), (b"mcp-method", method.encode())]
-        name = params.get(self._named(method))
-        if isinstance(name, str):
-            headers.append((b"mcp-name", encode_value(name)))
-            if method == "tools/call":
-                headers += self._mirrored(name, params.get("arguments"))
-        return headers
-
-    def _named(self, method: str) -> str:
-        """Which member of the params `Mcp-Name` repeats."""
-        for extension in self._server.extensions.values():
-            if method in extension.requests:
-                return extension.requests[method].named or ""
-        return _NAMED.get(method, "")
-
-    def _mirrored(self, tool: str, arguments: Any) -> list[tuple[bytes, bytes]]:
-        entry = self._server.catalog.tools.find(tool)
-        found = []
-        for mirror in () if entry is None else entry.mirrors:
-            value = arguments
-            for key in mirror.path:
-                value = _as_dict(value).get(key)
-            if value is not None:
-                found.append((mirror.key, encode_value(value if isinstance(value, str) else encode(value).decode())))
-        return found
 
 
 def _is_unfinished(exchange: Exchange, id: Id) -> bool:
@@ -242,10 +200,6 @@ def _is_unfinished(exchange: Exchange, id: Id) -> bool:
 def _as_object(frame: bytes) -> dict[str, Any]:
     """A message; nothing for what is none, which is sent as it is."""
     try:
-        return _as_dict(decode(frame))
+        return as_dict(decode(frame))
     except MALFORMED:
         return {}
-
-
-def _as_dict(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}

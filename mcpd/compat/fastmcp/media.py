@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mimetypes
 import os
+from abc import ABC, abstractmethod
 from base64 import b64encode
 from pathlib import Path
 from urllib.parse import quote
@@ -38,11 +39,15 @@ _TEXTS.update(md="markdown", markdown="markdown")
 _UNKNOWN = "application/octet-stream"
 
 
-class _Media:
+class _Media(ABC):
     """A file or bytes, with annotations."""
 
     def __init__(
-        self, path: str | Path | None, data: bytes | None, form: str | None, annotations: Annotations | None
+        self,
+        path: str | Path | None = None,
+        data: bytes | None = None,
+        format: str | None = None,
+        annotations: Annotations | None = None,
     ) -> None:
         if path is None and data is None:
             raise ValueError("Either path or data must be provided")
@@ -51,11 +56,12 @@ class _Media:
         self.path = Path(os.path.expandvars(str(path))).expanduser() if path else None
         self.data = data
         self.annotations = annotations
-        self._format = form.lower() if form else None
+        self._format = format.lower() if format else None
         self._mime_type = self._mime_type_of()
 
+    @abstractmethod
     def _mime_type_of(self) -> str:
-        raise NotImplementedError
+        """By the format or, without one, the name of the file."""
 
     def _bytes(self) -> bytes:
         return self.path.read_bytes() if self.path else self.data or b""
@@ -66,15 +72,6 @@ class _Media:
 
 class Image(_Media):
     """A picture: a file, or bytes with their `format`, as "png"."""
-
-    def __init__(
-        self,
-        path: str | Path | None = None,
-        data: bytes | None = None,
-        format: str | None = None,
-        annotations: Annotations | None = None,
-    ) -> None:
-        super().__init__(path, data, format, annotations)
 
     def _mime_type_of(self) -> str:
         if self._format:
@@ -98,15 +95,6 @@ class Image(_Media):
 
 class Audio(_Media):
     """A sound: a file, or bytes with their `format`, as "wav"."""
-
-    def __init__(
-        self,
-        path: str | Path | None = None,
-        data: bytes | None = None,
-        format: str | None = None,
-        annotations: Annotations | None = None,
-    ) -> None:
-        super().__init__(path, data, format, annotations)
 
     def _mime_type_of(self) -> str:
         if self._format:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -12,6 +12,7 @@ import pydantic_core
 from anyio.to_thread import run_sync
 from pydantic import BaseModel, Field, PrivateAttr, field_validator, model_validator
 
+from ..held import AtPath, HeldBytes, HeldText, fetched, files_below, names_of
 from ..types.base import Uri
 from ..types.content import Annotations, BlobResourceContents, TextResourceContents
 from ..types.content import Resource as ListedResource
@@ -32,6 +33,8 @@ __all__ = [
     "ResourceResult",
     "TextResource",
     "converted",
+    "listed_members",
+    "options_for",
     "resource",
 ]
 
@@ -141,16 +144,29 @@ class Resource(Component):
 
     def to_mcp_resource(self, **changed: Any) -> ListedResource:
         """As clients see it."""
-        return ListedResource(
-            uri=changed.get("uri", str(self.uri)),
-            name=changed.get("name", self.name),
-            title=self.title,
-            description=self.description,
-            mimeType=self.mime_type,
-            icons=self.icons,
-            annotations=self.annotations,
-            _meta=self.get_meta(),  # type: ignore[call-arg]
-        )
+        return ListedResource(uri=changed.get("uri", str(self.uri)), **listed_members(self, changed))
+
+
+def listed_members(one: Any, changed: Mapping[str, Any]) -> dict[str, Any]:
+    """What clients see of a resource and of a template alike; `changed` says it otherwise."""
+    return {
+        "name": changed.get("name", one.name),
+        "title": one.title,
+        "description": one.description,
+        "mimeType": one.mime_type,
+        "icons": one.icons,
+        "annotations": one.annotations,
+        "_meta": one.get_meta(),
+    }
+
+
+def options_for(function: Function, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a decorator as members of a resource or template; the docstring describes it if they do not."""
+    members = {key: value for key, value in options.items() if value is not None}
+    members.setdefault("description", function.doc)
+    if isinstance(members.get("annotations"), dict):
+        members["annotations"] = Annotations(**members["annotations"])
+    return members
 
 
 class FunctionResource(Resource):
@@ -165,11 +181,7 @@ class FunctionResource(Resource):
         """A resource of a function without parameters."""
         marked = getattr(fn, "__fastmcp__", None)
         function = Function(marked.bare(fn) if isinstance(marked, Marked) else fn, "resources")
-        options = {key: value for key, value in options.items() if value is not None}
-        options.setdefault("description", function.doc)
-        if isinstance(options.get("annotations"), dict):
-            options["annotations"] = Annotations(**options["annotations"])
-        made = cls(fn=function.fn, uri=uri, name=name or function.name, **options)
+        made = cls(fn=function.fn, uri=uri, name=name or function.name, **options_for(function, options))
         made._function = function
         return made
 
@@ -179,38 +191,15 @@ class FunctionResource(Resource):
         return await found.read() if isinstance(found, Resource) else found
 
 
-class TextResource(Resource):
+class TextResource(HeldText, Resource):
     """A text."""
 
-    text: str
 
-    async def read(self) -> Any:
-        """The text."""
-        return self.text
-
-
-class BinaryResource(Resource):
+class BinaryResource(HeldBytes, Resource):
     """Bytes."""
 
-    data: bytes
 
-    async def read(self) -> Any:
-        """The bytes."""
-        return self.data
-
-
-class _AtPath(Resource):
-    path: Path
-
-    @field_validator("path")
-    @classmethod
-    def _is_absolute(cls, path: Path) -> Path:
-        if not path.is_absolute():
-            raise ValueError("Path must be absolute")
-        return path
-
-
-class FileResource(_AtPath):
+class FileResource(AtPath, Resource):
     """A file: text, or bytes if its MIME type is none of text."""
 
     is_binary: bool = False
@@ -240,17 +229,10 @@ class HttpResource(Resource):
 
     async def read(self) -> Any:
         """Fetch it."""
-        try:
-            import httpx
-        except ImportError as error:
-            raise ResourceError("an HttpResource needs httpx: pip install httpx") from error
-        async with httpx.AsyncClient() as client:
-            response = await client.get(self.url)
-            response.raise_for_status()
-            return str(response.text)
+        return await fetched(self.url, ResourceError)
 
 
-class DirectoryResource(_AtPath):
+class DirectoryResource(AtPath, Resource):
     """The names of the files in a folder, as JSON."""
 
     recursive: bool = False
@@ -259,18 +241,13 @@ class DirectoryResource(_AtPath):
 
     async def list_files(self) -> list[Path]:
         """The files in it. Raises FileNotFoundError, NotADirectoryError."""
-        if not self.path.exists():
-            raise FileNotFoundError(f"Directory not found: {self.path}")
-        if not self.path.is_dir():
-            raise NotADirectoryError(f"Not a directory: {self.path}")
-        look = self.path.rglob if self.recursive else self.path.glob
-        return await run_sync(lambda: [file for file in look(self.pattern or "*") if file.is_file()])
+        found = await run_sync(lambda: files_below(self.path, self.pattern, is_recursive=self.recursive))
+        return [file for file in found if file.is_file()]
 
     async def read(self) -> Any:
         """The list. Raises ResourceError."""
         try:
-            names = [str(file.relative_to(self.path)) for file in await self.list_files()]
-            return json.dumps({"files": names}, indent=2)
+            return names_of(await self.list_files(), self.path)
         except Exception as error:
             raise ResourceError(f"Error reading directory {self.path}") from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,14 +22,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 _SSE = "mcpd: SSE, the transport of 2024, is served as Streamable HTTP; clients connect to {path}"
 
 
-class Serving:
+class Serving(ABC):
     """The part of `FastMCP` that has to do with transports."""
 
     _mcp_server: Server[Any, Any]
     _routes: list[tuple[str, list[str], Callable[..., Any]]]
 
+    @abstractmethod
     def __mcpd_server__(self) -> McpdServer:
-        raise NotImplementedError
+        """The server of ours that serves this one."""
 
     def run(self, transport: str | None = None, show_banner: bool | None = None, **options: Any) -> None:
         """Serve until stopped; blocks. Under `mcpd serve` its options say how, and not what is given here."""

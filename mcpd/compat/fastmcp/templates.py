@@ -16,7 +16,7 @@ from ..types.resources import ResourceTemplate as ListedTemplate
 from .components import Component
 from .functions import Function
 from .marks import Marked
-from .resources import FunctionResource, Resource, ResourceResult, converted
+from .resources import FunctionResource, Resource, ResourceResult, converted, listed_members, options_for
 from .schemas import pruned
 
 __all__ = ["FunctionResourceTemplate", "ResourceTemplate", "expanded", "variables_in"]
@@ -166,14 +166,7 @@ class ResourceTemplate(Component):
     def to_mcp_template(self, **changed: Any) -> ListedTemplate:
         """As clients see it."""
         return ListedTemplate(
-            uriTemplate=changed.get("uriTemplate", self.uri_template),
-            name=changed.get("name", self.name),
-            title=self.title,
-            description=self.description,
-            mimeType=self.mime_type,
-            icons=self.icons,
-            annotations=self.annotations,
-            _meta=self.get_meta(),  # type: ignore[call-arg]
+            uriTemplate=changed.get("uriTemplate", self.uri_template), **listed_members(self, changed)
         )
 
 
@@ -194,16 +187,12 @@ class FunctionResourceTemplate(ResourceTemplate):
         if (name or function.name) == "<lambda>":
             raise ValueError("You must provide a name for lambda functions")
         _check(uri_template, function)
-        options = {key: value for key, value in options.items() if value is not None}
-        options.setdefault("description", function.doc)
-        if isinstance(options.get("annotations"), dict):
-            options["annotations"] = Annotations(**options["annotations"])
         made = cls(
             fn=function.fn,
             uri_template=uri_template,
             name=name or function.name,
             parameters=pruned(function.adapter.json_schema()),
-            **options,
+            **options_for(function, options),
         )
         made._function = function
         made._lists = frozenset(one for one in function.given if _is_list(function, one))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, TypeVar
 import pydantic_core
 from pydantic import AnyUrl, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, validate_call
 
+from ..held import AtPath, HeldBytes, HeldText, fetched, files_below, names_of
 from ..types.base import Uri
 from ..types.content import Annotations, Icon
 
@@ -57,24 +57,12 @@ class Resource(BaseModel, ABC):
         """What it holds."""
 
 
-class TextResource(Resource):
+class TextResource(HeldText, Resource):
     """A text."""
 
-    text: str
 
-    async def read(self) -> str:
-        """The text."""
-        return self.text
-
-
-class BinaryResource(Resource):
+class BinaryResource(HeldBytes, Resource):
     """Bytes."""
-
-    data: bytes
-
-    async def read(self) -> bytes:
-        """The bytes."""
-        return self.data
 
 
 class FunctionResource(Resource):
@@ -126,23 +114,11 @@ class FunctionResource(Resource):
         )
 
 
-def _absolute(path: Path) -> Path:
-    if not path.is_absolute():
-        raise ValueError("Path must be absolute")
-    return path
-
-
-class FileResource(Resource):
+class FileResource(AtPath, Resource):
     """A file: text, or bytes if its MIME type is none of text."""
 
-    path: Path
     is_binary: bool = False
     mime_type: str = "text/plain"
-
-    @field_validator("path")
-    @classmethod
-    def _is_absolute(cls, path: Path) -> Path:
-        return _absolute(path)
 
     @field_validator("is_binary")
     @classmethod
@@ -166,44 +142,24 @@ class HttpResource(Resource):
 
     async def read(self) -> str | bytes:
         """Fetch it."""
-        try:
-            import httpx
-        except ImportError as error:
-            raise ValueError("an HttpResource needs httpx: pip install httpx") from error
-        async with httpx.AsyncClient() as client:
-            response = await client.get(self.url)
-            response.raise_for_status()
-            return str(response.text)
+        return await fetched(self.url, ValueError)
 
 
-class DirectoryResource(Resource):
+class DirectoryResource(AtPath, Resource):
     """The names of the files in a folder, as JSON."""
 
-    path: Path
     recursive: bool = False
     pattern: str | None = None
     mime_type: str = "application/json"
 
-    @field_validator("path")
-    @classmethod
-    def _is_absolute(cls, path: Path) -> Path:
-        return _absolute(path)
-
     def list_files(self) -> list[Path]:
         """The files and folders in it. Raises FileNotFoundError, NotADirectoryError."""
-        if not self.path.exists():
-            raise FileNotFoundError(f"Directory not found: {self.path}")
-        if not self.path.is_dir():
-            raise NotADirectoryError(f"Not a directory: {self.path}")
-        look = self.path.rglob if self.recursive else self.path.glob
-        return list(look(self.pattern or "*"))
+        return files_below(self.path, self.pattern, is_recursive=self.recursive)
 
     async def read(self) -> str:
         """The list. Raises ValueError."""
         try:
-            files = await _in_thread(self.list_files)
-            names = [str(file.relative_to(self.path)) for file in files if file.is_file()]
-            return json.dumps({"files": names}, indent=2)
+            return names_of(await _in_thread(self.list_files), self.path)
         except Exception as error:
             raise ValueError(f"Error reading directory {self.path}: {error}") from error
 

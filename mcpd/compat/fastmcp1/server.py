@@ -39,6 +39,8 @@ LifespanResultT = TypeVar("LifespanResultT")
 class FastMCP(Serving, Generic[LifespanResultT]):
     """A server whose tools, resources and prompts are functions."""
 
+    _prompt_type: Any = Prompt
+
     def __init__(
         self,
         name: str | None = None,
@@ -172,16 +174,7 @@ class FastMCP(Serving, Generic[LifespanResultT]):
     async def list_tools(self) -> list[tools.Tool]:
         """The tools as clients see them."""
         return [
-            tools.Tool(
-                name=one.name,
-                title=one.title,
-                description=one.description,
-                inputSchema=one.parameters,
-                outputSchema=one.output_schema,
-                annotations=one.annotations,
-                icons=one.icons,
-                meta=one.meta,
-            )
+            tools.Tool(name=one.name, inputSchema=one.parameters, outputSchema=one.output_schema, **_shown(one))
             for one in self._tool_manager.list_tools()
         ]
 
@@ -247,16 +240,7 @@ class FastMCP(Serving, Generic[LifespanResultT]):
     async def list_resources(self) -> list[content.Resource]:
         """The resources as clients see them."""
         return [
-            content.Resource(
-                uri=one.uri,
-                name=one.name or "",
-                title=one.title,
-                description=one.description,
-                mimeType=one.mime_type,
-                icons=one.icons,
-                annotations=one.annotations,
-                meta=one.meta,
-            )
+            content.Resource(uri=one.uri, name=one.name or "", mimeType=one.mime_type, **_shown(one))
             for one in self._resource_manager.list_resources()
         ]
 
@@ -264,14 +248,7 @@ class FastMCP(Serving, Generic[LifespanResultT]):
         """The templates as clients see them."""
         return [
             resources.ResourceTemplate(
-                uriTemplate=one.uri_template,
-                name=one.name,
-                title=one.title,
-                description=one.description,
-                mimeType=one.mime_type,
-                icons=one.icons,
-                annotations=one.annotations,
-                meta=one.meta,
+                uriTemplate=one.uri_template, name=one.name, mimeType=one.mime_type, **_shown(one)
             )
             for one in self._resource_manager.list_templates()
         ]
@@ -303,7 +280,7 @@ class FastMCP(Serving, Generic[LifespanResultT]):
             )
 
         def register(function: F) -> F:
-            self.add_prompt(Prompt.from_function(function, name, title, description, icons))
+            self.add_prompt(self._prompt_type.from_function(function, name, title, description, icons))
             return function
 
         return register
@@ -344,6 +321,17 @@ class FastMCP(Serving, Generic[LifespanResultT]):
     def completion(self) -> Decorator:
         """Register what completes arguments: it takes a reference, an argument and a context."""
         return self._mcp_server.completion()
+
+
+def _shown(one: Any) -> dict[str, Any]:
+    """What clients see of tools, resources and templates alike."""
+    return {
+        "title": one.title,
+        "description": one.description,
+        "annotations": one.annotations,
+        "icons": one.icons,
+        "meta": one.meta,
+    }
 
 
 def _is_plain(structured: dict[str, Any]) -> bool:

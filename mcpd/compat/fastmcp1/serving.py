@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -21,7 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _SSE = "mcpd: SSE, the transport of 2024, is served as Streamable HTTP; clients connect to {path}"
 
 
-class Serving:
+class Serving(ABC):
     """The part of `FastMCP` that has to do with transports."""
 
     settings: Settings
@@ -29,8 +30,9 @@ class Serving:
     _is_announced = False
     _mcp_server: Server[Any, Any]
 
+    @abstractmethod
     def __mcpd_server__(self) -> McpdServer:
-        raise NotImplementedError
+        """The server of ours that serves this one."""
 
     def run(
         self, transport: Literal["stdio", "sse", "streamable-http"] = "stdio", mount_path: str | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ _PARAMS: dict[str, type[Struct]] = {
 }
 
 
-class Notices:
+class Notices(ABC):
     """What a session can say of the server. What one client is told here, all are: the lists are the same for all."""
 
     server: Server | None = None
@@ -67,8 +68,9 @@ class Notices:
             kind = _PARAMS.get(method)
             await self._tell(method, None if kind is None else struct_of(params, kind))
 
+    @abstractmethod
     async def _tell(self, method: str, params: Struct | None) -> None:
-        raise NotImplementedError
+        """Send one to the client of this session."""
 
 
 def has_all(offered: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:

@@ -40,6 +40,8 @@ _TAKEN = frozenset(("cache_hints", "request_state_security", "subscriptions"))
 class MCPServer(FastMCP[Any]):
     """A server whose tools, resources and prompts are functions."""
 
+    _prompt_type = Prompt
+
     def __init__(
         self,
         name: str | None = None,
@@ -221,26 +223,6 @@ class MCPServer(FastMCP[Any]):
             raise UnexpectedResourceError(f"Error reading resource {uri}") from error
 
     # -- prompts -----------------------------------------------------------------------------
-
-    def prompt(
-        self,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        icons: list[content.Icon] | None = None,
-    ) -> Callable[[F], F]:
-        """Register a function as a prompt: `@mcp.prompt()`."""
-        if callable(name):
-            raise TypeError(
-                "The @prompt decorator was used incorrectly. "
-                "Did you forget to call it? Use @prompt() instead of @prompt"
-            )
-
-        def register(function: F) -> F:
-            self.add_prompt(Prompt.from_function(function, name, title, description, icons))
-            return function
-
-        return register
 
     def remove_prompt(self, name: str) -> None:
         """Take a prompt away. Raises ValueError if there is none."""

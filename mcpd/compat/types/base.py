@@ -19,6 +19,7 @@ __all__ = [
     "MetaModel",
     "Model",
     "Named",
+    "NamedRequestParams",
     "Notification",
     "NotificationParams",
     "PaginatedRequest",
@@ -103,6 +104,13 @@ class RequestParams(Model):
 
     task: TaskMetadata | None = None
     meta: Meta | None = META
+
+
+class NamedRequestParams(RequestParams):
+    """Params of what is asked for by its name, with arguments."""
+
+    name: str
+    arguments: dict[str, Any] | None = None
 
 
 class PaginatedRequestParams(RequestParams):

@@ -10,6 +10,7 @@ from .base import (
     MetaModel,
     Model,
     Named,
+    NamedRequestParams,
     PaginatedRequest,
     PaginatedResult,
     RequestParams,
@@ -69,10 +70,9 @@ class ListPromptsResult(PaginatedResult):
     prompts: list[Prompt]
 
 
-class GetPromptRequestParams(RequestParams):
+class GetPromptRequestParams(NamedRequestParams):
     """Which prompt, with which arguments."""
 
-    name: str
     arguments: dict[str, str] | None = None
 
 

@@ -8,9 +8,9 @@ from .base import (
     MetaModel,
     Model,
     Named,
+    NamedRequestParams,
     PaginatedRequest,
     PaginatedResult,
-    RequestParams,
     Result,
 )
 from .content import ContentBlock, Icon
@@ -76,11 +76,8 @@ class ListToolsResult(PaginatedResult):
     tools: list[Tool]
 
 
-class CallToolRequestParams(RequestParams):
+class CallToolRequestParams(NamedRequestParams):
     """Which tool, with which arguments."""
-
-    name: str
-    arguments: dict[str, Any] | None = None
 
 
 class CallToolRequest(BaseRequest):
