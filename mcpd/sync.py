@@ -48,6 +48,7 @@ class Client(BlockingClient[awaited.Client]):
         timeout: float | None = 60.0,
         limits: ClientLimits = _DEFAULT_LIMITS,
         cache: bool = True,
+        reconnect: bool = True,
         headers: Headers | None = None,
         http: HttpOptions | None = None,
     ) -> None:
@@ -61,6 +62,7 @@ class Client(BlockingClient[awaited.Client]):
                 timeout=timeout,
                 limits=limits,
                 cache=cache,
+                reconnect=reconnect,
                 headers=headers,
                 http=http,
             )

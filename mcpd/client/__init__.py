@@ -4,6 +4,9 @@
     handshake  the answers by which a version is agreed on
     eras       what is done in one way on a legacy session and in another in modern versions
     callbacks  what a program does when the server asks or tells something
+    link       the way to one server, through as many connections as it takes
+    known_eras which servers need no probe
+    wishes     what each new connection asks for again
     connection the asyncio side: answers awaited, time limits, questions of the server
     inbox      what the server tells, until callbacks have taken it
     limits     how much a server may take

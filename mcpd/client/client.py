@@ -7,7 +7,7 @@ Spec: 2026-07-28 server/*, basic/patterns/{mrtr,subscriptions}; 2025-11-25 for t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from types import UnionType
 from typing import Any, Literal, Self, TypeVar, overload
 
@@ -16,7 +16,7 @@ from msgspec.json import decode
 from msgspec.structs import replace
 
 from .. import __version__
-from ..errors import ConfigurationError, HeaderMismatch, LocalProtocolError, McpdError, ProtocolError, RemoteError
+from ..errors import ConfigurationError, HeaderMismatch, LocalProtocolError, ProtocolError, RemoteError
 from ..jsonrpc import MALFORMED, explain
 from ..transports.http_client.options import Headers, HttpOptions
 from ..types.base import CacheableResult
@@ -35,16 +35,13 @@ from ..types.prompts import GetPromptResult, Prompt
 from ..types.resources import ReadResourceResult, Resource, ResourceTemplate
 from ..types.tools import CallToolResult, Tool
 from ..versions import table
-from .cache import ResultCache
 from .callbacks import Callbacks, capabilities
-from .connection import ClientConnection
-from .eras import ClientEra, agree
 from .events import OnProgress
 from .faults import Faults
 from .limits import ClientLimits
+from .link import ServerLink
 from .lists import read_list
-from .session import ClientSession
-from .target import Target, connect
+from .target import Target
 from .tool_function import AwaitedToolFunction
 from .values import plain_value, typed_value
 
@@ -57,19 +54,18 @@ _NO_CALLBACKS = Callbacks()
 _DEFAULT_LIMITS = ClientLimits()
 
 
-class Client:
+class Client(ServerLink):
     """A connection to one server: `async with Client(target) as client:`.
 
-    `target` is a `Server` of this process, an http or https URL, the command of a child process as a list, or an open
-    channel. `headers` are said with every HTTP request, and `http` is what else there is to say of how to reach a URL.
+    `target` is a `Server` of this process; a text or path (a file, a URL, `unix:/path`, `mcp.json:NAME`,
+    `claude-code:NAME`: see docs/targets.md); a command as a list; or an open channel. `headers` are said with every
+    HTTP request, and `http` is what else there is to say of how to reach a URL.
     `extensions` are the ones this client has, by id; `version` fixes the protocol version, None agrees on the
     newest in common. `timeout` is how many seconds a request waits without a sign of life, None for ever.
     `limits` is how much the server may take: see `ClientLimits`. Lists and resources are kept for as long as the server
-    says that they are fresh, unless `cache` is False; `fresh=True` asks for one of them in any case.
+    says that they are fresh, unless `cache` is False; `fresh=True` asks for one of them in any case. A connection that
+    has ended by itself is opened anew for the next request, unless `reconnect` is False: see docs/targets.md.
     """
-
-    probe_seconds = 5.0
-    """How long a server may think about which era it is of, before it is taken for a legacy one."""
 
     def __init__(
         self,
@@ -82,28 +78,24 @@ class Client:
         timeout: float | None = 60.0,
         limits: ClientLimits = _DEFAULT_LIMITS,
         cache: bool = True,
+        reconnect: bool = True,
         headers: Headers | None = None,
         http: HttpOptions | None = None,
     ) -> None:
         if version is not None and version not in table.SUPPORTED:
             raise ConfigurationError(f"protocol version {version!r}: there are {', '.join(table.SUPPORTED)}")
-        self.timeout = timeout
-        self.limits = limits
-        self.on_lost: Callable[[McpdError], None] | None = None
-        """Called, if it was set before the client was opened, when its connection ends: with the reason."""
-        self._target = target
-        self._callbacks = callbacks
-        self._wanted = version
-        self._session = ClientSession(info or _OURSELVES, capabilities(callbacks, extensions))
-        self._open: ClientConnection | None = None
-        self._era: ClientEra | None = None
-        self._caches = cache
-        self._http = http
-        if headers is not None:
-            self._http = replace(http or HttpOptions(), headers=headers)
-        self._cache: ResultCache | None = None
-
-    # ------------------------------------------------------------------------------------- opening
+        super().__init__(
+            target,
+            callbacks,
+            info or _OURSELVES,
+            capabilities(callbacks, extensions),
+            limits,
+            wanted=version,
+            timeout=timeout,
+            keeps_results=cache,
+            reconnects=reconnect,
+            http=http if headers is None else replace(http or HttpOptions(), headers=headers),
+        )
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -111,50 +103,6 @@ class Client:
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
-
-    async def open(self) -> None:
-        """Connect and agree on a version.
-
-        Raises TransportError, RemoteError, RequestTimeout, ProtocolError, ConfigurationError; UnsupportedVersion if
-        there is none in common.
-        """
-        if self._open is not None:
-            raise LocalProtocolError("a Client is opened once; make another one")
-
-        channel = await connect(self._target, self.limits, self._http)
-        connection = self._open = ClientConnection(self._session, channel, self._callbacks, self.limits)
-        connection.on_lost = self._lost
-        if self._caches:
-            self._cache = ResultCache(self.limits.cache_bytes, lambda: connection.loop.time())
-            connection.on_notification = self._cache.told
-        channel.start(connection)
-
-        try:
-            self._era = await agree(
-                connection,
-                self._callbacks,
-                self.limits,
-                wanted=self._wanted,
-                timeout=self.timeout,
-                probe_seconds=self.probe_seconds,
-            )
-            await self._era.begin()
-        except BaseException:
-            await self.aclose()
-            raise
-
-    async def aclose(self) -> None:
-        """Close the connection; what still waits ends with ConnectionLost. Safe to call twice."""
-        try:
-            if self._era is not None:
-                await self._era.end()
-        finally:
-            if self._open is not None:
-                await self._open.aclose()
-
-    def _lost(self, error: McpdError) -> None:
-        if self.on_lost is not None:
-            self.on_lost(error)
 
     # ----------------------------------------------------------------------------- what is known of it
 
@@ -197,6 +145,7 @@ class Client:
         if self.server_capabilities.tools is None:
             return []
         tools = await self._list("tools/list", "tools", Tool, fresh=fresh)
+        self._harmless = frozenset(tool.name for tool in tools if _is_harmless(tool))
         headings = self._session.headings
         return tools if headings is None else headings.learn(tools)
 
@@ -310,11 +259,13 @@ class Client:
 
     async def subscribe(self, uri: str) -> None:
         """Hear of changes of a resource, through `Callbacks.resource_updated`."""
-        await self._agreed().watch(uri, self.timeout)
+        await (await self._ready()).watch(uri, self.timeout)
+        self._wishes.uris.add(uri)
 
     async def unsubscribe(self, uri: str) -> None:
         """Hear of them no longer."""
-        await self._agreed().unwatch(uri, self.timeout)
+        self._wishes.uris.discard(uri)
+        await (await self._ready()).unwatch(uri, self.timeout)
 
     # ---------------------------------------------------------------------------- prompts, completion
 
@@ -352,7 +303,8 @@ class Client:
 
     async def set_log_level(self, level: LogLevel) -> None:
         """Hear of log messages of this level and above, through `Callbacks.log`."""
-        await self._agreed().set_log_level(level, self.timeout)
+        await (await self._ready()).set_log_level(level, self.timeout)
+        self._wishes.log_level = level
 
     def roots_changed(self) -> None:
         """Tell the server that `Callbacks.roots` gives others now; modern servers ask when they need them."""
@@ -381,14 +333,13 @@ class Client:
         timeout: float | None | Literal["default"] = "default",
     ) -> tuple[Raw, bool]:
         """The result of `request`, and whether it came in one round: what depends on answers is not kept."""
-        era = self._agreed()
         seconds = self.timeout if timeout == "default" else timeout
 
-        async def ask(params: Any) -> Raw:
-            return await era.connection.request(method, params, timeout=seconds, on_progress=on_progress)
+        def ask(params: Any) -> Coroutine[Any, Any, Raw]:
+            return self._send(method, params, seconds, on_progress)
 
         first = await ask(params)
-        result = await era.complete(ask, params, first)
+        result = await self._agreed().complete(ask, params, first)
         return result, result is first
 
     async def _list(self, method: str, member: str, kind: type[T], *, fresh: bool) -> list[T]:
@@ -415,10 +366,11 @@ class Client:
     def _has_resources(self) -> bool:
         return self.server_capabilities.resources is not None
 
-    def _agreed(self) -> ClientEra:
-        if self._era is None:
-            raise LocalProtocolError("the client is not open: use it inside `async with`")
-        return self._era
+
+def _is_harmless(tool: Tool) -> bool:
+    """Whether to call it twice is what to call it once is."""
+    hints = tool.annotations
+    return hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
 
 
 _OURSELVES = Implementation(name="mcpd", version=__version__)

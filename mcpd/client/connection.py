@@ -97,6 +97,8 @@ class ClientConnection:
         """The request that was just queued, for whoever waits for its answer to send."""
         self._answered_bytes = self._unread_bytes = 0
         self._lost: McpdError | None = None
+        self.is_closed = False
+        """It was closed by us."""
         self._closing: asyncio.Task[None] | None = None
 
     # --------------------------------------------------------------------------- what the channel calls
@@ -142,6 +144,27 @@ class ClientConnection:
         self._inbox.clear()
         for task in self._others():
             task.cancel()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether nothing can be asked any more."""
+        return self._lost is not None
+
+    @property
+    def lost(self) -> str:
+        """Why it has ended; "" while it has not."""
+        return "" if self._lost is None else str(self._lost)
+
+    def another_loss(self) -> McpdError:
+        """Why it has ended, as an error to be raised."""
+        return _another(self._lost or ConnectionLost("the connection has ended"))
+
+    def tell(self, method: str, params: Raw) -> None:
+        """Tell the program what the server would have told: that something may have changed."""
+        if self.on_notification is not None:
+            self.on_notification(method, params)
+        if self._inbox.put(Notified(method, params)):
+            self._do(self._inbox.deliver(self._told))
 
     def _end(self, error: McpdError) -> None:
         """The server takes more than it may: be done with it."""
@@ -346,6 +369,7 @@ class ClientConnection:
 
     async def aclose(self) -> None:
         """Give up what waits, stop answering, and close the channel."""
+        self.is_closed = True
         pending = list(self.session.pending)
         for request in pending:
             self._give_up(request, "the client is closing")

@@ -5,6 +5,7 @@ Spec: 2026-07-28 basic/versioning; basic/patterns/{mrtr,subscriptions}; 2025-11-
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar
@@ -12,6 +13,7 @@ from typing import Any, ClassVar
 from msgspec import Raw
 
 from ..errors import ConfigurationError, HttpError, ProtocolError, RemoteError, RequestTimeout, UnsupportedVersion
+from ..printable import printable
 from ..types.notifications import LogLevel
 from ..versions import table
 from .callbacks import Callbacks
@@ -20,8 +22,11 @@ from .handshake import read_discovery
 from .limits import ClientLimits
 from .rounds import run_rounds
 from .subscription import Subscription
+from .wishes import Wishes
 
 __all__ = ["ClientEra", "agree"]
+
+log = logging.getLogger("mcpd.client")
 
 
 async def agree(
@@ -32,15 +37,18 @@ async def agree(
     wanted: str | None,
     timeout: float | None,
     probe_seconds: float | None,
+    skips_probe: bool = False,
 ) -> ClientEra:
     """Agree with the server on a version, `wanted` or the newest in common: gives the way of its era.
 
     A server that says nothing for `probe_seconds` is taken for a legacy one; None waits for it as for any request.
+    `skips_probe` for one that is known to be of the legacy era.
+
     Raises ConfigurationError if it is not the wanted one, UnsupportedVersion if there is none in common, and what a
     request raises.
     """
     session = connection.session
-    name = wanted
+    name = table.NEWEST_LEGACY if skips_probe and wanted is None else wanted
     if name is None or name in table.MODERN:
         # Where each request has its own connection silence says nothing of the era: a slow server is not an old one.
         # Nor does it where no other era is wanted.
@@ -108,9 +116,12 @@ class ClientEra(ABC):
     def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
 
+    is_probed: ClassVar[bool]
+    """Whether servers of this era know the probe, so that the next connection to one begins with it."""
+
     @abstractmethod
-    async def begin(self) -> None:
-        """The version is agreed on: listen for changes of lists, if the program wants to hear of any."""
+    async def begin(self, wishes: Wishes, timeout: float | None) -> None:
+        """The version is agreed on: ask for what the program wishes to hear. What the server refuses is logged."""
 
     @abstractmethod
     async def watch(self, uri: str, timeout: float | None) -> None:
@@ -142,9 +153,17 @@ class _Legacy(ClientEra):
 
     ping_method = "ping"
     has_hints = False
+    is_probed = False
 
-    async def begin(self) -> None:
-        """Changes of lists are told to everybody."""
+    async def begin(self, wishes: Wishes, timeout: float | None) -> None:
+        """Changes of lists are told to everybody; the rest is asked for, one by one."""
+        try:
+            if wishes.log_level is not None:
+                await self.set_log_level(wishes.log_level, timeout)
+            for uri in sorted(wishes.uris):
+                await self.watch(uri, timeout)
+        except (RemoteError, RequestTimeout, ProtocolError) as error:
+            log.warning("not all that was subscribed to will be heard of any more: %s", printable(error))
 
     async def watch(self, uri: str, timeout: float | None) -> None:
         """Hear of changes of this resource too."""
@@ -176,6 +195,7 @@ class _Modern(ClientEra):
 
     ping_method = "server/discover"
     has_hints = True
+    is_probed = True
 
     def __init__(self, connection: ClientConnection, callbacks: Callbacks, limits: ClientLimits) -> None:
         super().__init__(connection)
@@ -183,9 +203,11 @@ class _Modern(ClientEra):
         self._limits = limits
         self._subscription = Subscription(connection, callbacks)
 
-    async def begin(self) -> None:
-        """Changes of lists are told to who listens."""
-        await self._subscription.begin()
+    async def begin(self, wishes: Wishes, timeout: float | None) -> None:
+        """Changes are told to who listens."""
+        if wishes.log_level is not None:
+            await self.set_log_level(wishes.log_level, timeout)
+        await self._subscription.begin(wishes)
 
     async def watch(self, uri: str, timeout: float | None) -> None:
         """Hear of changes of this resource too."""

@@ -85,7 +85,7 @@ class ClientGroup:
         self._on_server = on_server
         self._options: dict[str, Any] = {
             "info": info, "extensions": extensions, "version": version, "timeout": timeout, "limits": limits,
-            "cache": cache, "http": http,
+            "cache": cache, "http": http, "reconnect": False,
         }  # fmt: skip
 
         self._targets = dict(servers) if isinstance(servers, Mapping) else _all_of(os.fspath(servers))

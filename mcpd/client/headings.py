@@ -38,6 +38,10 @@ class Headings:
         self._other = Heading(is_request=False, in_session=False)
         self._request = Heading(is_request=True)
 
+    def inherit(self, earlier: Headings) -> None:
+        """What was learnt on an earlier connection to the same server holds until its tools are listed again."""
+        self._mirrors = earlier._mirrors
+
     def agreed(self, version: str, *, in_session: bool) -> None:
         """This version is in force from now on."""
         self._other = Heading(is_request=False, in_session=in_session, version=version)

@@ -78,8 +78,8 @@ Frame: TypeAlias = tuple[bytes, Id | None, str | None, Heading | None]
 class ClientSession:
     """One connection, seen from the client."""
 
-    def __init__(self, info: Implementation, capabilities: ClientCapabilities) -> None:
-        self.faults = Faults(log)
+    def __init__(self, info: Implementation, capabilities: ClientCapabilities, faults: Faults | None = None) -> None:
+        self.faults = Faults(log) if faults is None else faults
         """What the server does wrong."""
         self.answered_bytes = 0
         """How much was said to requests of the server, in all."""

@@ -14,7 +14,7 @@ import logging
 from msgspec import Struct, field
 from msgspec.json import Decoder
 
-from ..errors import McpdError, ProtocolError, RequestTimeout, TransportError
+from ..errors import ConnectionLost, McpdError, ProtocolError, RequestTimeout, TransportError
 from ..jsonrpc import MALFORMED, Id
 from ..printable import printable
 from ..types.base import META
@@ -22,6 +22,7 @@ from ..types.rounds import ListenParams, SubscriptionFilter
 from .callbacks import Callbacks
 from .connection import ClientConnection
 from .events import Notified
+from .wishes import Wishes
 
 __all__ = ["Subscription"]
 
@@ -29,6 +30,8 @@ log = logging.getLogger("mcpd.client")
 
 ACKNOWLEDGED_SECONDS = 5.0
 AGAIN_SECONDS = 1.0
+LONGEST_PAUSE = 30.0
+LASTED_SECONDS = 10.0
 
 
 class _Meta(Struct):
@@ -62,18 +65,24 @@ class Subscription:
         self._callbacks = callbacks
         self._uris: frozenset[str] = frozenset()
         self._task: asyncio.Task[None] | None = None
+        self._wishes = Wishes(callbacks)
+        self._again: set[Id] = set()
+        """Of these requests those that came after one which had ended."""
         self._changing = asyncio.Lock()
         self._acknowledged: dict[Id, asyncio.Future[None]] = {}
         """The listening requests that are open, and whether the server agreed to them."""
         connection.is_wanted = self._is_wanted
 
-    async def begin(self) -> None:
-        """Listen for changes of lists, if the program wants to hear of any."""
-        if self._callbacks.list_changed is not None:
+    async def begin(self, wishes: Wishes) -> None:
+        """Listen for changes of lists, if the program wants to hear of any, and of what it watched before."""
+        self._wishes = wishes
+        if self._callbacks.list_changed is not None or wishes.uris:
             try:
-                await self._listen_to(frozenset(), ACKNOWLEDGED_SECONDS)
+                await self._listen_to(frozenset(wishes.uris), ACKNOWLEDGED_SECONDS)
+            except ConnectionLost:
+                raise
             except McpdError as error:
-                log.warning("changes of the server's lists will not be heard of: %s", printable(error))
+                log.warning("changes at the server will not be heard of: %s", printable(error))
 
     async def watch(self, uri: str, timeout: float | None) -> None:
         """Hear of changes of this resource too. Raises as a request does; then all is as it was before."""
@@ -131,9 +140,13 @@ class Subscription:
     async def _listen(self, wanted: SubscriptionFilter, acknowledged: asyncio.Future[None]) -> None:
         """Keep a subscription open; one that the server ends is opened again while the connection lives."""
         connection, params = self._connection, ListenParams(notifications=wanted)
+        pause = AGAIN_SECONDS
         while True:
             request = connection.session.request("subscriptions/listen", params)
             self._acknowledged[request.id] = acknowledged
+            began = connection.loop.time()
+            if acknowledged.done():
+                self._again.add(request.id)
             error: McpdError | None = None
             try:
                 await connection.answer(request, None)
@@ -141,16 +154,20 @@ class Subscription:
                 error = raised
             finally:
                 del self._acknowledged[request.id]
+                self._again.discard(request.id)
 
             if not acknowledged.done():
                 acknowledged.set_exception(error or ProtocolError("The server ended what it had not acknowledged"))
                 return
-            if error is not None:
-                if not isinstance(error, TransportError):
-                    log.warning("changes at the server will not be heard of any more: %s", printable(error))
+            if connection.is_lost:
+                return
+            if error is not None and not isinstance(error, TransportError):
+                log.warning("changes at the server will not be heard of any more: %s", printable(error))
                 return
 
-            await asyncio.sleep(AGAIN_SECONDS)
+            # Where each request has a connection of its own, only that of the subscription may be cut, again and again.
+            pause = AGAIN_SECONDS if error is None or connection.loop.time() - began > LASTED_SECONDS else pause * 2
+            await asyncio.sleep(min(pause, LONGEST_PAUSE))
 
     def _is_wanted(self, told: Notified) -> bool:
         """Changes that no open subscription asked for are dropped: they are late, or nobody's.
@@ -173,7 +190,16 @@ class Subscription:
             return True
         elif not acknowledged.done():
             acknowledged.set_result(None)
+        elif meta is not None and meta.subscription in self._again:
+            self._again.discard(meta.subscription)
+            self._connection.loop.call_soon(self._tell_of_what_was_missed)
         return False
+
+    def _tell_of_what_was_missed(self) -> None:
+        """Between two subscriptions nothing was heard."""
+        self._wishes.uris.update(self._uris)
+        for method, params in self._wishes.may_have_changed(self._connection.session.server_capabilities):
+            self._connection.tell(method, params)
 
 
 async def _stop(task: asyncio.Task[None]) -> None:

@@ -209,6 +209,8 @@ async def test_a_subscription_that_the_server_ends_is_opened_again(monkeypatch: 
             connection.subscriptions.end_all()
         await until(lambda: [one.get("method") for one in judged.sent].count("subscriptions/listen") >= 2)
         await client.ping()
+        # What changed in between was not heard, so that everything may have.
+        assert [await heard.get() for _ in range(3)] == ["tools", "prompts", "resources"]
         judged.server.add_text("notes://b", "x", name="b")
         assert await heard.get() == "resources"
 

@@ -370,7 +370,7 @@ async def test_it_closes_while_a_server_is_opened(child: Child) -> None:
 async def test_a_program_hears_why_its_connection_ended() -> None:
     lost: list[str] = []
     flaky = Flaky(make_server("a"))
-    client = Client(flaky)
+    client = Client(flaky, reconnect=False)
     client.on_lost = lambda error: lost.append(str(error))
     async with client:
         flaky.cut()

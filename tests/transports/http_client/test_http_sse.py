@@ -81,7 +81,7 @@ async def test_a_version_that_was_wanted_needs_no_probe() -> None:
 async def test_the_end_of_the_stream_is_the_end() -> None:
     old = OldServer()
     old.respond, respond = lambda asked: respond(asked) if asked.rpc == "initialize" else None, old.respond  # type: ignore[method-assign]
-    async with scripted(old.answer) as server, Client(server.url) as client:
+    async with scripted(old.answer) as server, Client(server.url, reconnect=False) as client:
         waiting = asyncio.create_task(client.call("x"))
         await until(lambda: server.of("tools/call"))
         old.said.put_nowait(None)

@@ -1,0 +1,356 @@
+"""The way to one server, through as many connections as it takes.
+
+Theory of operation. A connection is opened, a version agreed on, and what the program wishes to hear is asked for; all
+requests go by it. When it has ended by itself (a child that crashed, a socket that was cut, a session that the server
+knows no more), the next request opens a new one, and a program that listens gets one without a request. What is
+repeated on it:
+
+    a request that never left, because there was no connection, or no server
+    after SessionLost what changes nothing: lists, reads, pings, tools that say so (`readOnlyHint`, `idempotentHint`)
+
+All others that wait get the error at once. Between tries there is a pause that grows, and after a few the error is
+raised. What was kept of the server is forgotten, and the program is told that lists and watched resources may have
+changed, for it has not heard of it.
+
+Spec: 2026-07-28 basic/versioning, backward compatibility; 2025-11-25 basic/transports, session management.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from msgspec import Raw
+
+from ..errors import (
+    CannotConnect,
+    ConnectionLost,
+    HttpError,
+    LocalProtocolError,
+    McpdError,
+    ProtocolError,
+    RemoteError,
+    RequestTimeout,
+    SessionLost,
+)
+from ..printable import printable
+from ..transports.http_client.options import HttpOptions
+from ..types.lifecycle import ClientCapabilities, Implementation
+from .cache import ResultCache
+from .callbacks import Callbacks
+from .connection import ClientConnection, StartableChannel
+from .eras import ClientEra, agree
+from .events import OnProgress
+from .faults import Faults
+from .known_eras import is_known_legacy, remember_era
+from .limits import ClientLimits
+from .session import ClientSession
+from .target import InProcess, Target, connect, named
+from .targets.named import CommandTarget, UrlTarget
+from .wishes import Wishes
+
+__all__ = ["ServerLink"]
+
+log = logging.getLogger("mcpd.client")
+
+TRIES = 4
+"""So often a connection is opened anew for one request."""
+FIRST_PAUSE = 0.1
+LONGEST_PAUSE = 2.0
+LIVED_SECONDS = 5.0
+"""A connection that lasted so long did not fail: the next one is opened without a pause."""
+LISTENING_TRIES = 12
+"""So often for a program that only listens; then the next request tries again."""
+
+_REPEATABLE = frozenset(
+    (
+        "completion/complete",
+        "logging/setLevel",
+        "ping",
+        "prompts/get",
+        "prompts/list",
+        "resources/list",
+        "resources/read",
+        "resources/subscribe",
+        "resources/templates/list",
+        "resources/unsubscribe",
+        "server/discover",
+        "tools/list",
+    )
+)
+
+
+class ServerLink:
+    """One server, and the connection to it that is open now. The part of `Client` that knows connections."""
+
+    probe_seconds = 5.0
+    """How long a server may think about which era it is of, before it is taken for a legacy one."""
+
+    def __init__(
+        self,
+        target: Target,
+        callbacks: Callbacks,
+        info: Implementation,
+        offered: ClientCapabilities,
+        limits: ClientLimits,
+        *,
+        wanted: str | None,
+        timeout: float | None,
+        keeps_results: bool,
+        reconnects: bool,
+        http: HttpOptions | None,
+    ) -> None:
+        self.timeout = timeout
+        self.limits = limits
+        self.on_lost: Callable[[McpdError], None] | None = None
+        """Called, if it was set before the client was opened, when a connection has ended by itself: with why."""
+        self._target = target
+        self._callbacks = callbacks
+        self._info = info
+        self._offered = offered
+        self._wanted = wanted
+        self._http = http
+        self._keeps_results = keeps_results
+        self._reconnects = reconnects
+
+        self._faults = Faults(log)
+        self._session = ClientSession(info, offered, self._faults)
+        self._open: ClientConnection | None = None
+        self._era: ClientEra | None = None
+        self._cache: ResultCache | None = None
+        self._wishes = Wishes(callbacks)
+        self._is_old = False
+        """What was found out of the server, for the next connection."""
+        self._harmless: frozenset[str] = frozenset()
+        """The tools that may be called again."""
+
+        self._renewing = asyncio.Lock()
+        self._failures = 0
+        """How many connections in a row ended soon, or never came about."""
+        self._opened_at = 0.0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+
+    # ------------------------------------------------------------------------------------ opening
+
+    async def open(self) -> None:
+        """Connect and agree on a version.
+
+        Raises TransportError, RemoteError, RequestTimeout, ProtocolError, ConfigurationError; UnsupportedVersion if
+        there is none in common.
+        """
+        if self._open is not None:
+            raise LocalProtocolError("a Client is opened once; make another one")
+        try:
+            await self._connect()
+        except BaseException:
+            await self.aclose()
+            raise
+
+    async def aclose(self) -> None:
+        """Close the connection; what still waits ends with ConnectionLost. Safe to call twice."""
+        self._is_closed = True
+        listening = [task for task in self._tasks if task.get_name() == _LISTENING]
+        for task in listening:
+            task.cancel()
+        try:
+            if self._era is not None and not self._era.connection.is_lost:
+                await self._era.end()
+        finally:
+            try:
+                if self._open is not None:
+                    await self._open.aclose()
+            finally:
+                if self._tasks:
+                    await asyncio.wait(self._tasks)
+
+    async def _connect(self) -> None:
+        """One connection, and all that was wished for. Of a server that ends when it is probed a second one."""
+        target = self._target = named(self._target)
+        key = target if isinstance(target, (CommandTarget, UrlTarget)) else None
+        skips = self._wanted is None and (self._is_old or is_known_legacy(key))
+        try:
+            await self._connect_once(target, skips_probe=skips)
+        except ConnectionLost as error:
+            # Servers of before 2026-07-28 that take a request before `initialize` for a reason to end are many.
+            if skips or key is None or self._wanted is not None or isinstance(error, CannotConnect) or self._is_closed:
+                raise
+            self._faults.say(logging.INFO, "probed for its version the server ended, and is asked as an old one")
+            await self._connect_once(target, skips_probe=True)
+        except (RemoteError, ProtocolError, HttpError):
+            if not skips or self._is_closed:
+                raise
+            self._is_old = False  # another server is there now
+            await self._connect_once(target, skips_probe=False)
+
+        assert self._era is not None
+        self._is_old = not self._era.is_probed
+        remember_era(key, is_probed=self._era.is_probed)
+
+    async def _connect_once(
+        self, target: InProcess | StartableChannel | CommandTarget | UrlTarget, *, skips_probe: bool
+    ) -> None:
+        session = self._session
+        if self._open is not None:
+            session = ClientSession(self._info, self._offered, self._faults)
+            self._do(self._open.aclose())  # it may take its time, and nobody waits for it
+
+        channel = await connect(target, self.limits, self._http)
+        connection = ClientConnection(session, channel, self._callbacks, self.limits)
+        if self._is_closed:
+            await connection.aclose()
+            raise ConnectionLost("the client is closed")
+        self._open = connection
+        self._begin_to_keep(connection)
+        connection.on_lost = lambda error: self._lost(connection, error)
+        if session.headings is not None and self._session.headings is not None:
+            session.headings.inherit(self._session.headings)
+
+        channel.start(connection)
+        try:
+            era = await agree(
+                connection,
+                self._callbacks,
+                self.limits,
+                wanted=self._wanted,
+                timeout=self.timeout,
+                probe_seconds=self.probe_seconds,
+                skips_probe=skips_probe,
+            )
+            await era.begin(self._wishes, self.timeout)
+        except BaseException:
+            await connection.aclose()
+            raise
+        self._session, self._era = session, era
+        self._opened_at = connection.loop.time()
+
+    def _begin_to_keep(self, connection: ClientConnection) -> None:
+        if self._keeps_results:
+            # Of another connection nothing is kept: its server may have been another one, and changed since.
+            self._cache = ResultCache(self.limits.cache_bytes, lambda: connection.loop.time())
+            connection.on_notification = self._cache.told
+
+    def _do(self, work: Coroutine[Any, Any, None], name: str | None = None) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # ---------------------------------------------------------------------------------- opening anew
+
+    def _agreed(self) -> ClientEra:
+        if self._era is None:
+            raise LocalProtocolError("the client is not open: use it inside `async with`")
+        return self._era
+
+    async def _ready(self) -> ClientEra:
+        """How things are done on the connection that is open; a new one if there is none. Raises as `open` does."""
+        era = self._agreed()
+        if era.connection.is_lost and self._may_renew:
+            await self._renew(TRIES)
+        return self._agreed()
+
+    @property
+    def _may_renew(self) -> bool:
+        return (
+            self._reconnects and not self._is_closed and isinstance(self._target, (CommandTarget, UrlTarget, InProcess))
+        )
+
+    def _lost(self, connection: ClientConnection, error: McpdError) -> None:
+        """A connection has ended."""
+        if connection.is_closed or connection is not self._open:
+            return  # by us
+        if self.on_lost is not None:
+            self.on_lost(error)
+        if self._era is None or connection is not self._era.connection:
+            return  # it never was in use
+        lived = connection.loop.time() - self._opened_at
+        self._failures = 0 if lived > LIVED_SECONDS else self._failures + 1
+        if self._may_renew and self._wishes.is_listening:
+            self._do(self._renew_to_listen(), _LISTENING)
+
+    async def _renew_to_listen(self) -> None:
+        try:
+            await self._renew(LISTENING_TRIES)
+        except Exception as error:
+            self._faults.say(logging.ERROR, "the server is not heard any more: %s", printable(error))
+
+    async def _renew(self, tries: int) -> None:
+        """Open a new connection, with pauses between the tries; whoever comes meanwhile waits for the same one."""
+        async with self._renewing:
+            lost = self._agreed().connection
+            if not lost.is_lost:
+                return
+            text = "the connection to the server is opened anew, for it has ended: %s"
+            self._faults.say(logging.WARNING, text, printable(lost.lost, 1500))
+
+            for number in range(tries):
+                if self._failures:
+                    await asyncio.sleep(min(FIRST_PAUSE * 2 ** (self._failures - 1), LONGEST_PAUSE))
+                if self._is_closed:
+                    raise ConnectionLost("the client is closed")
+                try:
+                    await self._connect()
+                    break
+                except (ConnectionLost, HttpError) as error:
+                    self._failures += 1
+                    is_final = isinstance(error, HttpError) and error.status < 500
+                    if number == tries - 1 or is_final or self._is_closed:
+                        raise
+            self._tell_of_what_was_missed()
+
+    def _tell_of_what_was_missed(self) -> None:
+        era = self._agreed()
+        for method, params in self._wishes.may_have_changed(era.connection.session.server_capabilities):
+            era.connection.tell(method, params)
+
+    # --------------------------------------------------------------------------------------- asking
+
+    async def _send(self, method: str, params: Any, seconds: float | None, on_progress: OnProgress | None) -> Raw:
+        """One request and its result: on the connection that is open, or on a new one."""
+        connection = self._agreed().connection
+        if connection.is_lost and not self._may_renew:
+            raise connection.another_loss()
+        if not connection.is_lost:
+            try:
+                return await connection.request(method, params, timeout=seconds, on_progress=on_progress)
+            except ConnectionLost as error:
+                if not self._may_repeat(method, params, error):
+                    raise
+                if isinstance(error, CannotConnect):
+                    await asyncio.sleep(FIRST_PAUSE)
+        return await self._send_again(method, params, seconds, on_progress)
+
+    async def _send_again(self, method: str, params: Any, seconds: float | None, on_progress: OnProgress | None) -> Raw:
+        for number in range(TRIES):
+            try:
+                async with asyncio.timeout(seconds):
+                    era = await self._ready()
+            except TimeoutError:
+                raise RequestTimeout(f"The server could not be reached again within {seconds:g} s") from None
+            try:
+                return await era.connection.request(method, params, timeout=seconds, on_progress=on_progress)
+            except ConnectionLost as error:
+                if number == TRIES - 1 or not self._may_repeat(method, params, error):
+                    raise
+                if isinstance(error, CannotConnect):
+                    await asyncio.sleep(min(FIRST_PAUSE * 2 ** (number + 1), LONGEST_PAUSE))
+        raise AssertionError("unreachable")
+
+    def _may_repeat(self, method: str, params: Any, error: ConnectionLost) -> bool:
+        """Whether to send a request again that ended so."""
+        if not self._may_renew:
+            return False
+        if isinstance(error, CannotConnect):
+            return True
+        if not isinstance(error, SessionLost):
+            return False
+        return method in _REPEATABLE or (method == "tools/call" and _name(params) in self._harmless)
+
+
+def _name(params: Any) -> Any:
+    return params.get("name") if isinstance(params, dict) else None
+
+
+_LISTENING = "mcpd: a new connection to listen"
