@@ -102,7 +102,7 @@ ERAS_ARE_KNOWN = {
     "mcpd/client/handshake.py": 5,  # what a server may answer, and what that means
     "mcpd/client/session.py": 1,  # the probe is in the newest version
     "mcpd/context/asking.py": 1,  # how a client is asked: chosen here
-    "mcpd/doctor/commands.py": 4,  # what a server is asked first, and the versions that it is tried with
+    "mcpd/doctor/dialogue.py": 2,  # in which versions a server is greeted, and how
     "mcpd/envelope.py": 1,  # what a request may name
     "mcpd/http/eras.py": 1,  # which endpoint answers: chosen here
     "mcpd/http/legacy.py": 1,  # what a header may name

@@ -101,7 +101,17 @@ def _named(reach: Reach, report: Report) -> CommandTarget | UrlTarget | None:
 
 async def _try(named: CommandTarget | UrlTarget, report: Report, timeout: float) -> None:
     if isinstance(named, UrlTarget):
-        raise ConfigurationError(f"{named}: only programs and files can be tried yet, no URLs")
+        try:
+            from ..doctor.urls import try_url
+        except ModuleNotFoundError as error:
+            if (error.name or "").startswith("mcpd"):
+                raise
+            text = f"servers behind URLs are reached with the package {error.name}, which is not installed"
+            report.fail("found", text, "pip install 'mcpd-server[client]'")
+            return
+
+        await try_url(named, report, timeout)
+        return
     from ..doctor.commands import try_command
 
     await try_command(named, report, timeout)

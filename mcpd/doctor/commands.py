@@ -10,7 +10,7 @@ from ..printable import printable
 from ..types.base import META
 from ..versions import table
 from .child import GRACE_SECONDS, Ending
-from .dialogue import Answer, Dialogue, NoAnswer, initialize_params
+from .dialogue import WITH_HANDSHAKE, WITHOUT_HANDSHAKE, Answer, Dialogue, NoAnswer, has_handshake, initialize_params
 from .found import find_command
 from .offers import look_at_offers, say_extensions, say_who_it_is
 from .report import Report
@@ -60,9 +60,9 @@ async def try_command(target: CommandTarget, report: Report, timeout: float) -> 
 async def _begin(dialogue: Dialogue, report: Report) -> dict[str, Any] | None:
     """The first answer: to `initialize`, or of a server that knows none to `server/discover`."""
     try:
-        answer = await dialogue.request("initialize", initialize_params(table.NEWEST_LEGACY))
+        answer = await dialogue.request("initialize", initialize_params(WITH_HANDSHAKE))
         if answer.result is None:
-            dialogue.envelope = table.SUPPORTED[0]
+            dialogue.envelope = WITHOUT_HANDSHAKE
             answer = _first(answer, await dialogue.request("server/discover"))
         else:
             await dialogue.notify("notifications/initialized")
@@ -206,11 +206,11 @@ def _judge_versions(outcomes: dict[str, str], report: Report) -> None:
     refused = [f"{name} {why}" for name, why in outcomes.items() if why]
     if not taken:
         text = f"none that is known: {'; '.join(refused)}"
-        advice = f"answer `initialize` with a version that there is, such as {table.NEWEST_LEGACY}"
+        advice = f"answer `initialize` with a version that there is, such as {WITH_HANDSHAKE}"
         report.fail("versions", text, advice, taken=taken, others=outcomes)
         return
     text = ", ".join(taken)
-    if taken[0] == names[0] or table.NEWEST_LEGACY in taken:
+    if taken[0] == names[0] or WITH_HANDSHAKE in taken:
         report.ok("versions", text, advice="; ".join(refused), taken=taken, others=outcomes)
     else:
         advice = "most hosts speak 2025-11-25 and get by with it; update the library that the server is built on"
@@ -220,15 +220,15 @@ def _judge_versions(outcomes: dict[str, str], report: Report) -> None:
 async def _try_version(target: CommandTarget, version: str, timeout: float) -> tuple[str, Any]:
     """Why the server does not take a version, empty if it does; and what it says then that it can."""
     dialogue = Dialogue(timeout)
-    has_handshake = version in table.LEGACY
-    if not has_handshake:
+    greets = has_handshake(version)
+    if not greets:
         dialogue.envelope, dialogue.timeout = version, min(timeout, 5.0)
     try:
         await dialogue.start(target)
     except (OSError, ValueError) as error:
         return f"({error})", None
     try:
-        if has_handshake:
+        if greets:
             answer = await dialogue.request("initialize", initialize_params(version))
         else:
             answer = await dialogue.request("server/discover")
@@ -239,7 +239,7 @@ async def _try_version(target: CommandTarget, version: str, timeout: float) -> t
 
     result = answer.result or {}
     refusal = f"(no: {printable(answer.error)})"
-    if not has_handshake:
+    if not greets:
         offered = result.get("supportedVersions")
         is_taken = isinstance(offered, list) and version in offered
     else:

@@ -14,9 +14,23 @@ from msgspec.json import decode, encode
 from .. import __version__
 from ..client.targets.named import CommandTarget
 from ..types.base import META
+from ..versions import table
 from .child import Child, Ending
 
-__all__ = ["Answer", "Dialogue", "NoAnswer", "Peer", "initialize_params", "modern_params"]
+__all__ = [
+    "WITHOUT_HANDSHAKE",
+    "WITH_HANDSHAKE",
+    "Answer",
+    "Dialogue",
+    "NoAnswer",
+    "Peer",
+    "has_handshake",
+    "initialize_params",
+    "modern_params",
+]
+
+WITH_HANDSHAKE, WITHOUT_HANDSHAKE = table.NEWEST_LEGACY, table.SUPPORTED[0]
+"""The versions that a server is greeted in: what most hosts speak, and the newest."""
 
 MOST_GARBAGE_BYTES = 1024 * 1024
 """So much on stdout that is no message is looked at; then the server is not read any more."""
@@ -159,6 +173,11 @@ class Dialogue:
         self._garbage_bytes += len(line) + 1
         if len(self.garbage) < _MOST_SHOWN:
             self.garbage.append(line[:200].decode("utf-8", "backslashreplace"))
+
+
+def has_handshake(version: str) -> bool:
+    """Whether a session of this version begins with `initialize`."""
+    return version in table.LEGACY
 
 
 def initialize_params(version: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -75,6 +76,22 @@ def test_an_entry_of_a_file(child: Child, tmp_path: Path) -> None:
     done = doctor(child, "m.json:bad", cwd=tmp_path)
     assert done.returncode == 1
     assert "bed" in done.stdout
+
+
+def test_our_own_server_behind_urls(child: Child, tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(GARDEN, encoding="utf-8")
+    words = child.mcpd("serve", "--http", "127.0.0.1:0", "server.py")
+    with subprocess.Popen(words, env=child.env, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        url = next(found[0] for line in server.stderr if (found := re.search(r"http://[\d.:]+/mcp", line)))
+        for target in (url, url.replace("http", "ws"), url.removesuffix("mcp")):
+            done = doctor(child, target)
+            is_there = not target.endswith("/")
+            assert done.returncode == (0 if is_there else 1), done.stdout
+            assert "Traceback" not in done.stderr
+            assert ("✓ name                garden 3" in done.stdout) is is_there
+        assert f"→ it is at {url}" in done.stdout
+        server.terminate()
 
 
 def test_wrong_use(child: Child, tmp_path: Path) -> None:

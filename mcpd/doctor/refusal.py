@@ -1,0 +1,140 @@
+"""A server that wants a token: does it say so as hosts understand it, and where to get one?"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+from msgspec import DecodeError
+from msgspec.json import decode
+
+from ..printable import printable
+from .dialogue import NoAnswer
+from .report import Report
+from .web import Reply, Web
+
+__all__ = ["judge_refusal"]
+
+_RESOURCE = "/.well-known/oauth-protected-resource"
+_SERVER = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")
+_METADATA = re.compile(r'\bresource_metadata\s*=\s*"([^"]{1,2000})"', re.IGNORECASE)
+
+
+async def judge_refusal(web: Web, reply: Reply, report: Report) -> None:
+    """A 401: with a token it is the token; without one the way to get one is looked at."""
+    if any(name.lower() == "authorization" for name in web.target.headers):
+        text = f"the server refuses the token (401): {_said(reply)}"
+        report.fail("token", text, "is it for this server, and still good? Get another one")
+    challenge = reply.headers.get("www-authenticate", "")
+    if "bearer" not in challenge.lower():
+        said = f"with {printable(challenge)}" if challenge else "without the header WWW-Authenticate"
+        advice = 'answer with WWW-Authenticate: Bearer resource_metadata="…": hosts learn by it where to sign in'
+        report.warn("token", f"one is wanted, and 401 comes {said}", advice)
+    elif not any(step.name == "token" for step in report.steps):
+        advice = "give one with --token-file FILE: all else is not tried without"
+        report.ok("token", "one is wanted (401 with a challenge)", advice=advice)
+    metadata = await _resource_metadata(web, challenge, report)
+    if metadata is not None:
+        await _authorization_server(web, metadata, report)
+
+
+def _said(reply: Reply) -> str:
+    found = re.search(r'error_description\s*=\s*"([^"]*)"', reply.headers.get("www-authenticate", ""))
+    return printable(found[1]) if found else reply.first_line or "it does not say why"
+
+
+async def _resource_metadata(web: Web, challenge: str, report: Report) -> dict[str, Any] | None:
+    """The document that says who gives tokens for this server."""
+    url = web.target.url.partition("?")[0]
+    path = urlsplit(url).path.rstrip("/")
+    named = _METADATA.search(challenge)
+    places = [urljoin(url, named[1])] if named else [urljoin(url, _RESOURCE + path), urljoin(url, _RESOURCE)]
+    document: Any = None
+    for place in dict.fromkeys(places):
+        document = await _document(web, place)
+        if isinstance(document, dict):
+            break
+    if not isinstance(document, dict):
+        text = f"no document at {printable(places[0])} ({document})"
+        advice = "serve it (RFC 9728) with `resource` and `authorization_servers`: hosts cannot sign in without"
+        report.fail("sign-in", text, advice)
+        return None
+
+    resource = document.get("resource")
+    if not isinstance(resource, str) or not _covers(resource, url):
+        text = f"its `resource` is {printable(resource)!r}, and the server is at {printable(url)}"
+        report.fail("sign-in", text, "write there the URL that hosts are given: they refuse tokens for another one")
+        return None
+    servers = document.get("authorization_servers")
+    if not isinstance(servers, list) or not servers:
+        report.fail("sign-in", "its document names no authorization_servers", "name the one that gives tokens")
+        return None
+    report.ok("sign-in", f"tokens come from {', '.join(printable(each) for each in servers[:3])}", document=document)
+    return document
+
+
+def _covers(resource: str, url: str) -> bool:
+    """Whether a token for `resource` is one for this URL: the same origin, and the same path or one above it."""
+    ours, theirs = urlsplit(url), urlsplit(resource)
+    if (ours.scheme, ours.netloc.lower()) != (theirs.scheme.lower(), theirs.netloc.lower()):
+        return False
+    path = theirs.path.rstrip("/")
+    return ours.path.rstrip("/") == path or ours.path.startswith(f"{path}/")
+
+
+async def _authorization_server(web: Web, metadata: dict[str, Any], report: Report) -> None:
+    """What the first authorization server says of itself."""
+    issuer = str(metadata["authorization_servers"][0])
+    path = urlsplit(issuer).path.rstrip("/")
+    places = [urljoin(issuer, well_known + path) for well_known in _SERVER]
+    if path:
+        places.append(f"{issuer.rstrip('/')}{_SERVER[1]}")
+    document: Any = None
+    for place in places:
+        document = await _document(web, place)
+        if isinstance(document, dict):
+            break
+    if not isinstance(document, dict):
+        text = f"{printable(issuer)} has no document about itself ({document})"
+        report.fail("authorization", text, f"let it serve {printable(places[0])}")
+        return
+
+    if document.get("issuer") != issuer:
+        text = f"its `issuer` is {printable(document.get('issuer'))!r}, and it was named {printable(issuer)!r}"
+        report.fail("authorization", text, "both have to be the same text, to the last slash: hosts stop here")
+        return
+    missing = [name for name in ("authorization_endpoint", "token_endpoint") if not isinstance(document.get(name), str)]
+    if missing:
+        report.fail("authorization", f"its document lacks {', '.join(missing)}", "hosts cannot sign in without")
+        return
+    methods = document.get("code_challenge_methods_supported")
+    if not isinstance(methods, list) or "S256" not in methods:
+        text = "its document does not say that it takes PKCE with S256"
+        report.fail(
+            "authorization", text, 'add "code_challenge_methods_supported": ["S256"]: hosts refuse it otherwise'
+        )
+        return
+    if not (document.get("registration_endpoint") or document.get("client_id_metadata_document_supported")):
+        text = f"{printable(issuer)} lets no host register itself"
+        advice = "people have to enter a client id by hand: allow registration, or client id metadata documents"
+        report.warn("authorization", text, advice)
+    else:
+        report.ok("authorization", f"{printable(issuer)} can be signed in to by hosts")
+
+
+async def _document(web: Web, url: str) -> dict[str, Any] | str:
+    """A JSON object from a URL, or why there is none. Credentials stay here."""
+    if urlsplit(url).scheme not in ("http", "https"):
+        return "no http"
+    try:
+        reply = await web.ask("GET", {"Accept": "application/json"}, url=url, is_foreign=True)
+    except NoAnswer as error:
+        return printable(error, 300)
+    if reply.status != 200:
+        return f"status {reply.status}"
+    try:
+        found = decode(reply.body)
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        return "it is no JSON"
+    return found if isinstance(found, dict) else "it is no JSON object"

@@ -1,0 +1,157 @@
+"""Tries a server behind a URL: the way to it, its endpoint, who may use it, and what it offers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import to_builtins
+from msgspec.json import decode
+
+from ..client import Client
+from ..client.targets.named import UrlTarget
+from ..errors import McpdError, RemoteError
+from ..printable import printable
+from ..versions import table
+from .dialogue import WITH_HANDSHAKE, WITHOUT_HANDSHAKE, Answer, NoAnswer, has_handshake
+from .endpoint import Endpoint, discover, find_endpoint, hello, modern_headers, opening_of
+from .exposure import try_exposure
+from .network import try_network
+from .offers import look_at_offers, say_extensions, say_who_it_is
+from .refusal import judge_refusal
+from .report import Report
+from .streams import try_streams
+from .web import Web
+
+__all__ = ["try_url"]
+
+
+async def try_url(target: UrlTarget, report: Report, timeout: float) -> None:
+    """All steps. `timeout` is how many seconds the server has for each answer."""
+    if not await try_network(target, report):
+        return
+    if target.url.startswith("ws"):
+        await _try_client(target, report, timeout)
+        return
+
+    web = Web(target, timeout)
+    endpoint = await find_endpoint(web, report)
+    if endpoint is None:
+        return
+    if endpoint.reply.status == 401:
+        await judge_refusal(web, endpoint.reply, report)
+        return
+    if endpoint.is_old:
+        await _try_client(target, report, timeout)
+        return
+    await _try_without_token(web, report, wants_handshake=endpoint.wants_handshake)
+    await try_exposure(web, report, wants_handshake=endpoint.wants_handshake)
+    await try_streams(endpoint, report)
+    await _let_go(endpoint)
+    await _try_client(target, report, timeout)
+    await _try_versions(web, report)
+
+
+async def _try_without_token(web: Web, report: Report, *, wants_handshake: bool) -> None:
+    """Whether the token that was given is wanted at all."""
+    if not any(name.lower() == "authorization" for name in web.target.headers):
+        report.ok("token", "none is wanted")
+        return
+    newest = WITHOUT_HANDSHAKE
+    plain = Web(UrlTarget(web.target.url, {}, web.target.socket, web.target.ca_file), web.timeout)
+    try:
+        if wants_handshake:
+            reply = await plain.post(hello(WITH_HANDSHAKE))
+        else:
+            reply = await plain.post(discover(newest), modern_headers(newest, "server/discover"))
+    except NoAnswer:
+        report.skip("token", "no answer to a request without the token")
+        return
+    if opening_of(reply) is not None:
+        report.warn("token", "the server answers without it, too", "is it checked later, or not at all?")
+    else:
+        report.ok("token", f"it is taken, and without it comes status {reply.status}")
+
+
+async def _let_go(endpoint: Endpoint) -> None:
+    """End the session that the first request has opened."""
+    if endpoint.session is not None:
+        fields = {"Mcp-Session-Id": endpoint.session, "MCP-Protocol-Version": WITH_HANDSHAKE}
+        try:
+            await endpoint.web.ask("DELETE", fields)
+        except NoAnswer:
+            return
+
+
+async def _try_client(target: UrlTarget, report: Report, timeout: float) -> None:
+    """Connect as a client of ours does, and look at what the server offers."""
+    began = time.monotonic()
+    client = Client(target, timeout=timeout)
+    try:
+        await client.open()
+    except (McpdError, TimeoutError) as error:
+        text = f"no conversation: {printable(error, 500)}"
+        report.fail("conversation", text, "see what it writes to its log; mcpd ping says more with other options")
+        return
+    try:
+        report.ok("conversation", f"begun, in version {client.version}", seconds=time.monotonic() - began)
+        opening = {
+            "capabilities": to_builtins(client.server_capabilities),
+            "instructions": client.instructions,
+        }
+        say_who_it_is(opening, None if client.server_info is None else to_builtins(client.server_info), report)
+        say_extensions([opening["capabilities"]], report)
+        peer = _ClientPeer(client, timeout)
+        await look_at_offers(peer, opening, report, any_output=not has_handshake(client.version))
+    finally:
+        await client.aclose()
+
+
+class _ClientPeer:
+    """A client as someone who is asked: errors are answers, silence is none."""
+
+    def __init__(self, client: Client, timeout: float) -> None:
+        self._client = client
+        self._timeout = timeout
+
+    async def request(self, method: str, params: Mapping[str, Any] | None = None) -> Answer:
+        """Ask, and wait. Raises NoAnswer."""
+        began = time.monotonic()
+        try:
+            result = await self._client.request(method, params)
+        except RemoteError as error:
+            return Answer(time.monotonic() - began, error=f"error {error.code}: {error}", code=error.code)
+        except (McpdError, TimeoutError) as error:
+            raise NoAnswer(f"did not answer {method}: {printable(error, 300)}") from None
+        found = decode(result)
+        return Answer(time.monotonic() - began, found if isinstance(found, dict) else None, size=len(result))
+
+
+async def _try_versions(web: Web, report: Report) -> None:
+    """Each version of the protocol with a request of its own."""
+    tried = await asyncio.gather(*(_try_version(web, version) for version in table.SUPPORTED))
+    taken = [version for version, is_taken in zip(table.SUPPORTED, tried, strict=True) if is_taken]
+    others = [version for version in table.SUPPORTED if version not in taken]
+    not_taken = f"not {', '.join(others)}" if others else ""
+    if not taken:
+        report.fail("versions", "none that is known", "answer `initialize` with a version that there is")
+    elif taken[0] == WITHOUT_HANDSHAKE or WITH_HANDSHAKE in taken:
+        report.ok("versions", ", ".join(taken), advice=not_taken, taken=taken)
+    else:
+        report.warn("versions", ", ".join(taken), "update the library that the server is built on", taken=taken)
+
+
+async def _try_version(web: Web, version: str) -> bool:
+    try:
+        if has_handshake(version):
+            reply = await web.post(hello(version))
+            opening = opening_of(reply) or {}
+            await _let_go(Endpoint(web, reply))
+            return bool(opening.get("protocolVersion") == version)
+        reply = await web.post(discover(version), modern_headers(version, "server/discover"))
+    except NoAnswer:
+        return False
+    offered = (opening_of(reply) or {}).get("supportedVersions")
+    return isinstance(offered, list) and version in offered

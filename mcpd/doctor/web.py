@@ -1,0 +1,147 @@
+"""HTTP requests one by one, as hosts send them, and what came back: also what a client would not show."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import DecodeError, Struct
+from msgspec.json import decode, encode
+from msgspec.structs import replace
+
+from ..client.targets.named import UrlTarget
+from ..errors import ConfigurationError, HttpError, TransportError
+from ..printable import printable
+from ..transports.http_client.link import Body, Link
+from ..transports.http_client.options import HttpOptions
+from .dialogue import NoAnswer
+
+__all__ = ["Reply", "Web", "message_in"]
+
+_MOST_BYTES = 4 * 1024 * 1024
+_BOTH = "application/json, text/event-stream"
+
+
+class Reply(Struct, frozen=True):
+    """What came back."""
+
+    status: int
+    headers: dict[str, str]
+    """Names in small letters."""
+    body: bytes
+    head_seconds: float
+    """Until the head was there."""
+    first_seconds: float | None
+    """Until the first bytes of the body were."""
+    url: str
+    """Where it came from, after redirects."""
+
+    @property
+    def kind(self) -> str:
+        """The media type, without parameters."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    @property
+    def message(self) -> dict[str, Any] | None:
+        """The JSON-RPC answer in it, alone or in an event."""
+        return message_in(self.body, self.kind)
+
+    @property
+    def first_line(self) -> str:
+        """What its body begins with, for people."""
+        lines = [line.strip() for line in self.body[:4096].decode("utf-8", "replace").splitlines()]
+        return printable(next((line for line in lines if line), ""), 200)
+
+
+class Web:
+    """The server at a URL. `timeout` is how many seconds each request may take."""
+
+    def __init__(self, target: UrlTarget, timeout: float) -> None:
+        self.target = target
+        self.timeout = timeout
+
+    async def post(
+        self, message: Mapping[str, Any], headers: Mapping[str, str] | None = None, *, url: str | None = None
+    ) -> Reply:
+        """Send a message to the endpoint, or to another URL beside it. Raises NoAnswer."""
+        fields = {"Content-Type": "application/json", "Accept": _BOTH, **(headers or {})}
+        return await self.ask("POST", fields, encode(message), url=url)
+
+    async def ask(
+        self,
+        method: str,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        *,
+        url: str | None = None,
+        is_foreign: bool = False,
+        until: Callable[[bytes], bool] | None = None,
+    ) -> Reply:
+        """Send a request. Of a stream it reads to the first answer in it, or `until` what came is enough.
+
+        `is_foreign` requests carry none of the target's headers. Raises NoAnswer.
+        """
+        target = self.target if url is None else replace(self.target, url=url)
+        options = HttpOptions(socket=target.socket, verify=True if target.ca_file is None else target.ca_file)
+        began = time.monotonic()
+        try:
+            link = Link(target.url, options, {} if is_foreign else target.headers)
+            await link.open()
+            try:
+                async with asyncio.timeout(self.timeout):
+                    reply = await link.request(method, link.url, headers or {}, body)
+                head = time.monotonic() - began
+                fields = {name.lower(): value for name, value in reply.headers.items()}
+                first, data = await self._read(Body(reply, link), fields, began, until)
+                where = str(reply.url)
+                reply.close()
+            finally:
+                await link.aclose()
+        except TimeoutError:
+            raise NoAnswer(f"did not answer within {self.timeout:g} s") from None
+        except HttpError as error:
+            raise NoAnswer(f"sends elsewhere: {error}") from None
+        except (TransportError, ConfigurationError) as error:
+            raise NoAnswer(f"did not answer: {error}") from None
+        return Reply(reply.status, fields, data, head, first, where)
+
+    async def _read(
+        self, body: Body, headers: Mapping[str, str], began: float, until: Callable[[bytes], bool] | None
+    ) -> tuple[float | None, bytes]:
+        """When the first bytes came, and what came in time."""
+        is_stream = headers.get("content-type", "").startswith("text/event-stream")
+        first: float | None = None
+        data = b""
+        try:
+            async with asyncio.timeout(max(self.timeout - (time.monotonic() - began), 0.1)):
+                while len(data) < _MOST_BYTES and (chunk := await body.read()):
+                    first = first if first is not None else time.monotonic() - began
+                    data += chunk
+                    if until is not None and until(data):
+                        break
+                    if until is None and is_stream and message_in(data, "text/event-stream") is not None:
+                        break
+        except (TimeoutError, TransportError):
+            pass
+        return first, data
+
+
+def message_in(body: bytes, kind: str) -> dict[str, Any] | None:
+    """The first answer in a body: the JSON object that it is, or that of an event."""
+    texts = [body]
+    if kind == "text/event-stream":
+        events = body.replace(b"\r\n", b"\n").split(b"\n\n")[:-1]
+        texts = [
+            b"\n".join(line[5:].removeprefix(b" ") for line in event.split(b"\n") if line.startswith(b"data:"))
+            for event in events
+        ]
+    for text in texts:
+        try:
+            found = decode(text)
+        except (DecodeError, UnicodeDecodeError, RecursionError):
+            continue
+        if isinstance(found, dict) and ("result" in found or "error" in found):
+            return found
+    return None
