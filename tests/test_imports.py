@@ -25,6 +25,7 @@ EXTRAS: dict[str, set[str]] = {
     "httptools": {"http"},
     "jsonschema": {"compat"},
     "jsonschema_rs": {"registry"},
+    "multidict": {"transports"},
     "publicsuffixlist": {"extensions"},
     "pytest": {"pytest_plugin", "testing"},
     "typing_extensions": {"client"},  # anyio brings it before Python 3.13, and it is used before 3.12

@@ -96,6 +96,7 @@ class ClientConnection:
         self._to_carry: Frame | None = None
         """The request that was just queued, for whoever waits for its answer to send."""
         self._answered_bytes = self._unread_bytes = 0
+        self._timer: asyncio.TimerHandle | None = None
         self._lost: McpdError | None = None
         self.is_closed = False
         """It was closed by us."""
@@ -232,6 +233,7 @@ class ClientConnection:
     def _progress(self, event: Progressed) -> None:
         request = event.request
         request.restart(self.loop.time(), is_stopped=bool(self._answering))
+        self._look_at(request.deadline)
         if request.on_progress is not None:
             try:
                 request.on_progress(event.progress, event.total, event.message)
@@ -279,6 +281,7 @@ class ClientConnection:
         now, is_stopped = self.loop.time(), bool(self._answering)
         for request in self.session.pending:
             request.restart(now, is_stopped=is_stopped)
+        self._look_at(self.session.pending.deadline)
 
     def _told(self) -> None:
         """A callback has ended. While the server is not read, that is a sign of life: answers may wait to be read."""
@@ -321,12 +324,11 @@ class ClientConnection:
         is_nested = self._inbox.begin_request()
 
         try:
-            async with asyncio.timeout(timeout) as clock:
+            # One timer for all requests sees to the time limits: one for each costs as much as reading an answer.
+            async with asyncio.timeout(None) as clock:
                 request.clock = clock
-                request.latest = None if timeout is None else self.loop.time() + max(timeout, self.longest)
-                # While we work on questions of the server it may be waiting for us: only the longest time counts.
-                if self._answering:
-                    request.restart(self.loop.time(), is_stopped=True)
+                if timeout is not None:
+                    self._limit(request, timeout)
                 if self._to_carry is not None:
                     await self._carry(request)
                 return await answer
@@ -339,9 +341,36 @@ class ClientConnection:
             self._give_up(request, "no longer needed")
             raise
         finally:
+            request.clock = None
             self.session.pending.take(request.id)
             if is_nested:
                 self._inbox.end_request()
+
+    def _limit(self, request: ClientRequest, timeout: float) -> None:
+        """From now on the request waits so long for a sign of life."""
+        now = self.loop.time()
+        request.latest = now + max(timeout, self.longest)
+        # While we work on questions of the server it may be waiting for us: only the longest time counts.
+        request.restart(now, is_stopped=bool(self._answering))
+        self._look_at(request.deadline)
+
+    def _look_at(self, deadline: float | None) -> None:
+        """Look for requests whose time is up, at that time or before."""
+        timer = self._timer
+        if deadline is None or (timer is not None and timer.when() <= deadline):
+            return
+        if timer is not None:
+            timer.cancel()
+        self._timer = self.loop.call_at(deadline, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        now = self.loop.time()
+        for request in self.session.pending:
+            if request.deadline is not None and request.deadline <= now:
+                request.deadline = None
+                request.interrupt(now)
+        self._look_at(self.session.pending.deadline)
 
     async def _carry(self, request: ClientRequest) -> None:
         """Send a request over its own connection, and read what comes there."""
@@ -357,9 +386,9 @@ class ClientConnection:
     def _settle(self, request: ClientRequest, outcome: Raw | McpdError) -> None:
         """Hand over the outcome, and call off who still carries the request."""
         request.settle(outcome)
-        carrier, clock = request.carrier, request.clock
-        if carrier is not None and carrier is not asyncio.current_task() and clock is not None and not clock.expired():
-            clock.reschedule(self.loop.time())
+        carrier = request.carrier
+        if carrier is not None and carrier is not asyncio.current_task():
+            request.interrupt(self.loop.time())
 
     def _give_up(self, request: ClientRequest, reason: str) -> None:
         self.session.cancel(request.id, reason)
@@ -374,6 +403,8 @@ class ClientConnection:
         for request in pending:
             self._give_up(request, "the client is closing")
 
+        if self._timer is not None:
+            self._timer.cancel()
         self._lose(ConnectionLost("the client is closed"))
         for request in pending:
             self._settle(request, ConnectionLost(str(self._lost)))

@@ -35,11 +35,16 @@ class ClientRequest(PendingRequest, kw_only=True, eq=False):
 
     def restart(self, now: float, *, is_stopped: bool) -> None:
         """There was a sign of life. `is_stopped`: the server waits for us, and its time stands still."""
-        clock, timeout, latest = self.clock, self.timeout, self.latest
-        if clock is None or timeout is None or latest is None or clock.expired():
+        timeout, latest = self.timeout, self.latest
+        if timeout is None or latest is None:
             return
         if self.waiter is None or not self.waiter.done():
-            clock.reschedule(latest if is_stopped else min(now + timeout, latest))
+            self.deadline = latest if is_stopped else min(now + timeout, latest)
+
+    def interrupt(self, now: float) -> None:
+        """End the wait, of whatever is waited for: its time is up, or somebody else has settled it."""
+        if self.clock is not None and not self.clock.expired():
+            self.clock.reschedule(now)
 
 
 class Answered(Struct, frozen=True):

@@ -28,6 +28,10 @@ _NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """Which member of the params the header `Mcp-Name` repeats."""
 
 
+_KEPT = 200
+"""So many headings are kept."""
+
+
 class Headings:
     """What one client says beside its messages."""
 
@@ -35,6 +39,7 @@ class Headings:
         self._faults = faults
         self._mirrors: dict[str, tuple[Mirror, ...]] = {}
         """Of the tools that were listed, those with mirrored arguments."""
+        self._kept: dict[tuple[str, str | None, str], Heading] = {}
         self._other = Heading(is_request=False, in_session=False)
         self._request = Heading(is_request=True)
 
@@ -56,15 +61,30 @@ class Headings:
         if version is None:
             return self._request
 
-        fields = [("Mcp-Method", method)]
         named = _NAMED.get(method)
         name = None if named is None else _value(members.get(named))
+        if name is None or (isinstance(name, str) and name not in self._mirrors):
+            return self._plain(method, name, version)
+
+        fields = [("Mcp-Method", method)]
         if isinstance(name, str):
             fields.append(("Mcp-Name", encode_value(name).decode("ascii")))
             if method == "tools/call" and name in self._mirrors:
                 arguments = _value(members.get("arguments"))
                 fields += _mirrored(self._mirrors[name], arguments)
         return Heading(is_request=True, in_session=False, version=version, fields=tuple(fields))
+
+    def _plain(self, method: str, name: str | None, version: str) -> Heading:
+        """Of a request without mirrored arguments: the same each time."""
+        found = self._kept.get((method, name, version))
+        if found is None:
+            if len(self._kept) >= _KEPT:
+                self._kept.clear()
+            named = () if name is None else (("Mcp-Name", encode_value(name).decode("ascii")),)
+            fields = (("Mcp-Method", method), *named)
+            found = Heading(is_request=True, in_session=False, version=version, fields=fields)
+            self._kept[method, name, version] = found
+        return found
 
     def learn(self, tools: Sequence[Tool]) -> list[Tool]:
         """Remember what of these tools is mirrored, and leave out those whose annotations are not allowed (S26-074)."""

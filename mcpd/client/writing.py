@@ -9,7 +9,7 @@ from msgspec import Raw
 from msgspec.json import Decoder
 
 from ..errors import InvalidParams, LocalProtocolError
-from ..jsonrpc import MALFORMED, as_object, explain
+from ..jsonrpc import MALFORMED, as_object, encode, explain
 from ..types.base import META
 from ..types.lifecycle import ClientCapabilities, Implementation
 from ..types.notifications import LogLevel
@@ -34,14 +34,16 @@ class Envelope:
             f"{META}clientCapabilities": capabilities,
             f"{META}clientInfo": info,
         }
+        self._written = Raw(encode(self._meta))
 
     def set_log_level(self, level: LogLevel) -> None:
         """From now on requests ask for log messages of this level and above."""
         self._meta[f"{META}logLevel"] = level
+        self._written = Raw(encode(self._meta))
 
     def wrap(self, members: Mapping[str, Any]) -> dict[str, Any]:
         """These params with the envelope. Raises InvalidParams for a `_meta` that is no object."""
-        return with_meta(members, self._meta)
+        return with_meta(members, self._meta) if "_meta" in members else {**members, "_meta": self._written}
 
 
 def as_members(version: Version, params: Any) -> dict[str, Any]:

@@ -18,14 +18,10 @@ from ...printable import printable
 from ...wire.sse_reader import SseReader
 from .inbound import Inbound
 from .link import Reply, first_line, read_some, read_whole
-from .requester import Requester
+from .requester import EVENTS, JSON, Requester
 
-__all__ = ["EVENTS", "JSON", "Outgoing", "ask", "pause_before", "refusal", "resumed", "tell"]
+__all__ = ["Outgoing", "ask", "pause_before", "refusal", "resumed", "tell"]
 
-JSON = "application/json"
-EVENTS = "text/event-stream"
-
-_POST = {"Content-Type": JSON, "Accept": f"{JSON}, {EVENTS}"}
 _RETRY_SECONDS = 1.0
 _CONNECTS = 6
 """So often in a row it is tried to resume a stream at a server that cannot be reached."""
@@ -48,17 +44,6 @@ class Outgoing(Struct, frozen=True):
     """Of the request that it is, answers, or is about."""
     method: str | None
     heading: Heading
-
-
-def _fields(requester: Requester, heading: Heading) -> dict[str, str]:
-    """The header fields of a POST, but those of the program."""
-    fields = dict(_POST)
-    if heading.in_session:
-        fields.update(requester.session)
-    if heading.version is not None:
-        fields["MCP-Protocol-Version"] = heading.version
-    fields.update(heading.fields)
-    return fields
 
 
 async def tell(requester: Requester, message: Outgoing) -> None:
@@ -105,15 +90,14 @@ async def ask(requester: Requester, inbound: Inbound, message: Outgoing) -> None
 
 async def _post(requester: Requester, message: Outgoing) -> Reply:
     """The head of the answer. What may be said twice is, once, when its connection was closed meanwhile."""
-    link, fields = requester.link, _fields(requester, message.heading)
     try:
-        return await requester.request("POST", link.url, fields, message.frame)
+        return await requester.post(message.heading, message.frame)
     except CannotConnect:
         raise
     except ConnectionLost:
         if message.heading.is_request and message.method not in _REPEATABLE:
             raise
-    return await requester.request("POST", link.url, fields, message.frame)
+    return await requester.post(message.heading, message.frame)
 
 
 # ----------------------------------------------------------------------------------------- refusals

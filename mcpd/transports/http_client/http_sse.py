@@ -13,10 +13,10 @@ from yarl import URL
 from ...errors import ConnectionLost, HttpError, TransportError
 from ...printable import printable
 from ...wire.sse_reader import SseEvent, SseReader
-from .exchange import EVENTS, JSON, Outgoing, refusal
+from .exchange import Outgoing, refusal
 from .inbound import Inbound
 from .link import Body, Reply, read_some
-from .requester import Requester
+from .requester import EVENTS, JSON, Requester
 
 __all__ = ["HttpSse"]
 

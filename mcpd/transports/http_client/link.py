@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 import aiohttp
+from multidict import CIMultiDict
 from yarl import URL
 
 from ... import __version__
@@ -70,6 +71,10 @@ class Link:
             headers={"User-Agent": f"mcpd/{__version__}", "Accept-Encoding": "gzip, deflate", **self._headers},
             requote_redirect_url=False,
         )
+
+    def prepared(self, headers: Mapping[str, str]) -> Mapping[str, str]:
+        """Header fields as the library has them, which spares it work for each request that has the same."""
+        return CIMultiDict(headers)
 
     async def request(self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None = None) -> Reply:
         """Send a request and wait for the head of its answer, after redirects within the origin.

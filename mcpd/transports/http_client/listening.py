@@ -11,9 +11,9 @@ import logging
 from ...errors import ConnectionLost, HttpError
 from ...printable import printable
 from ...wire.sse_reader import SseReader
-from .exchange import EVENTS, pause_before, resumed
+from .exchange import pause_before, resumed
 from .inbound import Inbound
-from .requester import Requester
+from .requester import EVENTS, Requester
 
 __all__ = ["listen"]
 

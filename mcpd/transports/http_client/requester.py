@@ -8,14 +8,20 @@ from inspect import isawaitable
 
 from yarl import URL
 
+from ...channel import Heading
 from ...errors import HttpError
 from ...printable import printable
 from .fields import checked
 from .link import Link, Reply
 from .options import Challenge, HttpOptions
 
-__all__ = ["Requester"]
+__all__ = ["EVENTS", "JSON", "Requester"]
 
+JSON = "application/json"
+EVENTS = "text/event-stream"
+
+_POST = {"Content-Type": JSON, "Accept": f"{JSON}, {EVENTS}"}
+_PREPARED = 200
 _ATTEMPTS = 3
 """So often a request that is refused is shown to the hook."""
 
@@ -31,14 +37,37 @@ class Requester:
         self.session: dict[str, str] = {}
         """The header field of the session; empty if there is none."""
         self.version: dict[str, str] = {}
-        """The header field of a legacy version in force."""
+        """The header field of a session's version."""
+        self._prepared: dict[Heading, Mapping[str, str]] = {}
+        """The fields of messages that were sent, by their headings: most calls of a client look like one before."""
 
         headers = self.options.headers
         self._fixed: Mapping[str, str] | None = None
         if headers is None or isinstance(headers, Mapping):
             self._fixed = checked(headers or {}, "headers")
+        self._is_plain = self._fixed is not None and self.options.authenticate is None
+        """Whether the fields of the program are always the same."""
         self._granted: Mapping[str, str] = {}
         self._granting = asyncio.Lock()
+
+    async def post(self, heading: Heading, body: bytes) -> Reply:
+        """Send a message. Raises as `Link.request`."""
+        fields = self._prepared.get(heading)
+        if fields is None:
+            if len(self._prepared) >= _PREPARED:
+                self._prepared.clear()
+            fields = self._prepared[heading] = self._prepare(heading)
+        if self._is_plain:
+            return await self.link.request("POST", self.link.url, fields, body)
+        return await self.request("POST", self.link.url, fields, body)
+
+    def _prepare(self, heading: Heading) -> Mapping[str, str]:
+        fields = {**self._fixed, **_POST} if self._is_plain and self._fixed is not None else dict(_POST)
+        if heading.in_session:
+            fields.update(self.session)
+        if heading.version is not None:
+            fields["MCP-Protocol-Version"] = heading.version
+        return self.link.prepared({**fields, **dict(heading.fields)})
 
     async def request(self, method: str, url: URL, fields: Mapping[str, str], body: bytes | None = None) -> Reply:
         """Send a request with these fields besides those that all have. Raises as `Link.request`."""
@@ -91,3 +120,4 @@ class Requester:
             text = f"{self.link.name}: bad header Mcp-Session-Id: {printable(value, 60)!r} is no visible ASCII"
             raise HttpError(text, reply.status)
         self.session = {"Mcp-Session-Id": value}
+        self._prepared.clear()

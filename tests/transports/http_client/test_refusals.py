@@ -392,7 +392,8 @@ async def test_header_fields_that_cannot_be_sent(headers: dict[str, str], text: 
         assert "secret" not in str(caught.value)
 
 
-async def test_a_refused_token_is_shown_to_the_program() -> None:
+@pytest.mark.parametrize("headers", [None, {"Authorization": "Bearer old"}, lambda: {"Authorization": "Bearer old"}])
+async def test_a_refused_token_is_shown_to_the_program(headers: Any) -> None:
     shown: list[Challenge] = []
 
     async def authenticate(challenge: Challenge) -> Mapping[str, str] | None:
@@ -403,7 +404,7 @@ async def test_a_refused_token_is_shown_to_the_program() -> None:
 
     async def answer(asked: Asked, write: Write) -> None:
         token = asked.headers.get("authorization")
-        if token is None:
+        if token in (None, "Bearer old"):
             await write(reply(401, b"", {"WWW-Authenticate": 'Bearer resource_metadata="https://x/y"'}))
         elif asked.rpc == "tools/call" and token == "Bearer 1":
             await write(reply(403, b"", {"WWW-Authenticate": 'Bearer error="insufficient_scope"'}))
@@ -412,7 +413,8 @@ async def test_a_refused_token_is_shown_to_the_program() -> None:
         else:
             await inner(asked, write)
 
-    async with scripted(answer) as server, Client(server.url, http=HttpOptions(authenticate=authenticate)) as client:
+    options = HttpOptions(authenticate=authenticate)
+    async with scripted(answer) as server, Client(server.url, headers=headers, http=options) as client:
         found = await asyncio.gather(*(client.call("x") for _ in range(5)))
         assert found == ["Bearer 2"] * 5
         assert [(one.status, one.url) for one in shown] == [(401, server.url), (403, server.url)]
