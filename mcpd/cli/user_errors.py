@@ -21,7 +21,7 @@ def told(error: BaseException, name: str, function: str) -> str:
         return f"{name}: {error}{_where(name, error)}"
     if isinstance(error, SystemExit):
         when = f"in {function}()" if function else "while it was imported"
-        return f"{name} ended by itself {when} (exit {error.code})"
+        return f"{name} ended by itself {when} (exit {error.code or 0})"
     if isinstance(error, ImportError):
         return _told_import(error, name, function, failed)
 
@@ -40,6 +40,11 @@ def _told_import(error: ImportError, name: str, function: str, failed: str) -> s
         return f"{failed}: {type(error).__name__}: {what}{_where(name, error)}{hint(error)}"
 
     missing = error.name or ""
+    if type(error).__name__ == "PackageNotFoundError":
+        # Of importlib.metadata, asked for a version; what `mcpd.compat` stands in for is no installed package.
+        return (
+            f"{failed}: it asks for the version of {missing}, which is not installed{_where(name, error)}; catch that"
+        )
     if not function and (name == missing or name.startswith(f"{missing}.")):
         return f"no module {missing!r}, neither in {os.getcwd()} nor installed; {FORMS}"
     instead = hint(error) or f"; install it where mcpd runs: {sys.executable} -m pip install …"

@@ -131,6 +131,12 @@ def test_a_guarded_run_is_not_called() -> None:
         ("silent.py", "raise ValueError\n", "silent.py cannot be imported: ValueError (line 1)"),
         ("needs.py", "import nosuch.at_all\n", "needs.py cannot be imported: no module 'nosuch' (line 1); install it"),
         ("leaves.py", "raise SystemExit(3)\n", "leaves.py ended by itself while it was imported (exit 3)"),
+        ("leaves.py", "raise SystemExit\n", "leaves.py ended by itself while it was imported (exit 0)"),
+        (
+            "version.py",
+            "import importlib.metadata\nimportlib.metadata.version('fastmcp')\n",
+            "version.py cannot be imported: it asks for the version of fastmcp, which is not installed (line 2); catch that",
+        ),
         (
             "inside.py",
             "from . import other\n",
