@@ -41,6 +41,7 @@ class KeptResults:
         self._most = most
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._sizes: Counter[str] = Counter()
+        self._total = 0
         self._lock = Lock()
 
     def put(self, owner: str, client: str, contents: list[Any], size: int) -> str | None:
@@ -52,7 +53,7 @@ class KeptResults:
             self._expire()
             if size > self._most:
                 return None
-            while sum(self._sizes.values()) + size > self._most:
+            while self._total + size > self._most:
                 richest = max(self._sizes, key=self._sizes.__getitem__)
                 self._drop(next(uri for uri, kept in self._kept.items() if kept.owner == richest))
             charge = Charge(id(self), client)
@@ -64,6 +65,7 @@ class KeptResults:
                 content.uri = uri
             self._kept[uri] = _Kept(owner, contents, size, asyncio.get_running_loop().time() + self._seconds, charge)
             self._sizes[owner] += size
+            self._total += size
         # Of what nobody asks for any more the memory is given back too.
         asyncio.get_running_loop().call_later(self._seconds + 0.01, self.expire)
         return uri
@@ -90,6 +92,7 @@ class KeptResults:
 
     def _drop(self, uri: str) -> None:
         kept = self._kept.pop(uri)
+        self._total -= kept.size
         self._sizes[kept.owner] -= kept.size
         if not self._sizes[kept.owner]:
             del self._sizes[kept.owner]

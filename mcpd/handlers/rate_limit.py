@@ -48,6 +48,8 @@ class RateLimit(Piece):
         self._callers: OrderedDict[str, dict[str, tuple[float, float]]] = OrderedDict()
         """By caller, the one who called last at the end: by tool how many calls are left, and as of when."""
         self._count = 0
+        self._swept: dict[str, float] = {}
+        """When the full buckets of a caller with too many tools were taken away last."""
 
     async def __call__(self, request: MiddlewareRequest, call_next: CallNext) -> Result:
         """Let it through, or raise RateLimited."""
@@ -62,8 +64,7 @@ class RateLimit(Piece):
         self._callers[caller] = buckets
         before = len(buckets)
         if tool not in buckets and before >= MOST_TOOLS:
-            for name in [name for name, bucket in buckets.items() if self._left(bucket, now) >= self._most]:
-                del buckets[name]
+            self._sweep(caller, buckets, now)
             # Names that a caller invents are treated as those that there are: nobody learns what is hidden from them.
             if len(buckets) >= MOST_TOOLS:
                 tool = ""
@@ -73,9 +74,19 @@ class RateLimit(Piece):
         buckets[tool] = (left if is_over else left - 1, now)
         self._count += len(buckets) - before
         while self._count > MOST_BUCKETS and len(self._callers) > 1:
-            self._count -= len(self._callers.popitem(last=False)[1])
+            forgotten, theirs = self._callers.popitem(last=False)
+            self._count -= len(theirs)
+            self._swept.pop(forgotten, None)
         if is_over:
             raise RateLimited((1 - left) / self._per_second)
+
+    def _sweep(self, caller: str, buckets: dict[str, tuple[float, float]], now: float) -> None:
+        """Take away the buckets that are full again; not at each call of one who invents names, as there are many."""
+        if now - self._swept.get(caller, -math.inf) < max(1 / self._per_second, 0.1):
+            return
+        self._swept[caller] = now
+        for name in [name for name, bucket in buckets.items() if self._left(bucket, now) >= self._most]:
+            del buckets[name]
 
     def _left(self, bucket: tuple[float, float], now: float) -> float:
         left, since = bucket

@@ -135,7 +135,7 @@ def test_a_guarded_run_is_not_called() -> None:
         (
             "version.py",
             "import importlib.metadata\nimportlib.metadata.version('fastmcp')\n",
-            "version.py cannot be imported: it asks for the version of fastmcp, which is not installed (line 2); catch that",
+            "version.py cannot be imported: it asks for the version of fastmcp, which is not installed (line 2); catch",
         ),
         (
             "inside.py",

@@ -161,6 +161,23 @@ async def test_names_that_a_caller_invents_are_limited_as_others_are(monkeypatch
         assert limit._count == 1
 
 
+async def test_names_that_a_caller_invents_are_not_gone_through_at_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at = 0
+    left = RateLimit._left
+
+    def counted(self: RateLimit, *args: Any) -> float:
+        nonlocal looked_at
+        looked_at += 1
+        return left(self, *args)
+
+    monkeypatch.setattr(RateLimit, "_left", counted)
+    monkeypatch.setattr(rate_limit, "MOST_TOOLS", 50)
+    async with memory_wire(make_server(RateLimit(1)), MODERN) as wire:
+        for number in range(250):
+            await wire.error("tools/call", {"name": f"tool{number}"})
+    assert looked_at < 350
+
+
 async def test_the_caller_who_called_longest_ago_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     limit = RateLimit(1)
     monkeypatch.setattr(rate_limit, "MOST_BUCKETS", 2)
