@@ -118,7 +118,7 @@ async def official(url: str, era: str, serve: Callable[[Call], Awaitable[None]])
 CLIENTS = {"ours": ours, "bare": bare, "official": official}
 
 
-async def _serve(call: Call) -> None:
+async def serve_batches(call: Call) -> None:
     """Batches as they are asked for on stdin: how many calls, and how many at a time."""
     loop = asyncio.get_running_loop()
     while line := await loop.run_in_executor(None, sys.stdin.readline):
@@ -139,8 +139,7 @@ async def _serve(call: Call) -> None:
 class Worker:
     """One client in a process of its own."""
 
-    def __init__(self, python: str, name: str, url: str, era: str) -> None:
-        command = [python, __file__, "--client", name, "--url", url, "--era", era]
+    def __init__(self, command: list[str]) -> None:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def batch(self, calls: int, together: int) -> float:
@@ -170,7 +169,7 @@ def main() -> int:
     parser.add_argument("--era", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.client:
-        asyncio.run(CLIENTS[options.client](options.url, options.era, _serve))
+        asyncio.run(CLIENTS[options.client](options.url, options.era, serve_batches))
         return 0
 
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -213,7 +212,10 @@ def _measure(url: str, era: str, options: argparse.Namespace) -> bool:
     pythons = {"bare": sys.executable, "ours": sys.executable}
     if options.official:
         pythons["official"] = options.official
-    workers = {name: Worker(python, name, url, era) for name, python in pythons.items()}
+    workers = {
+        name: Worker([python, __file__, "--client", name, "--url", url, "--era", era])
+        for name, python in pythons.items()
+    }
     found: dict[tuple[str, int], list[float]] = {}
     for number in range(options.rounds + 2):
         for together in (1, 16):
