@@ -6,7 +6,12 @@ tests/cli/test_quick_call.py.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .talk.early import EarlyServer
 
 __all__ = ["read", "run_quickly"]
 
@@ -33,8 +38,6 @@ def run_quickly(words: Sequence[str]) -> int | None:
     found = read(words)
     if found is None:
         return None
-    from .talk.calling import CallOptions, call
-    from .talk.reach import Reach, run
     from .talk.words import WrongUse, split_words
 
     names, command, as_json = found
@@ -42,6 +45,29 @@ def run_quickly(words: Sequence[str]) -> int | None:
         target, tool, arguments = split_words(names, command, "tool")
     except WrongUse:
         return None  # click's way says it
-    reach = Reach(target=target, command=command)
-    options = CallOptions(tool=tool, words=tuple(arguments), as_json=as_json)
-    return run(lambda terminal: call(terminal, reach, options), reach)
+
+    early = _start(target, command)
+    try:
+        from .talk.calling import CallOptions, call
+        from .talk.reach import Reach, run
+
+        reach = Reach(target=target, command=command, early=early)
+        options = CallOptions(tool=tool, words=tuple(arguments), as_json=as_json)
+        return run(lambda terminal: call(terminal, reach, options), reach)
+    finally:
+        if early is not None:
+            early.drop()
+
+
+def _start(target: str | None, command: tuple[str, ...]) -> EarlyServer | None:
+    """The server, if it is one of our own; None for all others, which are started when the client is loaded."""
+    is_file = target is not None and target.endswith(".py") and os.path.isfile(target)
+    if command or not (target is None or is_file):
+        return None
+    from ..client.targets.named import FileTarget, command_of
+    from .talk.early import EarlyServer
+
+    try:
+        return EarlyServer(command_of(FileTarget(os.path.abspath(target)) if target else None).command)
+    except OSError:
+        return None

@@ -21,6 +21,7 @@ import shlex
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import Protocol
 from weakref import WeakSet
 
 from ..channel import Receiver
@@ -30,7 +31,7 @@ from ..principal import Origin
 from .child_stderr import StderrCopy
 from .stdio import MAX_FRAME_BYTES, StdioChannel
 
-__all__ = ["STDERR_BYTES_PER_SECOND", "ProcessChannel", "open_process"]
+__all__ = ["STDERR_BYTES_PER_SECOND", "ChildProcess", "ProcessChannel", "open_process"]
 
 GRACE_SECONDS = 2.0
 STDERR_BYTES_PER_SECOND = 65536.0
@@ -45,6 +46,22 @@ _HAS_GROUPS = hasattr(os, "killpg")  # not on Windows, which has no SIGKILL eith
 _KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 
+class ChildProcess(Protocol):
+    """What is needed of a process that was started: asyncio's has it."""
+
+    pid: int
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit code, below 0 for a signal; None while it runs."""
+
+    def send_signal(self, signal: signal.Signals, /) -> None:
+        """Signal the process alone."""
+
+    async def wait(self) -> int:
+        """Wait for its end: gives the exit code."""
+
+
 class ProcessChannel:
     """The near end of a child process's stdin and stdout, and of its stderr unless that is ours."""
 
@@ -52,7 +69,7 @@ class ProcessChannel:
 
     def __init__(
         self,
-        process: asyncio.subprocess.Process,
+        process: ChildProcess,
         fd_in: int,
         fd_out: int,
         *,

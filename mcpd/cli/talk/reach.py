@@ -25,6 +25,7 @@ from .words import WrongUse
 if TYPE_CHECKING:
     from ...client import Callbacks, Client
     from ...transports.process import ProcessChannel
+    from .early import EarlyServer
 
 __all__ = ["EXIT_CODES", "Reach", "in_words", "named_target", "opened", "run"]
 
@@ -45,6 +46,8 @@ class Reach(Struct, kw_only=True):
     env: dict[str, str] = {}
     timeout: float | None = 60.0
     version: str | None = None
+    early: EarlyServer | None = None
+    """The server, if it was started already."""
 
 
 @asynccontextmanager
@@ -61,7 +64,9 @@ async def opened(
     """
     target: Any = named_target(reach)
     started: ProcessChannel | None = None
-    if not lives_long and not isinstance(target, UrlTarget):
+    if reach.early is not None:
+        started = target = reach.early.adopt(str(target))
+    elif not lives_long and not isinstance(target, UrlTarget):
         started = target = await _start(target)
     try:
         from ...client import Callbacks, Client
