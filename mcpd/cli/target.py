@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigurationError
 from ..server import Server
-from ..sources.lookup import Place, place_here
-from ..sources.lookup import place_of as place_named
 from .libraries import Watch
 from .user_code import Loading, guarded
 
 if TYPE_CHECKING:
     from ..sources.configuration import Configuration
+    from ..sources.lookup import Place
     from .loaded_by import LoadedBy
 
 __all__ = ["load", "place_of", "split"]
@@ -30,9 +29,15 @@ __all__ = ["load", "place_of", "split"]
 def place_of(target: str | None) -> Place | None:
     """The folder that TARGET names, or that is meant without one; None if it is no folder, or a package to import."""
     if target is None:
+        from ..sources.lookup import place_here  # hosts name a target, and that is mostly a file
+
         return place_here()
     is_package = target.isidentifier() and os.path.isfile(os.path.join(target, "__init__.py"))
-    return place_named(target) if os.path.isdir(target) and not is_package else None
+    if is_package or not os.path.isdir(target):
+        return None
+    from ..sources import lookup
+
+    return lookup.place_of(target)
 
 
 def load(

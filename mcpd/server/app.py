@@ -385,6 +385,7 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         `serving.serve` instead.
         Raises ConfigurationError for an address that cannot be used.
         """
-        from .serving import run, settings_for
+        from .serving import run
+        from .settings import settings_for
 
         run(self, settings_for(stdio=stdio, ws=ws, http=http, installed=self.extensions.values(), **settings))

@@ -11,16 +11,14 @@ import asyncio
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from msgspec import structs
-
 from ..budget import BUDGET
 from ..dispatcher import ServerConnection
-from ..errors import ConfigurationError, McpdError
+from ..errors import McpdError
 from ..serve_defaults import MAX_THREADS, THREAD_TIMEOUT
 from ..serve_options import Settings
 from ..session import Opening
@@ -28,14 +26,11 @@ from .shutdown import ExitDeadline, StdinWatchdog, end_if_hung, take_once
 
 if TYPE_CHECKING:
     from ..channel import Channel, Receiver
-    from ..extensions.base import Extension
     from ..listener import Ending, Listener
-    from ..transports.accepting import ConnectionLimit
-    from ..transports.guards import Access
     from .lifespan import Lifespan
     from .servable import Servable
 
-__all__ = ["Settings", "run", "serve", "serve_here", "settings_for"]
+__all__ = ["Settings", "run", "serve", "serve_here"]
 
 
 # Beyond the grace time: for what was cancelled to come to its end, and for the last answers to be written.
@@ -45,35 +40,6 @@ _HURRY_SECONDS = 1.5
 _SETTLED_SECONDS = 2.0
 # Until signals are made to end what Python does not see.
 _ONCE_SECONDS = 0.25
-
-
-def settings_for(
-    *, stdio: bool, ws: str | None, http: str | None, installed: Iterable[Extension] = (), **others: Any
-) -> Settings:
-    """The options of `Server.run`, those of `installed` extensions among them.
-
-    Raises TypeError for an option that there is not, ConfigurationError.
-    """
-    given = {name: others[name] for name in others if name not in Settings.__struct_fields__}
-    if given:
-        from ..extensions.serving import by_extension
-
-        said = by_extension(installed, given)
-        others = {name: value for name, value in others.items() if not any(name in values for values in said.values())}
-        # What was said in the one way and in the other is said to the same extension.
-        both: Mapping[str, Mapping[str, Any]] = others.get("extensions", {})
-        others["extensions"] = {**both, **{id: {**both.get(id, {}), **values} for id, values in said.items()}}
-
-    unknown = [name for name in others if name not in Settings.__struct_fields__]
-    if unknown:
-        ways = 'say how to serve with stdio=True, ws=":8080" or http=":8080"'
-        known = ", ".join(name for name in Settings.__struct_fields__ if name not in ("stdio", "ws", "http"))
-        raise TypeError(f"run() has no option {unknown[0]}; {ways}; the others are {known}")
-    for name, address in (("ws", ws), ("http", http)):
-        if address is not None and not isinstance(address, str):
-            raise ConfigurationError(f'{name}={address!r} is no address; write it as text, for example ":8080"')
-    has_others = ws is not None or http is not None or bool(others.get("listeners"))
-    return Settings(stdio=stdio or not has_others, ws=ws, http=http, **others)
 
 
 def run(server: Servable, settings: Settings) -> None:
@@ -167,7 +133,11 @@ async def serve(server: Servable, settings: Settings, exit_deadline: ExitDeadlin
 
     _apply(server, settings)
     try:
-        listeners = _listeners(server, settings)
+        listeners: list[Listener] = []
+        if settings.ws is not None or settings.http is not None or settings.listeners:
+            from .listening import listeners_of
+
+            listeners = listeners_of(server, settings)
         if listeners and lifespan is not None and not await _open(lifespan, stop):
             return
         for listener in listeners:
@@ -214,20 +184,6 @@ def _apply(server: Servable, settings: Settings) -> None:
         BUDGET.most = settings.max_memory
     if settings.max_frame_bytes is not None:
         server.allow_frames(settings.max_frame_bytes)
-
-
-def _listeners(server: Servable, settings: Settings) -> list[Listener]:
-    """All that others connect to, which is not stdin."""
-    found: list[Listener] = []
-    if settings.ws is not None or settings.http is not None:
-        from ..transports.accepting import ConnectionLimit
-
-        connection_limit = ConnectionLimit()
-        if settings.ws is not None:
-            found.append(_websocket_listener(server, settings.ws, settings, connection_limit))
-        if settings.http is not None:
-            found.append(_http_listener(server, settings.http, settings, connection_limit))
-    return [*found, *settings.listeners]
 
 
 class _Clients:
@@ -313,43 +269,6 @@ async def _close(lifespan: Lifespan, stop: _Stop, grace: float) -> None:
     if not closing.done():
         lifespan.cancel()
         await asyncio.wait([closing], timeout=1)
-
-
-def _access(server: Servable, settings: Settings) -> Access:
-    from ..transports.guards import Access
-
-    access = Access(
-        token=settings.token,
-        authenticate_timeout=server.authenticate_timeout,
-        insecure=settings.insecure,
-        hosts=settings.allowed_hosts,
-        origins=settings.allowed_origins,
-    )
-    return access.or_by(server.authenticate)
-
-
-def _websocket_listener(
-    server: Servable, address: str, settings: Settings, connection_limit: ConnectionLimit
-) -> Listener:
-    from ..transports.websocket_server import WebSocketLimits, WebSocketListener
-
-    limits = settings.ws_limits or WebSocketLimits()
-    if settings.max_frame_bytes is not None:
-        limits = structs.replace(limits, max_frame_bytes=settings.max_frame_bytes)
-    return WebSocketListener(address, _access(server, settings), limits, connection_limit)
-
-
-def _http_listener(server: Servable, address: str, settings: Settings, connection_limit: ConnectionLimit) -> Listener:
-    from ..http import HttpSettings
-    from ..http.listener import HttpListener
-    from ..transports.address import parse
-
-    parsed = parse(address)
-    access = _access(server, settings)
-    details = settings.http_settings or HttpSettings()
-    if settings.max_frame_bytes is not None:
-        details = structs.replace(details, max_body_bytes=settings.max_frame_bytes)
-    return HttpListener(server.http_app(access, details, bound=parsed.host), parsed, access, connection_limit)
 
 
 async def _finish(connections: Sequence[Ending], grace: float, stop: _Stop) -> None:

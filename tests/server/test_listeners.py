@@ -26,7 +26,8 @@ from mcpd.http import HttpSettings
 from mcpd.http.listener import HttpListener
 from mcpd.listener import Accept, HasConnections, Listener
 from mcpd.principal import Origin
-from mcpd.server.serving import Settings, serve, settings_for
+from mcpd.server.serving import Settings, serve
+from mcpd.server.settings import settings_for
 from mcpd.transports.stdio_listener import StdioListener
 from mcpd.transports.websocket_server import WebSocketListener
 
