@@ -68,6 +68,8 @@ RESULTS = """
     @mcp.tool()
     def sound() -> list: return ["a", Audio(data=b"abc", format="wav"), Image(data=b"abc")]
     @mcp.tool()
+    def inside() -> list[object]: return [Image(data=b"abc")]
+    @mcp.tool()
     def checked() -> Annotated[CallToolResult, Model]:
         return CallToolResult(content=[TextContent(type="text", text="a")], structuredContent={"n": "x"})
 """
@@ -98,6 +100,10 @@ async def test_results_of_every_kind() -> None:
         ("text", None),
         ("audio", "audio/wav"),
         ("image", "image/png"),
+    ]
+    assert texts(await call(server, VERSION, "inside")) == [
+        "Error executing tool inside: Unable to serialize unknown type: "
+        "<class 'mcp.server.fastmcp.utilities.types.Image'>"
     ]
     assert texts(await call(server, VERSION, "checked"))[0].startswith("Error executing tool checked: 1 validation")
 

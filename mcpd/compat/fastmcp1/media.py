@@ -66,3 +66,7 @@ class Audio(_Media):
     def to_audio_content(self) -> AudioContent:
         """The content block. A file is read now."""
         return AudioContent(data=self._base64(), mimeType=self._mime_type)
+
+
+for _kind in (Image, Audio):
+    _kind.__module__ = "mcp.server.fastmcp.utilities.types"  # as errors of pydantic name it, which reach the model
