@@ -15,7 +15,7 @@ from .talk.words import split_words
 
 __all__ = ["command"]
 
-_HELP = """Call a tool, and print what it gives.
+_HELP = """Call a tool, which is a function that the server offers, and print what it gives.
 
 \b
 Arguments, in quotes where they have spaces:

@@ -33,9 +33,9 @@ def _options() -> list[click.Parameter]:
             ["--timeout"],
             type=float,
             default=60.0,
-            show_default="60",
+            show_default=True,
             metavar="SECONDS",
-            help="Give up if the server shows no sign of life for so long; 0 never does.",
+            help="Give up when nothing was heard of the server for so long; 0 waits for ever.",
         ),
         click.Option(
             ["--protocol", "version"],

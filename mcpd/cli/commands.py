@@ -84,7 +84,7 @@ _EPILOG = """\b
   mcpd serve --http :8080      a server to try a host with, and how to point hosts at it
   mcpd init garden             a folder that is a server, to begin with
   mcpd check server.py         what is in your own, and what is wrong with it
-  mcpd call server.py TOOL name=value     call one of its tools; mcpd list server.py names them
+  mcpd call server.py TOOL     call one of its tools; mcpd list server.py names them
   mcpd COMMAND --help          options, environment variables, exit codes
 """
 

@@ -17,7 +17,7 @@ from .talk.words import WrongUse
 
 __all__ = ["command"]
 
-_HELP = """Ask a server whether it is there, some times over, and print how long each answer took.
+_HELP = """Ask a server several times whether it is there, and print how long each answer took.
 
 \b
   mcpd ping server.py

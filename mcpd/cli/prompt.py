@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_HELP = """Fill in a prompt, and print its messages.
+_HELP = """Fill in a prompt, and print its messages: texts to begin a conversation with, which the server makes.
 
 All arguments are texts: name=value, or name=@FILE for that of a file. What has to be given and was not is asked for
 on a terminal. With several messages each has its role above it.

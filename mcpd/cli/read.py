@@ -18,7 +18,7 @@ __all__ = ["command"]
 
 _NOT_FOUND = (-32002, -32602)
 
-_HELP = """Print what a resource holds.
+_HELP = """Print what a resource holds: a text, a picture or a file that the server offers under a URI.
 
 Text goes to stdout, and so do bytes if stdout is a pipe or a file; on a terminal an image is shown where that can be,
 and other bytes are saved as a file.
@@ -67,6 +67,9 @@ async def _read(terminal: Terminal, reach: Reach, uri: str, *, as_json: bool, ou
                 near = nearest(uri, [resource.uri for resource in await client.list_resources()])
                 if near and near != uri:
                     raise WrongUse(f"{printable(error.message)}; did you mean {printable(near)}?") from None
+                named = f" {reach.target}" if reach.target else ""
+                hint = f"mcpd list{named} resources names what there is"
+                raise RemoteError(error.code, f"{error.message}; {hint}", error.data) from None
             raise
 
     from .talk.content import Saver, show_contents

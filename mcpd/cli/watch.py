@@ -26,8 +26,8 @@ __all__ = ["command"]
 
 _HELP = """Print what a server tells, each with its time, until Ctrl-C.
 
-That is: a list of tools, resources or prompts is another one now; one of the resources named here has changed; a line
-of its log; how far a call is. A server that is started for this talks to nobody else: --call gives it something to do.
+That is: changes of its lists of tools, resources and prompts, changes of the resources whose URIs are named here, what
+it logs, and how far a call is. A server that is started for this talks to nobody else: --call gives it something to do.
 
 \b
   mcpd watch server.py bed://south
@@ -145,7 +145,7 @@ class _Watch:
         return told
 
     def _list_changed(self, kind: ListKind) -> None:
-        self._tell("changed", f"the list of {kind} is another one now", {"list": kind})
+        self._tell("changed", f"the list of {kind} has changed", {"list": kind})
 
     def _updated(self, uri: str) -> None:
         self._tell("updated", uri, {"uri": uri})

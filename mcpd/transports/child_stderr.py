@@ -78,7 +78,8 @@ class StderrCopy:
     def last_lines(self) -> str:
         """The last lines that the child has written, in one line; "" if it wrote none."""
         self._read_rest()
-        lines = [line.strip() for line in self._last.decode("utf-8", "replace").splitlines() if line.strip()]
+        text = _COLOURS.sub("", self._last.decode("utf-8", "replace"))
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
         text = " | ".join(printable(line, LAST_BYTES) for line in lines[-LAST_LINES:])
         return text if len(text) <= LAST_CHARACTERS else f"…{text[-LAST_CHARACTERS:]}"
 

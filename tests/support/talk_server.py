@@ -149,6 +149,19 @@ async def complain(ctx: Context) -> str:
 
 
 @server.tool
+def change() -> str:
+    """Change a resource and the list of tools."""
+    server.resource_updated("talk://dot.png")
+
+    @server.tool
+    def grown() -> str:
+        """Be new."""
+        return "new"
+
+    return "changed"
+
+
+@server.tool
 def die() -> str:
     """End the process."""
     import os

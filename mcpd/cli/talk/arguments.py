@@ -15,7 +15,7 @@ from msgspec.json import decode
 
 from ...jsonrpc import MALFORMED
 from ...printable import printable
-from .kinds import Schema, in_words
+from .kinds import Schema, in_words, limits_in_words
 from .words import WrongUse, nearest
 
 __all__ = ["Given", "arguments_of", "missing", "read_text", "read_words", "texts_of"]
@@ -203,11 +203,25 @@ def read_text(text: str, kind: Schema | None, name: str) -> Any:
 
     value = _typed(text, types)
     if value is not _UNREAD:
+        _check(value, kind, text, name)
         return value
     if _is_array(kind):
         array = next((each for each in kind.alternatives() if "items" in each.node), None)
         return read_text(text, None if array is None else array.items, name)
     raise WrongUse(f"{name}: {printable(text, 60)!r} is no {_expected(kind)}")
+
+
+def _check(value: Any, kind: Schema, text: str, name: str) -> None:
+    """Hold a value against the limits that are said most often; the rest is the server's to judge. Raises WrongUse."""
+    if isinstance(value, str):
+        size, least, most = float(len(value)), "minLength", "maxLength"
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        size, least, most = float(value), "minimum", "maximum"
+    else:
+        return
+    low, high = kind.node.get(least), kind.node.get(most)
+    if (isinstance(low, (int, float)) and size < low) or (isinstance(high, (int, float)) and size > high):
+        raise WrongUse(f"{name}: {printable(text, 60)!r}: it has to be {limits_in_words(kind)}")
 
 
 def _typed(text: str, types: list[str]) -> Any:

@@ -95,9 +95,7 @@ def _read(line: str, kind: Schema, choices: list[Choice], name: str) -> Any:
         return [_choose(part.strip(), choices, name) for part in line.split(",") if part.strip()]
     if choices:
         return _choose(line, choices, name)
-    value = read_text(line, kind, name)
-    _check(value, kind)
-    return value
+    return read_text(line, kind, name)
 
 
 _YES = {"y", "yes", "true"}
@@ -111,19 +109,6 @@ def _choose(word: str, choices: list[Choice], name: str) -> Any:
     if word.isdigit() and 1 <= int(word) <= len(choices):
         return choices[int(word) - 1].value
     raise WrongUse(f"{name}: {word!r} is none of these; write a value or its number")
-
-
-def _check(value: Any, kind: Schema) -> None:
-    """What servers ask for most often; the rest is theirs to judge. Raises WrongUse."""
-    if isinstance(value, str):
-        size, least, most = float(len(value)), "minLength", "maxLength"
-    elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        size, least, most = float(value), "minimum", "maximum"
-    else:
-        return
-    low, high = kind.node.get(least), kind.node.get(most)
-    if (isinstance(low, (int, float)) and size < low) or (isinstance(high, (int, float)) and size > high):
-        raise WrongUse(f"it has to be {limits_in_words(kind)}")
 
 
 def _item_choices(kind: Schema) -> list[Choice]:

@@ -88,7 +88,12 @@ def command_of(target: FileTarget | None) -> CommandTarget:
     words = [sys.executable, "-m", "mcpd", "serve", "--stdio"]
     if target is None:
         return CommandTarget((*words,), name="the built-in starter")
-    return CommandTarget((*words, target.words), name=target.name or _shorten(os.path.relpath(target.words)))
+    return CommandTarget((*words, target.words), name=target.name or _shorten(_nearby(target.words)))
+
+
+def _nearby(words: str) -> str:
+    """A path as it is written from here, or the whole of it where that is shorter."""
+    return min(os.path.relpath(words), words, key=len)
 
 
 def _names(what: str, values: dict[str, str] | None) -> str:

@@ -343,6 +343,23 @@ def test_watch_tells_of_a_call_until_ctrl_c(child: Child, tmp_path: Path, versio
     assert "Traceback" not in rest
 
 
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+def test_watch_tells_of_changes(child: Child, tmp_path: Path, version: str) -> None:
+    words = ["watch", SERVER, "talk://dot.png", "--call", "change", "--json", "--protocol", version]
+    process = subprocess.Popen(
+        child.mcpd(*words), env=child.env, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    found = {each["event"]: each for each in (json.loads(process.stdout.readline()) for _ in range(3))}
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert found["updated"]["uri"] == "talk://dot.png"
+    assert found["changed"]["list"] == "tools"
+    assert found["result"]["tool"] == "change"
+
+
 def test_watch_as_text(child: Child, tmp_path: Path) -> None:
     process = subprocess.Popen(
         child.mcpd("watch", SERVER, "--call", "complain"), env=child.env, cwd=tmp_path, stdin=subprocess.DEVNULL,
