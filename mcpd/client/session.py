@@ -282,7 +282,8 @@ class ClientSession:
         self.faults.say(logging.WARNING, "the server sent what cannot be read: %s", printable(error.message))
         request = self.pending.take(id_answered(frame))
         if request is not None:
-            self._events.append(Answered(request, error))
+            text = f"The server's answer to {request.method} cannot be read: {error.message}"
+            self._events.append(Answered(request, type(error)(text, error.data)))
         elif error.request_id is not None:
             self._send_error(error, error.request_id)
 
