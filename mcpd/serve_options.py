@@ -194,6 +194,9 @@ class Options(Settings, kw_only=True):
         bool,
         Option("--no-compat", "Other", "Let the target import other MCP libraries themselves, if they are installed."),
     ] = False
+    reload: Annotated[
+        bool, Option("--reload", "Other", "Offer what has changed in a folder at once; needs the extra watch.")
+    ] = False
     log_level: Annotated[
         str,
         Option(

@@ -138,6 +138,7 @@ APPS_ARE_KNOWN = {
     "mcpd/extensions/options.py": "what it lets authors say, for type checkers",
     "mcpd/pending.py": "its docstring says who waits, the host among them",
     "mcpd/sources/app_files.py": "files of a folder that are Views",
+    "mcpd/sources/code.py": "a tool opens the page of its name",
     "mcpd/sources/configuration.py": "a table of a folder's file is about them",
     "mcpd/sources/configuration_schema.py": "the file is among the assets",
     "mcpd/sources/scaffold.py": "what it writes is among the assets",

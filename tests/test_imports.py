@@ -31,6 +31,7 @@ EXTRAS: dict[str, set[str]] = {
     "typing_extensions": {"client"},  # anyio brings it before Python 3.13, and it is used before 3.12
     "uvicorn": {"http"},
     "uvloop": {"server"},
+    "watchfiles": {"sources"},
     "yarl": {"transports"},
 }
 # Used where the user has them installed, never required.
@@ -68,7 +69,16 @@ def test_the_core_needs_four_packages_and_extras_stay_in_their_rooms() -> None:
 def test_pyproject_names_the_same_four() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert {requirement.split(">")[0] for requirement in project["dependencies"]} == CORE
-    assert set(project["optional-dependencies"]) == {"all", "apps", "client", "compat", "http", "schema", "test"}
+    assert set(project["optional-dependencies"]) == {
+        "all",
+        "apps",
+        "client",
+        "compat",
+        "http",
+        "schema",
+        "test",
+        "watch",
+    }
 
 
 def unmeasured(child: Child) -> dict[str, str]:

@@ -20,6 +20,7 @@ from .log_setup import configure
 if TYPE_CHECKING:
     from ..http import HttpSettings
     from ..server import Server
+    from ..sources.folder import Folder
 
 __all__ = ["launch"]
 
@@ -59,15 +60,25 @@ def launch(options: Options) -> None:
     if place is not None and place.others_file:
         _tell(f"mcpd: {printable(place.others_file)} belongs to another user and says nothing here")
     way = _Way(options)
+    watched: list[Folder] | None = [] if options.reload else None
     if options.more_targets:
         from .several import load_all
 
-        way.run(load_all(options))
+        server: Server | None = load_all(options, watched)
+    else:
+        program = None if options.no_compat else way
+        words = (*options.words, *options.arguments)
+        server = load(options.target, program, words, place=place, configuration=configuration, watched=watched)
+    if server is None:
         return
-    program = None if options.no_compat else way
-    words = (*options.words, *options.arguments)
-    server = load(options.target, program, words, place=place, configuration=configuration)
-    if server is not None:
+    if watched is None:
+        way.run(server)
+        return
+    if not watched:
+        raise ConfigurationError("--reload is for folders; start a server of another kind again after a change")
+    from ..sources.watch import watching
+
+    with watching(watched):
         way.run(server)
 
 
@@ -206,6 +217,7 @@ _ALWAYS_WITH_EFFECT = {
     "words",
     "arguments",
     "no_compat",
+    "reload",
 }
 
 

@@ -10,13 +10,15 @@ from ..serve_options import Options
 
 if TYPE_CHECKING:
     from ..server import Server
+    from ..sources.folder import Folder
 
 __all__ = ["load_all"]
 
 
-def load_all(options: Options) -> Server:
+def load_all(options: Options, watched: list[Folder] | None = None) -> Server:
     """The server of all targets together. Raises ConfigurationError.
 
+    Folders that are to be watched are put into `watched`.
     What the file of a folder says of serving is not asked: it is about that folder alone.
     """
     from ..extensions.serving import configure
@@ -27,13 +29,15 @@ def load_all(options: Options) -> Server:
         raise ConfigurationError(
             f"{word}: several targets at once have no arguments of their own; serve that one alone"
         )
-    servers = [_load(target, options) for target in (options.target, *options.more_targets) if target is not None]
+    servers = [
+        _load(target, options, watched) for target in (options.target, *options.more_targets) if target is not None
+    ]
     for server in servers:
         configure(server.extensions, {id: said for id, said in options.extensions.items() if id in server.extensions})
     return join(servers)
 
 
-def _load(target: str, options: Options) -> Server:
+def _load(target: str, options: Options, watched: list[Folder] | None) -> Server:
     from .programs import Looker
     from .target import load, place_of
 
@@ -49,7 +53,7 @@ def _load(target: str, options: Options) -> Server:
             logging.getLogger("mcpd").warning(text, printable(place.file))
     looker = Looker()
     program = None if options.no_compat else looker
-    server = load(target, program, place=place, configuration=configuration) or looker.found
+    server = load(target, program, place=place, configuration=configuration, watched=watched) or looker.found
     if server is None:
         raise ConfigurationError(f"{target}: the program ended without serving anything")
     return server

@@ -20,6 +20,7 @@ from .user_code import Loading, guarded
 
 if TYPE_CHECKING:
     from ..sources.configuration import Configuration
+    from ..sources.folder import Folder
     from ..sources.lookup import Place
     from .loaded_by import LoadedBy
 
@@ -47,9 +48,11 @@ def load(
     *,
     place: Place | None = None,
     configuration: Configuration | None = None,
+    watched: list[Folder] | None = None,
 ) -> Server | None:
     """The server that TARGET names; for None the folder that is meant, or the built-in starter. Raises
     ConfigurationError. `place` and `configuration` are the folder and what its file says, where that is known already.
+    A folder that is to be watched is put into `watched`.
 
     If it imports another library, `program` serves what calls its `run()`: None if it has done that, and the target
     has come to its end. `arguments` are what such a target finds in `sys.argv`. Without `program` those libraries are
@@ -57,9 +60,12 @@ def load(
     """
     place = place or place_of(target)
     if place is not None:
-        from ..sources.folder import open_folder
+        from ..sources.folder import Folder
 
-        return open_folder(place, configuration)
+        folder = Folder(place, configuration, is_growing=watched is not None)
+        if watched is not None:
+            watched.append(folder)
+        return folder.server
     if target is None:
         from ..sources.starter import make_server
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from typing import cast
+
+from msgspec import Struct
 
 from ..extensions.ui.apps import AppEntry
 from ..extensions.ui.assets import AppFile, load_app
@@ -13,29 +17,55 @@ from ..server import Server
 from .reports import Report
 from .tree import MOST_OF_A_KIND, files_of
 
-__all__ = ["apps_of", "has_page"]
+__all__ = ["Page", "apps_of", "has_page"]
 
 _NAME = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 
 
-def apps_of(server: Server, folder: str, report: Report) -> dict[str, AppEntry]:
-    """The HTML files of a folder by name; those in sub-folders have its name before theirs, as tools have."""
-    found: dict[str, AppEntry] = {}
+class Page(Struct, frozen=True, eq=False):
+    """One HTML file. `stamp` is another one when it has changed."""
+
+    name: str
+    stamp: object
+    entry: AppEntry
+
+
+def apps_of(server: Server, folder: str, report: Report, before: Mapping[str, Page]) -> dict[str, Page]:
+    """The HTML files of a folder by path; those in sub-folders have its name before theirs, as tools have.
+
+    `before` is what they were: one that has not changed is the same, one that cannot be read any more stays.
+    """
+    found: dict[str, Page] = {}
+    names: set[str] = set()
     apps = cast("AppsExtension", server.extensions[UI]).apps
     for file in files_of(folder, report, most=MOST_OF_A_KIND, is_wanted=lambda parts: parts[-1].endswith(".html")):
         name = "_".join((*file.parts[:-1], file.stem))
         if not _NAME.issuperset(name):
             report.error(file.path, "its name is to have letters, digits, '_', '-' and '.' only; it is left out")
             continue
-        loaded = load_app(file.path, folder)
-        if not isinstance(loaded, AppFile):
-            report.error(file.path, loaded.text)
-            continue
-        if name in found:
+        if name in names:
             report.error(file.path, f"there is an app {name} already; it is left out")
             continue
-        found[name] = apps.file_entry(loaded, app_uri(server.name, name))
+        names.add(name)
+        page, stamp = before.get(file.path), (file.size, file.modified_ns, _stamp(file.path))
+        if page is None or page.stamp != stamp:
+            loaded = load_app(file.path, folder)
+            if isinstance(loaded, AppFile):
+                page = Page(name, stamp, apps.file_entry(loaded, app_uri(server.name, name)))
+            else:
+                report.error(file.path, loaded.text)
+        if page is not None:
+            found[file.path] = page
     return found
+
+
+def _stamp(path: str) -> tuple[int, int] | None:
+    """That of the metadata beside an HTML file."""
+    try:
+        found = os.stat(os.path.splitext(path)[0] + ".json")
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns
 
 
 def has_page(options: dict[str, object]) -> bool:

@@ -7,29 +7,25 @@ from a folder that was named, or that says itself that it is a server (D9).
 from __future__ import annotations
 
 import os
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ..errors import ConfigurationError, RegistrationError
+from ..errors import ConfigurationError
 from ..printable import printable
 from ..registry.entries import Entries, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
+from ..registry.problems import Problem
 from ..server import Server
-from ..server.entries import tool_entry
-from ..server.metadata import check_options
 from .base import refresh
 from .configuration import Configuration, read
-from .functions import ToolFunction, tool_functions
 from .lookup import FOLDERS, Place
-from .modules import FolderPackage
 from .reports import Report
-from .tree import MOST_OF_A_KIND, files_of
 
 if TYPE_CHECKING:
-    from .sharing import Sharing
+    from ..extensions.ui.apps import AppEntry
+    from .app_files import Page
+    from .code import Code
+    from .prompt_files import FilePrompt
 
 __all__ = ["Folder", "open_folder"]
-
-_LIFESPAN = "lifespan.py:lifespan"
 
 
 def open_folder(place: Place, configuration: Configuration | None = None) -> Server:
@@ -41,40 +37,62 @@ def open_folder(place: Place, configuration: Configuration | None = None) -> Ser
 
 
 class Folder:
-    """The source of all that a folder offers, and the server that is made for it."""
+    """The source of all that a folder offers, and the server that is made for it.
 
-    def __init__(self, place: Place, configuration: Configuration | None = None) -> None:
+    With `is_growing` the server offers every kind from the beginning: what is not there now may come.
+    """
+
+    def __init__(self, place: Place, configuration: Configuration | None = None, *, is_growing: bool = False) -> None:
         self.configuration = configuration or (read(place.file) if place.file else Configuration())
+        self.root = place.root
         self.owner = f"folder {place.root}"
         self._place = place
-        self._report = Report(place.root)
-        self._package: FolderPackage | None = None
+        self._is_growing = is_growing
+        self._told: set[Problem] = set()
+        self._pages: dict[str, Page] = {}
+        self._prompts: dict[str, FilePrompt] = {}
         _check(place, self.configuration)
-        self._sharing = self._find_sharing()
+        self._code = self._make_code()
         self.server = self._make_server()
         refresh(self.server, self)
 
     def load(self) -> Entries:
         """All that is in the folder now."""
-        pages = self._pages()
-        tools = self._tools(set(pages or ()))
-        files = self._resources()
-        prompts = self._prompts()
-        report, self._report = self._report, Report(self._place.root)
-        report.tell()
+        report = Report(self.root)
+        pages = self._load_pages(report)
+        tools = self._load_tools(frozenset(pages or ()), report)
+        files = self._load_resources(report)
+        prompts = self._load_prompts(report)
 
+        # What was wrong before already was said then.
+        found = report.found
+        report.tell([problem for problem in found if problem not in self._told])
+        self._told = set(found)
         resources: list[ResourceEntry] | None = None
         if pages is not None or files is not None:
             resources = [*(pages or {}).values(), *(files[0] if files else ())]
         templates = files[1] if files else None
-        return Entries(tools=tools, resources=resources, templates=templates, prompts=prompts, problems=report.found)
+        if self._is_growing:
+            tools, resources, templates, prompts = tools or [], resources or [], templates or [], prompts or []
+        return Entries(tools=tools, resources=resources, templates=templates, prompts=prompts, problems=found)
+
+    def refresh(self) -> None:
+        """Let the server offer what is in the folder now. From any thread, one call at a time."""
+        before = {path: page.entry for path, page in self._pages.items()}
+        refresh(self.server, self)
+        for path, entry in before.items():
+            page = self._pages.get(path)
+            if page is not None and page.entry is not entry:
+                # What is listed, and may be watched, has the hash of what it held.
+                self.server.resource_updated(entry.versioned_uri)
 
     # -- the server --------------------------------------------------------------------------
 
     def _make_server(self) -> Server:
         said = self.configuration
+        sharing = None if self._code is None else self._code.sharing
         return Server(
-            said.name or printable(os.path.basename(self._place.root)) or "folder",
+            said.name or printable(os.path.basename(self.root)) or "folder",
             version=said.version,
             title=said.title,
             description=said.description,
@@ -83,135 +101,59 @@ class Folder:
             page_size=said.page_size,
             tool_timeout=said.tool_timeout,
             show_errors=said.show_errors,
-            lifespan=None if self._sharing is None else self._sharing.enter,
+            lifespan=None if sharing is None else sharing.enter,
         )
 
-    def _folder(self, name: str) -> str | None:
-        """The sub-folder for a kind, if it is there and wanted."""
-        table = getattr(self.configuration, name)
-        path = os.path.join(self._place.root, *table.folder.split("/"))
-        return path if table.enabled and os.path.isdir(path) else None
+    def _folder(self, name: str) -> str:
+        """The path of the sub-folder for a kind."""
+        return os.path.join(self.root, *getattr(self.configuration, name).folder.split("/"))
 
-    # -- code --------------------------------------------------------------------------------
+    def _is_there(self, name: str) -> bool:
+        """Whether that sub-folder is there, and wanted."""
+        return getattr(self.configuration, name).enabled and os.path.isdir(self._folder(name))
 
-    @property
-    def _modules(self) -> FolderPackage:
-        if self._package is None:
-            plain_from = [self._folder("tools"), self._place.root]
-            self._package = FolderPackage(self._place.root, self._report, [one for one in plain_from if one])
-        return self._package
+    # -- its kinds; what only some folders have is loaded for those -----------------------------
 
-    def _import(self, path: str) -> ModuleType | None:
-        package = self._modules
-        package.report = self._report
-        return package.load(path, self.configuration.tools.import_timeout)
-
-    def _find_sharing(self) -> Sharing | None:
-        """What tools share. Raises ConfigurationError if it cannot be had.
-
-        Without it a parameter of its types would be one that clients set.
-        """
-        said = self.configuration.lifespan
-        place, _, name = (said or _LIFESPAN).rpartition(":")
-        path = os.path.normpath(os.path.join(self._place.root, place))
-        if said is None and (not self._place.is_trusted or not os.path.isfile(path)):
+    def _make_code(self) -> Code | None:
+        has_any = self._is_there("tools") or self.configuration.lifespan is not None
+        if not self._place.is_trusted or not (has_any or self._is_growing):
             return None
-        where = f"{self._place.file}: lifespan" if said else path
-        if not place.endswith(".py") or not name.isidentifier() or not path.startswith(self._place.root + os.sep):
-            raise ConfigurationError(f"{where} is to be FILE:FUNCTION in this folder, as {_LIFESPAN}, not {said!r}")
-        from .sharing import sharing_of
+        from .code import Code
 
-        module = self._import(path) if os.path.isfile(path) else None
-        if module is None:
-            problems = "; ".join(map(str, self._report.problems)) or f"there is no file {place}"
-            raise ConfigurationError(f"{where}: what the tools share cannot be opened: {problems}")
-        found = getattr(module, name, None)
-        if found is None:
-            raise ConfigurationError(f"{where}: {place} has no function {name}")
-        try:
-            return sharing_of(found)
-        except RegistrationError as error:
-            raise ConfigurationError(f"{path}: {name}: {error}") from error
+        return Code(self.root, self._folder("tools"), self.configuration, self._place.file)
 
-    def _tools(self, pages: set[str]) -> list[ToolEntry] | None:
-        folder = self._folder("tools")
-        if folder is None:
+    def _load_tools(self, pages: frozenset[str], report: Report) -> list[ToolEntry] | None:
+        if not self._is_there("tools"):
             return None
-        if not self._place.is_trusted:
-            self._report.warning(
-                folder,
-                "is not imported: no target was named; mcpd serve . serves it, and mcpd init makes it so for good",
-            )
+        if self._code is None:
+            text = "is not imported: no target was named; mcpd serve . serves it, and mcpd.toml says so for good"
+            report.warning(self._folder("tools"), text)
             return []
-        found: dict[str, ToolEntry] = {}
-        places: dict[str, str] = {}
-        files = files_of(folder, self._report, most=MOST_OF_A_KIND, is_wanted=lambda parts: parts[-1].endswith(".py"))
-        for file in files:
-            if file.stem.startswith("_"):
-                continue
-            module = self._import(file.path)
-            for each in tool_functions(module, file.path, self._report) if module is not None else ():
-                entry = self._tool(each, file.path, file.parts[:-1], pages)
-                if entry is None:
-                    continue
-                if entry.key in found:
-                    text = f"there is a tool {entry.key} already ({places[entry.key]}); this one is left out"
-                    self._report.error(file.path, text, each.line)
-                    continue
-                found[entry.key], places[entry.key] = entry, "/".join(file.parts)
-        return list(found.values())
+        return self._code.tools(self.server, pages, report)
 
-    def _tool(self, each: ToolFunction, path: str, above: tuple[str, ...], pages: set[str]) -> ToolEntry | None:
-        options = {"name": "_".join((*above, each.name)), **each.options}
-        name = str(options["name"])
-        server = self.server
-        if name in pages:
-            from .app_files import has_page
-
-            if not has_page(options):
-                options["ui"] = name
-        try:
-            if self._sharing is not None:
-                self._sharing.give(each.function)
-            installed = server.extensions.values()
-            check_options("tool", options, [one for extension in installed for one in extension.tool_options])
-            return tool_entry(server.catalog, installed, each.function, _typed(options))
-        except Exception as error:  # whatever an annotation or a default of the author's raises
-            what = str(error) if isinstance(error, RegistrationError) else f"{type(error).__name__}: {error}"
-            self._report.error(path, f"{what}; {each.name} is left out", each.line)
-            return None
-
-    # -- files -------------------------------------------------------------------------------
-
-    def _pages(self) -> dict[str, ResourceEntry] | None:
-        folder = self._folder("apps")
-        if folder is None:
+    def _load_pages(self, report: Report) -> dict[str, AppEntry] | None:
+        if not self._is_there("apps"):
             return None
         from .app_files import apps_of
 
-        return dict(apps_of(self.server, folder, self._report))
+        self._pages = apps_of(self.server, self._folder("apps"), report, self._pages)
+        return {page.name: page.entry for page in self._pages.values()}
 
-    def _resources(self) -> tuple[list[ResourceEntry], list[TemplateEntry]] | None:
-        folder = self._folder("resources")
-        if folder is None:
+    def _load_resources(self, report: Report) -> tuple[list[ResourceEntry], list[TemplateEntry]] | None:
+        if not self._is_there("resources"):
             return None
         from .resource_files import resources_of, uri_prefix
 
         table = self.configuration.resources
-        return resources_of(folder, table, table.uri or uri_prefix(self.server.name), self._report)
+        return resources_of(self._folder("resources"), table, table.uri or uri_prefix(self.server.name), report)
 
-    def _prompts(self) -> list[PromptEntry] | None:
-        folder = self._folder("prompts")
-        if folder is None:
+    def _load_prompts(self, report: Report) -> list[PromptEntry] | None:
+        if not self._is_there("prompts"):
             return None
         from .prompt_files import prompts_of
 
-        return prompts_of(folder, self._report)
-
-
-def _typed(options: dict[str, Any]) -> Any:
-    """What the decorator takes too; its names were checked."""
-    return options
+        self._prompts = prompts_of(self._folder("prompts"), report, self._prompts)
+        return list(self._prompts.values())
 
 
 def _check(place: Place, said: Configuration) -> None:

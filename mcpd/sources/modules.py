@@ -12,71 +12,105 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from itertools import count
 from types import ModuleType, TracebackType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from ..errors import ConfigurationError, McpdError
 from ..printable import printable
 from ..server import Server
 from .reports import Report
 
-__all__ = ["FolderPackage"]
+__all__ = ["FolderPackage", "Stamps"]
 
 _numbers = count(1)
+
+Stamps: TypeAlias = dict[str, tuple[str, tuple[int, int] | None]]
+"""By the name of a module its file, and the size and time of that."""
 
 
 class FolderPackage:
     """The Python files of one folder, as a package."""
 
-    def __init__(self, root: str, report: Report, plain_from: Sequence[str]) -> None:
+    def __init__(self, root: str, plain_from: Sequence[str]) -> None:
         """Files in the folders `plain_from` are found by their plain names too."""
         self.root = root
         self.name = f"_mcpd_folder_{next(_numbers)}"
-        self.report = report
-        """Where what is wrong is said."""
         package = ModuleType(self.name, "The files of a folder that is served.")
         package.__path__ = [root]
         sys.modules[self.name] = package
         self._neighbours = _Neighbours(self.name, root, plain_from)
         sys.meta_path.append(self._neighbours)
 
-    def load(self, path: str, seconds: float) -> ModuleType | None:
-        """The module of a file below the folder; None if it could not be imported, which is reported."""
+    def stamps(self) -> Stamps:
+        """Which files its modules were loaded from, and what those are like now; None for one that is gone."""
+        found: Stamps = {}
+        for name, module in list(sys.modules.items()):
+            path = getattr(module, "__file__", None)
+            if name.startswith(f"{self.name}.") and path is not None:
+                try:
+                    now = os.stat(path)
+                    found[name] = path, (now.st_size, now.st_mtime_ns)
+                except OSError:
+                    found[name] = path, None
+            elif name.startswith(f"{self.name}."):
+                found[name] = "", None
+        return found
+
+    def changed(self, stamps: Stamps) -> list[str]:
+        """The files of which these stamps are not true any more."""
+        now = self.stamps()
+        return [path for name, (path, stamp) in stamps.items() if now.get(name, (path, None)) != (path, stamp)]
+
+    def adopt(self, other: FolderPackage, names: Iterable[str]) -> None:
+        """Have these modules of another package as if they had been loaded here."""
+        for name in names:
+            if name in sys.modules:
+                sys.modules[self.name + name.removeprefix(other.name)] = sys.modules[name]
+
+    def close(self) -> None:
+        """Forget its modules: nothing that they have is used any more."""
+        sys.meta_path.remove(self._neighbours)
+        for name in [name for name in sys.modules if name == self.name or name.startswith(f"{self.name}.")]:
+            del sys.modules[name]
+
+    def load(self, path: str, seconds: float, report: Report, instead: str = "it is left out") -> ModuleType | None:
+        """The module of a file below the folder; None if it could not be imported, which is reported.
+
+        `instead` says what becomes of the file then.
+        """
         parts = os.path.splitext(os.path.relpath(path, self.root))[0].split(os.sep)
         if any("." in part for part in parts):
-            self.report.error(path, "a Python file's name has no dot but that of .py; rename it")
+            report.error(path, "a Python file's name has no dot but that of .py; rename it")
             return None
 
         work = _Import(".".join((self.name, *parts)))
         before = set(threading.enumerate())
-        with _no_serving(), _listening() as heard:
+        with _no_serving(), _without_bytecode(), _listening() as heard:
             work.run(seconds)
         self._neighbours.forget()
         if heard.text:
-            self.report.warning(
-                path, f"prints while it is imported: {heard.text.strip()[:80]!r}; put that into a function"
-            )
+            report.warning(path, f"prints while it is imported: {heard.text.strip()[:80]!r}; put that into a function")
         started = [one for one in threading.enumerate() if one not in before and one is not work.thread]
         if started and work.is_done:
             names = ", ".join(printable(one.name, 40) for one in started[:3])
-            self.report.warning(
+            report.warning(
                 path, f"starts threads while it is imported ({names}); start them in lifespan.py, which also ends them"
             )
 
         if not work.is_done:
             line = work.line_in(path)
             work.stop()
-            text = f"its import did not end within {seconds:g} seconds; it is left out"
-            self.report.error(path, f"{text} (tools.import-timeout in mcpd.toml allows more)", line)
+            text = f"its import did not end within {seconds:g} seconds; {instead}"
+            report.error(path, f"{text} (tools.import-timeout in mcpd.toml allows more)", line)
             return None
         if work.error is not None:
             line, text = _told(work.error, path, self.root)
-            self.report.error(path, f"{text}; it is left out", line)
+            report.error(path, f"{text}; {instead}", line)
             return None
         return work.module
 
@@ -133,6 +167,16 @@ class _GivenUp(BaseException):
 
 
 # -- what a file does while it is imported ----------------------------------------------------
+
+
+@contextmanager
+def _without_bytecode() -> Iterator[None]:
+    """Python tells what it has compiled by seconds and size: of two edits in a second it would not see the other."""
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode = before
 
 
 @contextmanager
@@ -237,7 +281,7 @@ class _Neighbours:
         while self._given:
             name = self._given.pop()
             module = sys.modules.get(name)
-            if module is not None and module.__name__.startswith(f"{self._package}."):
+            if module is not None and (getattr(module, "__file__", None) or "").startswith(self._root):
                 del sys.modules[name]
 
     def _is_asked_by_its_own(self) -> bool:

@@ -112,25 +112,30 @@ class FilePrompt(PromptEntry):
         return GetPromptResult(messages=messages, description=self._prompt.description)
 
 
-def prompts_of(folder: str, report: Report) -> list[PromptEntry]:
-    """The Markdown files of a folder as prompts, by name; those in sub-folders have its name before theirs."""
+def prompts_of(folder: str, report: Report, before: Mapping[str, FilePrompt]) -> dict[str, FilePrompt]:
+    """The Markdown files of a folder as prompts, by path; those in sub-folders have its name before theirs.
+
+    `before` is what they were: one that has a mistake in it now stays.
+    """
     found: dict[str, FilePrompt] = {}
     places: dict[str, str] = {}
     files = files_of(folder, report, most=MOST_OF_A_KIND, is_wanted=lambda parts: parts[-1].lower().endswith(".md"))
     for file in files:
+        prompt = before.get(file.path)
+        instead = "it is left out" if prompt is None else "what it said before is served"
         try:
             prompt = _prompt(file, folder, report)
         except FrontMatterError as error:
-            report.error(file.path, f"{error}; it is left out", error.line)
-            continue
+            report.error(file.path, f"{error}; {instead}", error.line)
         except OSError as error:
-            report.error(file.path, f"cannot be read ({error.strerror}); it is left out")
+            report.error(file.path, f"cannot be read ({error.strerror}); {instead}")
+        if prompt is None:
             continue
-        if prompt.key in found:
+        if prompt.key in places:
             report.error(file.path, f"there is a prompt {prompt.key} already ({places[prompt.key]}); it is left out")
             continue
-        found[prompt.key], places[prompt.key] = prompt, "/".join(file.parts)
-    return list(found.values())
+        found[file.path], places[prompt.key] = prompt, "/".join(file.parts)
+    return found
 
 
 def _prompt(file: File, folder: str, report: Report) -> FilePrompt:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterable
 
 from ..printable import printable
 from ..registry.problems import Problem
@@ -31,9 +32,9 @@ class Report:
         """Something is served, but not as its author may have meant it."""
         self._add(path, text, line, is_error=False)
 
-    def tell(self) -> None:
-        """Write all into the log."""
-        for problem in self.found:
+    def tell(self, problems: Iterable[Problem]) -> None:
+        """Write these into the log."""
+        for problem in problems:
             log.log(logging.ERROR if problem.is_error else logging.WARNING, "%s", printable(problem, 2500))
 
     @property

@@ -1,0 +1,238 @@
+"""`--reload`: what changes in a folder changes in the server that runs, for clients that stay; no call is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from conftest import Child
+from support.clock import until
+from support.folders import problems, write
+from support.wires import LEGACY, MODERN, ProcessWire, Wire, memory_wire, process_wire
+
+from mcpd.errors import ConfigurationError
+from mcpd.extensions.ui.constants import UI
+from mcpd.sources.folder import Folder
+from mcpd.sources.lookup import place_of
+from mcpd.sources.watch import _concerns, watching
+
+FILES: dict[str, str | bytes] = {
+    "tools/beds.py": "from _plants import COUNT\ndef count() -> int:\n    return COUNT\n",
+    "tools/_plants.py": "COUNT = 1\n",
+    "mcpd.toml": 'name = "g"\n',
+}
+HTML = '<!doctype html><meta charset="utf-8"><title>x</title>'
+
+
+def folder(root: Path, files: dict[str, str | bytes]) -> Folder:
+    return Folder(place_of(str(write(root, files))), is_growing=True)
+
+
+async def names(wire: Wire) -> list[str]:
+    return [tool["name"] for tool in (await wire.result("tools/list"))["tools"]]
+
+
+async def changed(wire: Wire, kind: str) -> None:
+    """The next thing that the server says is that."""
+    assert (await wire.receive())["method"] == f"notifications/{kind}/list_changed"
+
+
+# ------------------------------------------------------------------- what is exchanged, without a watch
+
+
+async def test_code_with_its_neighbours(tmp_path: Path) -> None:
+    """A module that tools import is read again with them; edits in one second too; what is broken keeps what it had."""
+    source = folder(tmp_path, FILES)
+    async with memory_wire(source.server, LEGACY[-1]) as wire:
+        assert await wire.text("count") == "1"
+        write(tmp_path, {"tools/_plants.py": "COUNT = 2\n"})
+        source.refresh()
+        await changed(wire, "tools")
+        assert await wire.text("count") == "2"
+        source.refresh()
+        await wire.quiet()
+
+        write(tmp_path, {"tools/_plants.py": "COUNT = = 3\n"})
+        source.refresh()
+        assert await wire.text("count") == "2"
+        said = "tools/beds.py, line 1: SyntaxError: invalid syntax (tools/_plants.py, line 1)"
+        assert problems(source.server) == [f"{said}; what it had before is served"]
+        write(tmp_path, {"tools/_plants.py": "COUNT = 4\n", "tools/more.py": "def more() -> str:\n    return 'm'\n"})
+        source.refresh()
+        assert await wire.text("count") == "4"
+        assert problems(source.server) == []
+        assert await names(wire) == ["count", "more"]
+        (tmp_path / "tools" / "beds.py").unlink()
+        source.refresh()
+        assert await names(wire) == ["more"]
+    packages = {name for name in sys.modules if name.startswith("_mcpd_folder_") and name.endswith(".tools.more")}
+    assert len(packages) <= 3
+
+
+async def test_every_kind_may_come_later(tmp_path: Path) -> None:
+    source = folder(tmp_path, {"mcpd.toml": 'name = "g"\n'})
+    async with memory_wire(source.server) as wire:
+        hello = await wire.open(LEGACY[-1])
+        assert {"tools", "resources", "prompts"} <= hello["capabilities"].keys()
+        write(tmp_path, {"tools/a.py": "def a() -> str:\n    return 'a'\n", "resources/r.md": "R", "prompts/p.md": "P"})
+        source.refresh()
+        said = {(await wire.receive())["method"] for _ in range(3)}
+        assert said == {f"notifications/{kind}/list_changed" for kind in ("tools", "resources", "prompts")}
+        assert await wire.text("a") == "a"
+        write(tmp_path, {"prompts/p.md": "---\nx"})
+        source.refresh()
+        await wire.quiet()
+        assert (await wire.result("prompts/get", {"name": "p"}))["messages"][0]["content"]["text"] == "P"
+        assert "what it said before is served" in problems(source.server)[0]
+
+
+async def test_what_lifespan_opened_stays_what_tools_take(tmp_path: Path) -> None:
+    files = {
+        "lifespan.py": "from collections.abc import Iterator\nfrom store import Store\n"
+        "def lifespan() -> Iterator[Store]:\n    yield Store()\n",
+        "store.py": "class Store:\n    value = 1\n",
+        "tools/a.py": "from store import Store\ndef a(store: Store) -> int:\n    return store.value\n",
+    }
+    source = folder(tmp_path, files)
+    async with memory_wire(source.server, MODERN) as wire:
+        assert await wire.text("a") == "1"
+        write(
+            tmp_path, {"tools/a.py": "from store import Store\ndef a(store: Store) -> int:\n    return -store.value\n"}
+        )
+        source.refresh()
+        assert await wire.text("a") == "-1"
+        write(tmp_path, {"store.py": "class Store:\n    value = 2000\n"})
+        source.refresh()
+        assert await wire.text("a") == "-1"
+        (tool,) = (await wire.result("tools/list"))["tools"]
+        assert tool["inputSchema"]["properties"] == {}
+        assert "store.py: has changed, and is what lifespan.py opened things with" in problems(source.server)[0]
+    await source.server.aclose()
+
+
+async def test_a_page_that_is_watched(tmp_path: Path) -> None:
+    """Its listed URI names what it holds: who watches that hears, and the tool links the new one."""
+    files = {"tools/a.py": "def a() -> str:\n    return 'a'\n", "apps/a.html": HTML}
+    source = folder(tmp_path, files)
+    async with memory_wire(source.server) as wire:
+        await wire.open(LEGACY[-1], {"extensions": {UI: {"mimeTypes": ["text/html;profile=mcp-app"]}}})
+
+        async def link() -> str:
+            (tool,) = (await wire.result("tools/list"))["tools"]
+            return str(tool["_meta"]["ui"]["resourceUri"])
+
+        before = await link()
+        await wire.result("resources/subscribe", {"uri": before})
+        write(tmp_path, {"apps/a.html": HTML + "<p>new"})
+        source.refresh()
+        said = [await wire.receive() for _ in range(3)]
+        assert {"method": "notifications/resources/updated", "params": {"uri": before}} in [
+            {key: one[key] for key in ("method", "params") if key in one} for one in said
+        ]
+        assert await link() != before
+        write(tmp_path, {"apps/a.html": b"\xff"})
+        source.refresh()
+        assert "is not UTF-8" in problems(source.server)[0]
+        assert (await wire.result("resources/read", {"uri": await link()}))["contents"][0]["text"] == HTML + "<p>new"
+
+
+# ------------------------------------------------------------------------------------ with the watch
+
+
+@asynccontextmanager
+async def watched(root: Path, child: Child, version: str) -> AsyncIterator[ProcessWire]:
+    async with process_wire(child, "--reload", str(write(root, FILES)), version=version) as wire:
+        yield wire
+
+
+async def test_a_client_that_stays(tmp_path: Path, child: Child) -> None:
+    """Over stdio, in a process of its own: edit after edit."""
+    async with watched(tmp_path, child, LEGACY[-1]) as wire:
+        assert await wire.text("count") == "1"
+        for count in range(2, 6):
+            write(tmp_path, {"tools/_plants.py": f"COUNT = {count}\n"})
+            await changed(wire, "tools")
+            assert await wire.text("count") == str(count)
+        write(tmp_path, {"tools/beds.py": "def count( -> int:\n"})
+        await wire.said("what it had before is served")
+        assert await wire.text("count") == "5"
+        write(tmp_path, {"mcpd.toml": 'name = "other"\n'})
+        await wire.said("mcpd.toml has changed; it is read when the server is started again")
+    assert wire.code == 0
+
+
+async def test_a_call_in_flight_ends_on_what_it_began_with(tmp_path: Path) -> None:
+    text = (
+        "import asyncio\nfrom ._gate import GATE\nasync def slow() -> str:\n"
+        "    GATE.begun.set()\n    await GATE.open.wait()\n    from ._late import NAME\n    return NAME\n"
+    )
+    gate = "import asyncio\nclass GATE:\n    begun = asyncio.Event()\n    open = asyncio.Event()\n"
+    source = folder(tmp_path, {"tools/a.py": text, "tools/_gate.py": gate, "tools/_late.py": "NAME = 'old'\n"})
+    gates = next(module for name, module in list(sys.modules.items()) if name.endswith("tools._gate")
+                 and getattr(module, "__file__", "").startswith(str(tmp_path)))  # fmt: skip
+    async with memory_wire(source.server, LEGACY[-1]) as wire:
+        asked = wire.ask("tools/call", {"name": "slow", "arguments": {}})
+        await gates.GATE.begun.wait()
+        write(tmp_path, {"tools/a.py": "async def slow() -> str:\n    return 'new'\n"})
+        source.refresh()
+        assert await wire.text("slow") == "new"
+        gates.GATE.open.set()
+        assert (await wire.answer(asked))["result"]["content"][0]["text"] == "old"
+
+
+async def test_no_call_is_lost(tmp_path: Path) -> None:
+    """Edits while calls come one after another: each is answered, with one value or the next."""
+    source = folder(tmp_path, FILES)
+    seen: list[int] = []
+    is_over = False
+
+    async def call(wire: Wire) -> None:
+        while not is_over:
+            seen.append(json.loads(await wire.text("count")))
+
+    async with memory_wire(source.server, MODERN) as wire:
+        calling = asyncio.create_task(call(wire))
+        for count in range(2, 42):
+            write(tmp_path, {"tools/_plants.py": f"COUNT = {count}\n"})
+            await asyncio.to_thread(source.refresh)
+        is_over = True
+        await calling
+        assert await wire.text("count") == "41"
+    assert seen == sorted(seen)
+    assert len(seen) > 40
+    mine = [name for name in sys.modules if str(tmp_path) in str(getattr(sys.modules[name], "__file__", ""))]
+    assert len(mine) <= 6
+
+
+async def test_changes_before_the_watch_began(tmp_path: Path) -> None:
+    source = folder(tmp_path, FILES)
+    write(tmp_path, {"tools/b.py": "def b() -> str:\n    return 'b'\n"})
+    with watching([source]):
+        await until(lambda: "b" in source.server.catalog.tools)
+
+
+def test_what_concerns_a_folder(tmp_path: Path) -> None:
+    """Not what its tools write beside: a database, a log."""
+    source = folder(tmp_path, FILES)
+    assert all(_concerns(source, str(tmp_path / name)) for name in ("tools/x.txt", "lib/a.py", "mcpd.toml", "prompts"))
+    assert not any(_concerns(source, str(tmp_path / name)) for name in ("garden.db", "data/x.json", "../tools/a.py"))
+
+
+def test_what_cannot_be_watched(tmp_path: Path, child: Child, monkeypatch: pytest.MonkeyPatch) -> None:
+    import subprocess
+
+    write(tmp_path, {"server.py": 'from mcpd import Server\nserver = Server("x")\n'})
+    done = subprocess.run(
+        child.mcpd("serve", "--stdio", "--reload", str(tmp_path / "server.py")), env=child.env, capture_output=True,
+        text=True, timeout=100, stdin=subprocess.DEVNULL, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == "mcpd: --reload is for folders; start a server of another kind again after a change\n"
+    monkeypatch.setitem(sys.modules, "watchfiles", None)
+    with pytest.raises(ConfigurationError, match=r"pip install 'mcpd-server\[watch\]'"):
+        watching([]).__enter__()
