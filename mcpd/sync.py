@@ -5,11 +5,13 @@
     with Client(["npx", "-y", "some-server"]) as client:
         print(client.call("echo", text="hi"))
 
-What is asked is the same as with `mcpd.Client`, and so are the results and errors: only nothing is awaited.
+What is asked is the same as with `mcpd.Client`, and with `mcpd.ClientGroup` for several servers, and so are the results
+and errors: only nothing is awaited.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any
@@ -18,13 +20,16 @@ from msgspec.structs import replace
 
 from .client import Callbacks, ClientLimits
 from .client import client as awaited
-from .client.blocking import BlockingClient
+from .client import group as awaited_group
+from .client.blocking import BlockingCalls, BlockingClient
+from .client.group_lists import Collision
 from .client.loop_thread import in_thread
 from .client.target import Target
+from .errors import McpdError
 from .transports.http_client.options import Headers, HttpOptions
 from .types.lifecycle import Implementation
 
-__all__ = ["Client"]
+__all__ = ["Client", "ClientGroup"]
 
 _NO_CALLBACKS = Callbacks()
 _DEFAULT_LIMITS = ClientLimits()
@@ -67,6 +72,59 @@ class Client(BlockingClient[awaited.Client]):
                 http=http,
             )
         )
+
+
+class ClientGroup(BlockingCalls[awaited_group.ClientGroup]):
+    """Several servers: `with ClientGroup({"git": […], "web": "https://…"}) as group:`. As `mcpd.ClientGroup`.
+
+    Callbacks are run as those of `Client`. `on_server` is called on the group's thread, which must not wait for it.
+    """
+
+    _thread_name = "mcpd-client-group"
+
+    def __init__(
+        self,
+        servers: Mapping[str, Target] | str | os.PathLike[str],
+        callbacks: Callbacks | Callable[[str], Callbacks] = _NO_CALLBACKS,
+        *,
+        prefixes: bool = True,
+        on_server: Callable[[str, McpdError | None], object] | None = None,
+        opening_seconds: float = 30.0,
+        info: Implementation | None = None,
+        extensions: Mapping[str, Any] | None = None,
+        version: str | None = None,
+        timeout: float | None = 60.0,
+        limits: ClientLimits = _DEFAULT_LIMITS,
+        cache: bool = True,
+        http: HttpOptions | None = None,
+    ) -> None:
+        given = callbacks
+        super().__init__(
+            awaited_group.ClientGroup(
+                servers,
+                _all_apart(given) if isinstance(given, Callbacks) else lambda name: _all_apart(given(name)),
+                prefixes=prefixes,
+                on_server=on_server,
+                opening_seconds=opening_seconds,
+                info=info,
+                extensions=extensions,
+                version=version,
+                timeout=timeout,
+                limits=limits,
+                cache=cache,
+                http=http,
+            )
+        )
+
+    @property
+    def errors(self) -> dict[str, McpdError]:
+        """Why each of the servers that are not there is not, by name; those that were not yet tried are left out."""
+        return self._client.errors
+
+    @property
+    def collisions(self) -> list[Collision]:
+        """What has the name of another, and therefore cannot be reached: of the lists that were asked for last."""
+        return self._client.collisions
 
 
 def _all_apart(callbacks: Callbacks) -> Callbacks:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from conftest import Child
 
-from mcpd import Callbacks, Client, Context, ElicitFormParams, ElicitResult, Server, sync
+from mcpd import Callbacks, Client, ClientGroup, Context, ElicitFormParams, ElicitResult, Server, sync
 from mcpd.client.blocking import BlockingClient
 from mcpd.errors import (
     ConfigurationError,
@@ -100,6 +100,37 @@ def test_it_has_the_methods_of_client() -> None:
         assert not inspect.iscoroutinefunction(one), name
     assert inspect.signature(sync.Client) == inspect.signature(Client)
     assert "mcpd.sync" in (inspect.getdoc(inspect.getmodule(BlockingClient)) or "")
+
+
+def test_the_group_has_the_methods_of_the_group() -> None:
+    ours, theirs = (
+        {name: one for name, one in inspect.getmembers(kind) if not name.startswith("_")}
+        for kind in (sync.ClientGroup, ClientGroup)
+    )
+    assert set(ours) - {"close"} == set(theirs) - {"aclose", "client", "clients"}
+    for name in {name for name in ours if inspect.isfunction(ours[name])} - {"close"}:
+        assert str(inspect.signature(ours[name])) == str(inspect.signature(theirs[name])).replace(*AWAITED), name
+    assert list(inspect.signature(sync.ClientGroup).parameters) == list(inspect.signature(ClientGroup).parameters)
+
+
+def test_several_servers_are_asked() -> None:
+    heard = threading.Event()
+
+    def changed(kind: str) -> None:
+        if len(group.list_tools()) == 7:  # it may ask
+            heard.set()
+
+    servers = {"one": make_server(), "gone": ["/no/such/server"]}
+    with sync.ClientGroup(servers, Callbacks(list_changed=changed)) as group:
+        assert group.call("one_add", a=1, returns=int) == 2
+        assert group.read_resource("one+text://a").contents[0].text == "ä"  # type: ignore[union-attr]
+        assert "/no/such/server" in str(group.errors["gone"])
+        assert group.collisions == []
+        (add,) = group.tool_functions("one_add")
+        assert add(3, b=4) == 7
+        servers["one"].add_tool(lambda: "x", name="new")  # type: ignore[union-attr]
+        assert heard.wait(20)
+    assert "mcpd-client-group" not in {thread.name for thread in threading.enumerate()}
 
 
 @each_version

@@ -1,6 +1,7 @@
 """`BlockingClient`: the methods of a `Client` as plain ones. It lives in an event loop on a thread of its own.
 
-The base of `mcpd.sync.Client` and of `mcpd.testing.SyncTestClient`.
+The base of `mcpd.sync.Client` and of `mcpd.testing.SyncTestClient`; `BlockingCalls`, what it has in common with a group
+of clients, is that of `mcpd.sync.ClientGroup`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager
 from inspect import iscoroutinefunction
 from types import TracebackType, UnionType
-from typing import Any, Generic, Literal, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, overload
 
 from msgspec import Raw, Struct
 
@@ -26,14 +27,18 @@ from .faults import Faults
 from .loop_thread import LoopThread
 from .tool_function import ToolFunction
 
-__all__ = ["BlockingClient"]
+if TYPE_CHECKING:
+    from .group import ClientGroup
 
-C = TypeVar("C", bound=Client)
+__all__ = ["BlockingCalls", "BlockingClient"]
+
+C = TypeVar("C", bound="Client | ClientGroup")
+One = TypeVar("One", bound=Client)
 T = TypeVar("T")
 
 
-class BlockingClient(AbstractContextManager["BlockingClient[C]"], Generic[C]):
-    """A client that was made and not opened, driven by plain methods; any thread may call them.
+class BlockingCalls(AbstractContextManager["BlockingCalls[C]"], Generic[C]):
+    """A client or group that was made and not opened, driven by plain methods; any thread may call them.
 
     Methods return what is awaited at the `Client`'s, and raise the same. `on_progress` is called on the thread of the
     caller, and may block; what it raises gives the call up, and is raised.
@@ -89,38 +94,6 @@ class BlockingClient(AbstractContextManager["BlockingClient[C]"], Generic[C]):
         if iscoroutinefunction(on_progress):
             raise ConfigurationError("on_progress is a coroutine function: give a plain one")
         return self._thread.wait_telling(lambda tell: function(*given, on_progress=tell, **options), on_progress)
-
-    # ----------------------------------------------------------------------------- what is known of it
-
-    @property
-    def version(self) -> str:
-        """The protocol version in force."""
-        return self._client.version
-
-    @property
-    def is_modern(self) -> bool:
-        """Whether the version in force is one without a handshake."""
-        return self._client.is_modern
-
-    @property
-    def server_info(self) -> Implementation | None:
-        """Who the server says it is, if it does."""
-        return self._client.server_info
-
-    @property
-    def server_capabilities(self) -> ServerCapabilities:
-        """What the server offers."""
-        return self._client.server_capabilities
-
-    @property
-    def faults(self) -> Faults:
-        """For what the server does wrong: writes it to the log, or counts it."""
-        return self._client.faults
-
-    @property
-    def instructions(self) -> str | None:
-        """How the server wants to be used: a text for the model."""
-        return self._client.instructions
 
     # ------------------------------------------------------------------------------------------ tools
 
@@ -237,15 +210,51 @@ class BlockingClient(AbstractContextManager["BlockingClient[C]"], Generic[C]):
         """Suggestions for an argument of which `value` is typed so far; `known` are the others."""
         return self._wait(self._client.complete, ref, argument, value, known)
 
+    def set_log_level(self, level: LogLevel) -> None:
+        """Hear of log messages of this level and above, through `Callbacks.log`."""
+        self._wait(self._client.set_log_level, level)
+
+
+class BlockingClient(BlockingCalls[One]):
+    """The same with what there is of one server only."""
+
+    # ----------------------------------------------------------------------------- what is known of it
+
+    @property
+    def version(self) -> str:
+        """The protocol version in force."""
+        return self._client.version
+
+    @property
+    def is_modern(self) -> bool:
+        """Whether the version in force is one without a handshake."""
+        return self._client.is_modern
+
+    @property
+    def server_info(self) -> Implementation | None:
+        """Who the server says it is, if it does."""
+        return self._client.server_info
+
+    @property
+    def server_capabilities(self) -> ServerCapabilities:
+        """What the server offers."""
+        return self._client.server_capabilities
+
+    @property
+    def faults(self) -> Faults:
+        """For what the server does wrong: writes it to the log, or counts it."""
+        return self._client.faults
+
+    @property
+    def instructions(self) -> str | None:
+        """How the server wants to be used: a text for the model."""
+        return self._client.instructions
+
     # ------------------------------------------------------------------------------------------- rest
 
     def ping(self) -> None:
         """Ask whether the server is there; modern versions have no ping, so that it is asked what it is."""
         self._wait(self._client.ping)
-
-    def set_log_level(self, level: LogLevel) -> None:
-        """Hear of log messages of this level and above, through `Callbacks.log`."""
-        self._wait(self._client.set_log_level, level)
 
     def roots_changed(self) -> None:
         """Tell the server that `Callbacks.roots` gives others now; modern servers ask when they need them."""
