@@ -75,6 +75,10 @@ def command(
         raise click.UsageError(f"give the target {target} or a command behind --, not both")
     said = {"headers": headers, "token_file": token_file, "timeout": timeout, "version": None, "env": env}
     report = Report(lambda step: None if as_json else _Lines().print(step))
+    if target is not None and ":" in target:
+        from ..doctor.entry import look_at_entry
+
+        look_at_entry(target, report)
     named = _named(reach_of(target, command, said), report)
     if named is not None:
         if not as_json:

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from ..client.targets.named import CommandTarget
 
-__all__ = ["Child", "Ending"]
+__all__ = ["PASSED_ON", "Child", "Ending"]
 
 MOST_LINE_BYTES = 64 * 1024 * 1024
 """A longer line is not read to its end, and nothing behind it."""
@@ -27,6 +27,10 @@ GRACE_SECONDS = 2.0
 
 _READ_BYTES = 65536
 _STDERR_KEPT = 4096
+
+
+PASSED_ON = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
+"""The variables that hosts built on the official libraries give a server, beside those of its entry."""
 
 
 class Ending(Struct, frozen=True):
@@ -59,16 +63,21 @@ class Child:
         self._reading = [asyncio.create_task(self._read_stdout()), asyncio.create_task(self._read_stderr())]
 
     @classmethod
-    async def start(cls, target: CommandTarget, on_line: Callable[[bytes], bool]) -> Child:
-        """Start it. `on_line` is given each line of stdout, and says whether to read on. Raises OSError, ValueError."""
+    async def start(
+        cls, target: CommandTarget, on_line: Callable[[bytes], bool], *, as_hosts_do: bool = False
+    ) -> Child:
+        """Start it. `on_line` is given each line of stdout, and says whether to read on.
+
+        `as_hosts_do`: with few variables, and in the top folder if its own is not said. Raises OSError, ValueError.
+        """
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
             *target.command,
             stdin=pipe,
             stdout=pipe,
             stderr=pipe,
-            env=None if target.env is None else {**os.environ, **target.env},
-            cwd=target.cwd,
+            env=_environment(as_hosts_do) | (target.env or {}),
+            cwd=target.cwd or ("/" if as_hosts_do else None),
             start_new_session=True,
             limit=2 * _READ_BYTES,
         )
@@ -172,3 +181,9 @@ class Child:
         while data := await self.process.stderr.read(_READ_BYTES):
             self.stderr_bytes += len(data)
             self._stderr = (self._stderr + data)[-_STDERR_KEPT:]
+
+
+def _environment(as_hosts_do: bool) -> dict[str, str]:
+    if not as_hosts_do:
+        return dict(os.environ)
+    return {name: os.environ[name] for name in PASSED_ON if name in os.environ}

@@ -9,7 +9,7 @@ from ..client.targets.named import CommandTarget
 from ..printable import printable
 from ..types.base import META
 from ..versions import table
-from .child import GRACE_SECONDS, Ending
+from .child import GRACE_SECONDS, PASSED_ON, Ending
 from .dialogue import WITH_HANDSHAKE, WITHOUT_HANDSHAKE, Answer, Dialogue, NoAnswer, has_handshake, initialize_params
 from .found import find_command
 from .offers import look_at_offers, say_extensions, say_who_it_is
@@ -53,6 +53,7 @@ async def try_command(target: CommandTarget, report: Report, timeout: float) -> 
     _judge_stderr(dialogue, report)
     if has_begun:
         _judge_end(ending, report)
+        await _try_as_hosts_do(target, report, timeout)
         capabilities = await _try_versions(target, report, timeout)
         say_extensions(capabilities, report)
 
@@ -183,6 +184,35 @@ def _judge_end(ending: Ending, report: Report) -> None:
     else:
         text = "neither the end of its input nor SIGTERM ended it; it was killed"
         report.fail("end", text, "end when stdin ends: a process of it stays behind for each chat")
+
+
+async def _try_as_hosts_do(target: CommandTarget, report: Report, timeout: float) -> None:
+    """Start it once more: hosts give it few variables, and another folder than yours."""
+    dialogue = Dialogue(timeout)
+    why = ""
+    try:
+        await dialogue.start(target, as_hosts_do=True)
+        try:
+            answer = await dialogue.request("initialize", initialize_params(WITH_HANDSHAKE))
+            if answer.result is None and dialogue.envelope is None:
+                dialogue.envelope = WITHOUT_HANDSHAKE
+                await dialogue.request("server/discover")
+        finally:
+            await dialogue.end()
+    except (OSError, ValueError) as error:
+        why = f"cannot be started: {error}"
+    except NoAnswer as error:
+        lines = dialogue.child.stderr_lines
+        why = f"{error}{f'; its stderr says: {printable(lines[-1], 300)}' if lines else ''}"
+
+    if why:
+        text = f"in another folder and with few variables the server {why}"
+        advice = (
+            f"hosts give it {', '.join(PASSED_ON)} and what its entry says: write whole paths, and the rest to `env`"
+        )
+        report.warn("as hosts start it", text, advice)
+    else:
+        report.ok("as hosts start it", "in another folder and with few variables it answers, too")
 
 
 async def _try_versions(target: CommandTarget, report: Report, timeout: float) -> list[Any]:

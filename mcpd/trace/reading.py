@@ -68,7 +68,7 @@ class _Record(Struct):
 
 
 _read_record = Decoder(_Record).decode
-_FAILED = frozenset(("not started", "left out", "reader gone"))
+_FAILED = frozenset(("not started", "left out", "reader gone", "failed", "unreadable"))
 
 
 class TraceReader:

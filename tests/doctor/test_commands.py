@@ -90,7 +90,7 @@ async def test_a_good_server_has_no_trouble() -> None:
     assert troubles(steps) == []
     assert [step.name for step in steps] == [
         "found", "started", "first answer", "name", "tools", "schemas", "call", "unknown method", "stdout clean", "end",
-        "versions", "extensions",
+        "as hosts start it", "versions", "extensions",
     ]  # fmt: skip
     versions = of(steps, "versions")
     assert versions.text == "2025-11-25, 2025-06-18"
@@ -325,6 +325,18 @@ async def test_a_slow_start_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> Non
     assert of(await tried(program()), "first answer").status == "warning"
     monkeypatch.setattr(commands, "_CODEX_SECONDS", 0.0)
     assert "Codex gives up" in of(await tried(program()), "first answer").advice
+
+
+async def test_it_needs_what_hosts_do_not_give(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GARDEN_KEY", "1")
+    needs = "if 'GARDEN_KEY' not in os.environ: sys.exit('GARDEN_KEY is not set')"
+    step = of(await tried(program(first=needs)), "as hosts start it")
+    assert step.status == "warning"
+    assert step.text.endswith("its stderr says: GARDEN_KEY is not set")
+    given = program(first=needs)
+    assert troubles(await tried(CommandTarget(given.command, {"GARDEN_KEY": "2"}))) == []
+    step = of(await tried(program(first="assert os.getcwd() != '/', 'not here'")), "as hosts start it")
+    assert step.text.endswith("AssertionError: not here")
 
 
 async def test_who_says_nothing_of_itself() -> None:

@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.raw_http import Asked, as_json, raw_server, reply
 
-from mcpd import Client, Server
+from mcpd import Client, McpdError, Server
 from mcpd.client.connection import PausableChannel, StartableChannel
 from mcpd.client.target import connect
 from mcpd.trace.channel import record_channel
@@ -36,6 +37,27 @@ async def test_a_client_records_what_it_says(tmp_path: Path, version: str) -> No
     assert answer.seconds is not None
     assert answer.source == "server"
     assert not reader.unanswered()
+
+
+async def test_a_client_behind_http_records_too(tmp_path: Path) -> None:
+    """There each request has a connection of its own, and can fail alone."""
+
+    def answer(request: Asked) -> bytes | None:
+        asked = request.message
+        if asked.get("method") == "server/discover":
+            result = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "ttlMs": 0}
+            return as_json({"jsonrpc": "2.0", "id": asked["id"], "result": {"resultType": "complete"} | result})
+        return reply(503, b"out for lunch")
+
+    recorder = Recorder(TraceFile(tmp_path / "t.jsonl", 10**6), ["http"])
+    async with raw_server(answer) as server:
+        async with Client(record_channel(await connect(f"{server.url}/mcp"), recorder)) as client:
+            with pytest.raises(McpdError, match="out for lunch"):
+                await client.list_tools()
+    recorder.close()
+    text = (tmp_path / "t.jsonl").read_text()
+    assert '"event":"failed"' in text
+    assert '"supportedVersions"' in text
 
 
 async def test_what_a_channel_can_shows(tmp_path: Path) -> None:
