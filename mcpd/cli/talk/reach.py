@@ -134,7 +134,8 @@ def _token(path: str) -> str:
 def run(work: Callable[[Terminal], Awaitable[int]], reach: Reach) -> int:
     """Do a command's work in an event loop, and give the exit code. What goes wrong is one line on stderr."""
     terminal = Terminal()
-    logging.getLogger("mcpd").addHandler(_Warnings(terminal))
+    logger, warnings = logging.getLogger("mcpd"), _Warnings(terminal)
+    logger.addHandler(warnings)
     stopped: list[int] = []
 
     async def main() -> int:
@@ -167,11 +168,17 @@ def run(work: Callable[[Terminal], Awaitable[int]], reach: Reach) -> int:
         if not stopped:
             raise
         return stopped[0]
-    except OSError:
-        raise  # of stdout that nobody reads
+    except BrokenPipeError:
+        raise  # nobody reads what we print
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        terminal.note(f"mcpd: {where}{error.strerror or error}", "red")
+        return 1
     except Exception as error:
         terminal.note(f"mcpd: {_of_a_mistake(error)}", "red")
         return 1
+    finally:
+        logger.removeHandler(warnings)
 
 
 class _Warnings(logging.Handler):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -271,6 +272,16 @@ def test_a_server_that_breaks_the_rules_is_told_once(run: Run, child: Child) -> 
     done = run("call", "echo", "text=hi", "--", "sh", "-c", f"echo banner; echo banner; exec {serve}")
     assert (done.returncode, done.stdout) == (0, b"hi\n")
     assert said(done).startswith("mcpd: the server sent what cannot be read: Parse error: ")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no device that is always full")
+def test_output_that_cannot_be_written_is_one_line(child: Child, tmp_path: Path) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            child.mcpd("list", SERVER), env=child.env, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=full,
+            stderr=subprocess.PIPE, text=True, timeout=100, check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, "mcpd: No space left on device\n")
 
 
 def test_a_mistake_of_ours_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
