@@ -14,7 +14,7 @@ from msgspec import convert
 from ...client import Callbacks
 from ...errors import ProtocolError
 from ...jsonrpc import MALFORMED
-from ...printable import printable
+from ...printable import printable, printable_lines
 from ...types.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
 from ...types.sampling import CreateMessageParams, CreateMessageResult
 from .terminal import Terminal
@@ -63,7 +63,7 @@ class Questions:
         terminal = self._terminal
         schema = read_schema(params.requested_schema)
         async with terminal.asking:
-            self._say(f"asks: {message}", "Ctrl-D declines.")
+            self._say(f"asks: {_told(params.message)}", "Ctrl-D declines.")
             try:
                 if not schema.properties:
                     return ElicitResult(action="accept", content={}) if await self._agrees() else _DECLINED
@@ -78,11 +78,16 @@ class Questions:
         message, url = printable(params.message, _MOST_OF_A_TEXT), printable(params.url, _MOST_OF_A_TEXT)
         if not self._can_ask(f"asks you to visit {url}: {message}"):
             return ElicitResult(action="decline")
+        if not params.url.startswith(("https://", "http://")):
+            self._terminal.note(f"mcpd: {self.server_name()} asks you to visit {url}, which is no web page; declined")
+            return _DECLINED
         async with self._terminal.asking:
-            self._say(f"asks you to visit a page: {message}", f"  {url}", f"  of the host {_host(params.url)}")
+            self._say(
+                f"asks you to visit a page: {_told(params.message)}", f"  {url}", f"  of the host {_host(params.url)}"
+            )
             if not await self._agrees("Open it"):
                 return _DECLINED
-        if not params.url.startswith(("https://", "http://")) or not _open(params.url):
+        if not _open(params.url):
             self._terminal.note(f"mcpd: no browser could be started; open it yourself: {url}")
         return ElicitResult(action="accept")
 
@@ -107,12 +112,9 @@ class Questions:
             raise _Refused
         terminal = self._terminal
         async with terminal.asking:
-            said = [
-                f"  {message.role}: {printable(_text_of(message.content), _MOST_OF_A_TEXT)}"
-                for message in params.messages
-            ]
+            said = [f"  {message.role}: {_told(_text_of(message.content))}" for message in params.messages]
             if params.system_prompt:
-                said.insert(0, f"  system: {printable(params.system_prompt, _MOST_OF_A_TEXT)}")
+                said.insert(0, f"  system: {_told(params.system_prompt)}")
             self._say("wants to ask a model; there is none here, and you may answer in its place.", *said)
             terminal.note("Your answer, ended by an empty line; Ctrl-D declines.")
             lines: list[str] = []
@@ -159,6 +161,11 @@ def log_line(told: LogMessageParams) -> str:
     data = "" if told.data is UNSET else told.data if isinstance(told.data, str) else encode(told.data).decode()
     logger = f" {printable(told.logger)}" if told.logger else ""
     return f"{told.level}{logger}: {printable(data, _MOST_OF_A_TEXT)}"
+
+
+def _told(text: str) -> str:
+    """A text of the server's for the terminal: its lines are indented, so that none passes for one of ours."""
+    return printable_lines(text[:_MOST_OF_A_TEXT]).replace("\n", "\n  ")
 
 
 def _host(url: str) -> str:

@@ -244,7 +244,7 @@ def test_text_reaches_a_pipe_as_it_is(run: Run) -> None:
 @pytest.mark.parametrize(
     ("tool", "line", "answer"),
     [
-        (["water", "minutes=3"], "mcpd: A talk asks: Water for 3 minutes?\\x1b[2J; declined, as", "decline"),
+        (["water", "minutes=3"], "mcpd: A talk asks: Water for 3 minutes?\\x1b[2J\\n", "decline"),
         (["pay"], "mcpd: A talk asks you to visit https://xn--bcher-kva.example/pay: Pay first.", "decline"),
         (["think"], "mcpd: A talk wants to ask a model; declined", None),
     ],

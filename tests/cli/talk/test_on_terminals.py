@@ -66,7 +66,9 @@ def test_ctrl_d_gives_up(start: Start) -> None:
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
 def test_a_form_is_asked_for(start: Start, version: str) -> None:
     with start("call", SERVER, "water", "minutes=3", "--protocol", version) as typed:
-        typed.until("A talk asks: Water for 3 minutes?\\x1b[2J\nCtrl-D declines.\nreally (yes or no): ")
+        typed.until(
+            "A talk asks: Water for 3 minutes?\\x1b[2J\n  mcpd: think twice\nCtrl-D declines.\nreally (yes or no): "
+        )
         typed.type("maybe\r")
         typed.until("really: 'maybe' is no true or false")
         typed.type("yes\r")
