@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -11,7 +12,6 @@ from typing import Any
 from msgspec import Struct
 
 from ..registry.annotations import plain_function
-from ..registry.depends import Dependency
 from .marks import options_of
 from .reports import Report
 
@@ -84,6 +84,8 @@ def _makes_a_context_manager(function: Any) -> bool:
 
 def _untyped(function: Any) -> list[str]:
     """The parameters of which nobody knows what they take."""
+    depends = sys.modules.get("mcpd.registry.depends")  # not loaded, if nobody has written a `Depends`
+    given = () if depends is None else depends.Dependency
     try:
         slots = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -92,6 +94,6 @@ def _untyped(function: Any) -> list[str]:
         slot.name
         for slot in slots
         if slot.annotation is _EMPTY
-        and not isinstance(slot.default, Dependency)
+        and not isinstance(slot.default, given)
         and slot.kind not in (slot.VAR_POSITIONAL, slot.VAR_KEYWORD)
     ]

@@ -115,6 +115,15 @@ async def test_only_what_is_exported(tmp_path: Path) -> None:
     assert [entry.key for entry in server.catalog.tools] == ["a"]
 
 
+async def test_a_dependency_needs_no_type(tmp_path: Path) -> None:
+    text = "from mcpd import Depends\ndef bed() -> str:\n    return 'north'\n"
+    text += "def where(bed=Depends(bed)) -> str:\n    return bed\n"
+    server = opened(tmp_path, {"tools/a.py": text})
+    assert problems(server) == []
+    async with memory_wire(server, MODERN) as wire:
+        assert await wire.text("where") == "north"
+
+
 @pytest.mark.parametrize(
     "docstring",
     [
