@@ -103,6 +103,9 @@ class Member:
                 await self._lost.wait()
             except (McpdError, OSError) as error:
                 self.error = error if isinstance(error, McpdError) else ConnectionLost(str(error))
+            except Exception as error:  # whatever it is: the server is tried again, and nobody waits for it in vain
+                log.exception("the server %s cannot be opened", printable(self.name))
+                self.error = ConnectionLost(f"{type(error).__name__}: {error}")
             finally:
                 self._current = self.client = None
                 await self._close(client)
@@ -130,7 +133,7 @@ class Member:
         client.on_lost = None
         try:
             await client.aclose()
-        except (McpdError, OSError) as error:
+        except Exception as error:
             log.debug("the server %s cannot be closed: %s", self.name, printable(error))
 
     def _report(self) -> None:

@@ -356,6 +356,16 @@ async def test_a_list_that_cannot_be_had_is_left_out(
         assert "the tools of the server a are left out: not today" in caplog.text
 
 
+async def test_a_channel_that_does_what_none_may_is_one_more_that_does_not_come(servers: dict[str, Server]) -> None:
+    class Broken:
+        def connect_memory(self) -> Any:
+            raise ZeroDivisionError("oh")
+
+    async with ClientGroup({"broken": Broken(), **servers}) as group:
+        assert str(group.errors["broken"]) == "ZeroDivisionError: oh"
+        assert await group.call("b_who") == "b"
+
+
 async def test_it_closes_while_a_server_is_opened(child: Child) -> None:
     slow = [child.python, "-c", "import sys; sys.stdin.read()"]
     group = ClientGroup({"slow": slow})

@@ -36,6 +36,8 @@ class Foreign(NamedTuple):
     """Those that it is asked in; the first is what both agree on by themselves."""
     call: tuple[str, dict[str, Any], str] = ("", {}, "")
     """A tool, its arguments, and what stands in its answer."""
+    is_for_models: bool = True
+    """Whether that tool is for models, and not for the pages of an App alone."""
     slow: tuple[str, dict[str, Any], float] | None = None
     """A call that takes longer than so many seconds."""
     prompt: tuple[str, dict[str, str]] | None = None
@@ -52,8 +54,9 @@ def _sdk(python: str, examples: Path, *arguments: str) -> tuple[str, ...]:
     return python, str(HERE / "serve_sdk.py"), str(examples / "servers" / "everything-server"), *arguments
 
 
-def _app(name: str, tool: str, expected: str) -> Foreign:
-    return Foreign(_npm(name, "--stdio"), call=(tool, {}, expected), urls={"http:/mcp": _npm(name)})
+def _app(name: str, tool: str, expected: str, *, is_for_models: bool = True) -> Foreign:
+    call = (tool, {}, expected)
+    return Foreign(_npm(name, "--stdio"), call=call, is_for_models=is_for_models, urls={"http:/mcp": _npm(name)})
 
 
 _FASTMCP = (SECOND, "-m", "fastmcp.cli", "run", str(EXAMPLES / "fastmcp" / "testing_demo" / "server.py"), "--no-banner")
@@ -92,7 +95,7 @@ SERVERS = {
     "basic-vanillajs": _app("basic-vanillajs", "get-time", "T"),
     "basic-react": _app("basic-react", "get-time", "T"),
     "budget-allocator": _app("budget-allocator", "get-budget-data", "categories"),
-    "debug": _app("debug", "debug-refresh", "counter"),
+    "debug": _app("debug", "debug-refresh", "counter", is_for_models=False),
     "fetch": Foreign((FIRST, "-m", "mcp_server_fetch"), call=("fetch", {"url": "http://127.0.0.1:9/"}, "127.0.0.1")),
     "git": Foreign(
         (FIRST, "-m", "mcp_server_git"),

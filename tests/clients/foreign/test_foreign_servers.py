@@ -47,8 +47,12 @@ async def use(server: Foreign, client: Client, version: str | None) -> None:
 
         tool, arguments, expected = server.call
         assert tool in [one.name for one in tools]
-        assert expected in repr(await client.call_tool(tool, arguments))
-        assert len(await client.tool_functions()) > 0
+        result = await client.call_tool(tool, arguments)
+        assert expected in repr(result)
+        functions = {function.tool.name: function for function in await client.tool_functions()}
+        assert (tool in functions) is server.is_for_models
+        if server.is_for_models and not result.is_error:
+            assert expected in repr(await functions[tool](**arguments))
         if resources:
             assert (await client.read_resource(resources[0].uri)).contents
         if server.prompt is not None:
