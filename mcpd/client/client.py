@@ -345,8 +345,12 @@ class Client(ServerLink):
     async def _list(self, method: str, member: str, kind: type[T], *, fresh: bool) -> list[T]:
         """Every page of a list, within the limits."""
 
+        at = ""
+
         def ask(params: Any) -> Coroutine[Any, Any, Raw]:
-            return self._kept(method, "" if params is None else f"cursor {params['cursor']}", params, fresh=fresh)
+            nonlocal at
+            at = "" if params is None else f"cursor {params['cursor']}"
+            return self._kept(method, at, params, fresh=fresh)
 
         try:
             return await read_list(ask, method, member, kind, self.limits, self._session.faults)
@@ -354,7 +358,11 @@ class Client(ServerLink):
             # A cursor that is none any more: the pages before it are of another list.
             if self._cache is not None:
                 self._cache.forget(method)
-            raise
+            if not at:
+                raise
+
+        # Spec: 2026-07-28 server/utilities/caching: "discard all cached pages and re-fetch from the beginning".
+        return await read_list(ask, method, member, kind, self.limits, self._session.faults)
 
     async def _kept(self, method: str, parameter: str, params: Any, *, fresh: bool) -> Raw:
         """A result that is kept and still fresh, or the server's."""

@@ -14,7 +14,7 @@ from support.clock import until
 
 from mcpd import Client
 from mcpd.client import ClientLimits
-from mcpd.errors import ConnectionLost, FrameTooLarge, McpdError, ProtocolError, RequestTimeout
+from mcpd.errors import ConnectionLost, FrameTooLarge, McpdError, ProtocolError, RemoteError, RequestTimeout
 
 pytestmark = pytest.mark.timeout(120)
 MB = 1024 * 1024
@@ -83,6 +83,19 @@ CALLED = {
     "a long line": "raw(head(id) + '\"result\": \"')\nfor _ in range(1024): raw(b'x' * 1048576)\nraw('\"}\\n')",
     "endless": "say(id=id, result={'tools': [], 'nextCursor': os.urandom(8).hex()})",
     "cyclic": "say(id=id, result={'tools': [], 'nextCursor': {'a': 'b', 'b': 'c', 'c': 'a'}.get(cursor(), 'a')})",
+    "a stale cursor": """
+if cursor():
+    say(id=id, error={'code': -32602, 'message': 'no such cursor'})
+else:
+    say(id=id, result={'tools': [tool], **({} if 'seen' in globals() else {'nextCursor': 'a'})})
+    seen = True
+""",
+    "a cursor that is never good": """
+if cursor():
+    say(id=id, error={'code': -32602, 'message': 'none'})
+else:
+    say(id=id, result={'tools': [], 'nextCursor': 'b'})
+""",
     "many entries": "say(id=id, result={'tools': [tool] * 60, 'nextCursor': os.urandom(8).hex()})",
 }
 
@@ -183,6 +196,15 @@ async def test_lists_without_end(behaviour: str, said: str) -> None:
         with pytest.raises(ProtocolError, match=said):
             await client.list_tools()
         await client.ping()
+
+
+async def test_a_cursor_that_is_none_any_more() -> None:
+    """2026-07-28 server/utilities/caching: the list is asked for from its beginning; once."""
+    async with misbehaving("a stale cursor") as client:
+        assert [tool.name for tool in await client.list_tools()] == ["x"]
+    async with misbehaving("a cursor that is never good") as client:
+        with pytest.raises(RemoteError, match="none"):
+            await client.list_tools()
 
 
 async def test_a_server_that_starts_and_says_nothing() -> None:

@@ -245,6 +245,23 @@ async def test_subscriptions_and_the_log_level_are_renewed(version: str) -> None
         assert updated.empty()
 
 
+async def test_a_subscription_that_is_cut_alone_is_opened_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As over HTTP, where it has a connection of its own."""
+    monkeypatch.setattr("mcpd.client.subscription.AGAIN_SECONDS", 0.01)
+    lists, line = asyncio.Queue[str](), Line()
+    async with Client(line, Callbacks(list_changed=lists.put_nowait), version=MODERN) as client:
+        for _ in range(2):
+            asked = [message for message in line.frames[0] if message.get("method") == "subscriptions/listen"][-1]
+            line.channels[0]._receiver.failed(asked["id"], ConnectionLost("there: the stream was cut"))
+            assert [await lists.get(), await lists.get()] == ["tools", "resources"]
+            await client.ping()
+        line.server.add_text("notes://b", "x", name="b")
+        assert await lists.get() == "resources"
+    assert len(line.channels) == 1
+    for connection in list(line.server._connections._connections):
+        connection.abort()
+
+
 async def speaking(ctx: Context) -> None:
     await ctx.debug("spoken")
 
