@@ -7,7 +7,8 @@ pydantic's, as in those libraries: `mcpd-server[compat]`. The projects are not a
 
 The parts. `install` finds the modules and says what is missing; `program` is who serves what calls `run()`;
 `types/` are the models of `mcp.types`, and `wire` turns them into our structs; `lowlevel/` is the server with a
-handler for each method, `fastmcp1/` the one with decorators for functions, which is built on it.
+handler for each method, `fastmcp1/` the SDK's FastMCP, of its version 1, which is built on it, `mcpserver/` its
+MCPServer, of version 2, and `fastmcp/` the library of that name.
 
 To add a library: a package here with its classes, and a `names.py` with `MODULES`, from the name of each module that
 is to be found to a `Names`: where each of its names lives here, and where the rest is looked for. One line in
