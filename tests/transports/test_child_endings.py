@@ -47,9 +47,10 @@ async def ending(code: str, *, name: str = "") -> tuple[str, Ear]:
 
 
 async def test_its_exit_code_and_last_words() -> None:
-    code = "import os; os.write(1, b'one\\ntwo'); os.write(2, b'a\\n\\n  b\\x1b[0m\\nlast'); raise SystemExit(3)"
+    last = r"b'a\n\n  \x1b[31mb\x1b[0m\x1b[2J\nlast'"
+    code = rf"import os; os.write(1, b'one\ntwo'); os.write(2, {last}); raise SystemExit(3)"
     said, ear = await ending(code, name="claude-code:github")
-    assert said == r"claude-code:github: the server has ended with exit code 3; stderr: a | b\x1b[0m | last"
+    assert said == r"claude-code:github: the server has ended with exit code 3; stderr: a | b\x1b[2J | last"
     assert ear.heard == [b"one", b"two"]
 
 

@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -294,6 +294,31 @@ def test_a_mistake_of_ours_is_one_line(capsys: pytest.CaptureFixture[str]) -> No
         r"mcpd: this should not happen: ZeroDivisionError: by\\nzero at test_in_pipes\.py:\d+; please report it, .*",
         line,
     )
+
+
+@pytest.fixture
+def url(child: Child, tmp_path: Path) -> Iterator[str]:
+    """The URL of the same server behind HTTP, with WebSocket on the same port."""
+    process = subprocess.Popen(
+        child.mcpd("serve", "--http", "127.0.0.1:0", SERVER), env=child.env, cwd=tmp_path, stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with process:
+        assert process.stderr is not None
+        yield next(found[0] for line in process.stderr if (found := re.search(r"http://127\.0\.0\.1:\d+/mcp", line)))
+        process.terminate()
+        process.stderr.read()
+
+
+def test_servers_behind_urls(run: Run, url: str) -> None:
+    for place in (url, url.replace("http:", "ws:")):
+        assert run("read", place, "bed://south").stdout == b"bed south\n"
+        done = run("call", place, "steps", "-H", "X-Of-Mine: 1", "--protocol", "2025-11-25")
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"done\n", b"")
+    done = run("list", f"{url}s")
+    assert done.returncode == 1
+    assert "HTTP 404" in said(done)
+    assert f"mcpd doctor {url}s" in said(done)
 
 
 # ------------------------------------------------------------------------ read, prompt, complete, ping
