@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Any
 
 import pytest
@@ -143,3 +144,11 @@ async def test_nothing_listens_there() -> None:
 async def test_what_is_no_url() -> None:
     with pytest.raises(ConfigurationError, match="https:///mcp"):
         await Client("https:///mcp").open()
+
+
+async def test_without_the_library_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("mcpd.transports.http_client.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    with pytest.raises(ConfigurationError, match=r"the package aiohttp: pip install 'mcpd-server\[client\]'"):
+        await Client("http://127.0.0.1:1/mcp").open()
