@@ -1,4 +1,4 @@
-"""HTTP requests to one server: aiohttp is used here and in `words` only, and nothing of MCP is known.
+"""HTTP requests to one server: aiohttp (D17) is used here and in `words` only, and nothing of MCP is known.
 
 One connection pool, redirects within the origin, bodies in bounded memory. What fails is raised as a `TransportError`
 whose text names the server and the cause.
