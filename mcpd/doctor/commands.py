@@ -141,9 +141,12 @@ async def _ask_nonsense(dialogue: Dialogue, report: Report) -> None:
         dialogue.timeout = patience
     if answer.code == -32601:
         report.ok("unknown method", "is refused as it should be", seconds=answer.seconds)
+    elif answer.error:
+        text = f"is refused, though with {printable(answer.error)}"
+        report.ok("unknown method", text, advice="error -32601 says it better", seconds=answer.seconds)
     else:
-        text = f"is answered with {printable(answer.error)}" if answer.error else "is answered as if it were known"
-        report.warn("unknown method", text, "answer it with error -32601: hosts find out by it what a server can do")
+        advice = "answer it with error -32601: hosts find out by it what a server can do"
+        report.warn("unknown method", "is answered as if it were known", advice)
 
 
 def _judge_stdout(dialogue: Dialogue, report: Report) -> None:
