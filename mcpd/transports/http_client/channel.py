@@ -37,6 +37,8 @@ _GOODBYE_SECONDS = 2.0
 _FALL_BACK = (400, 404, 405)
 _CANCELLED = "notifications/cancelled"
 _INITIALIZED = "notifications/initialized"
+_LISTENING_SECONDS = 1.0
+"""So long the first request waits for the stream of the session: a server may say nothing on it, not even its head."""
 
 
 class HttpChannel:
@@ -189,9 +191,12 @@ class HttpChannel:
             taken.set_result(None)
 
         if message.method == _INITIALIZED:
-            self._may_ask.set()
             if self._old is None and not self._is_closed and self._inbound is not None:
-                self._do(listen(self._requester, self._inbound))
+                # What a call makes the server ask may come on the session's stream, and is lost if there is none yet.
+                self._do(listen(self._requester, self._inbound, self._may_ask.set))
+                asyncio.get_running_loop().call_later(_LISTENING_SECONDS, self._may_ask.set)
+            else:
+                self._may_ask.set()
         if not self._is_closed:
             self._tell_on()
 

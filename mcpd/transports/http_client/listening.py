@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from ...errors import ConnectionLost, HttpError
 from ...printable import printable
@@ -23,8 +24,11 @@ _ATTEMPTS = 10
 """So often in a row a stream that brings nothing is opened again."""
 
 
-async def listen(requester: Requester, inbound: Inbound) -> None:
-    """Deliver what comes, until the server has no such stream or is not to be reached for long."""
+async def listen(requester: Requester, inbound: Inbound, tried: Callable[[], None]) -> None:
+    """Deliver what comes, until the server has no such stream or is not to be reached for long.
+
+    `tried` is called when the first attempt has its answer: from then on nothing that the server says goes astray.
+    """
     name = requester.link.name
     reader = SseReader(inbound.max_frame_bytes)
     attempt = 0
@@ -37,6 +41,8 @@ async def listen(requester: Requester, inbound: Inbound) -> None:
         except (ConnectionLost, HttpError) as error:
             log.debug("no stream for what the server says by itself: %s", printable(error))
             continue
+        finally:
+            tried()
 
         try:
             if reply.status >= 500:
