@@ -100,6 +100,8 @@ class ClientConnection:
         self._lost: McpdError | None = None
         self.is_closed = False
         """It was closed by us."""
+        self.is_given_up = False
+        """It was ended by us, for the server took more than it may: a new one would end in the same way."""
         self._closing: asyncio.Task[None] | None = None
 
     # --------------------------------------------------------------------------- what the channel calls
@@ -170,6 +172,7 @@ class ClientConnection:
     def _end(self, error: McpdError) -> None:
         """The server takes more than it may: be done with it."""
         if self._lost is None:
+            self.is_given_up = True
             log.error("the connection to the server is ended: %s", printable(error))
             self._lose(error)
             self._closing = self.loop.create_task(self.channel.aclose())

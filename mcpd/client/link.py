@@ -253,9 +253,9 @@ class ServerLink:
 
     @property
     def _may_renew(self) -> bool:
-        return (
-            self._reconnects and not self._is_closed and isinstance(self._target, (CommandTarget, UrlTarget, InProcess))
-        )
+        if not self._reconnects or self._is_closed or (self._open is not None and self._open.is_given_up):
+            return False
+        return isinstance(self._target, (CommandTarget, UrlTarget, InProcess))
 
     def _lost(self, connection: ClientConnection, error: McpdError) -> None:
         """A connection has ended."""
