@@ -8,7 +8,7 @@ import zlib
 from typing import Any
 
 import pytest
-from support.clock import until
+from support.clock import turns, until
 from support.http_script import (
     Answer,
     Asked,
@@ -94,6 +94,31 @@ async def test_a_stream_that_was_cut_is_resumed_when_the_server_wants() -> None:
         assert all(one.headers["mcp-session-id"] == "s-1" for one in resumed)
         assert all(one.headers["mcp-protocol-version"] == "2025-11-25" for one in resumed)
         assert time.monotonic() - cut_at >= 0.3
+
+
+async def test_the_first_request_waits_until_the_stream_of_the_session_is_open() -> None:
+    """What the server asks there because of it would be lost; one that says nothing there holds it up for a second."""
+    is_open, has_called = asyncio.Event(), asyncio.Event()
+
+    async def answer(asked: Asked, write: Write) -> None:
+        if asked.rpc == "GET":
+            await turns(200)  # a head that takes its time
+            assert not has_called.is_set()
+            is_open.set()
+            await write(events_head() + b": here\n\n")
+            await asyncio.Event().wait()
+        has_called.set()
+        assert is_open.is_set()
+        await write(reply(200, text_result(asked, "a")))
+
+    assert await called(legacy(answer)) == "a"
+
+    async def silent(asked: Asked, write: Write) -> None:
+        if asked.rpc == "GET":
+            await asyncio.Event().wait()
+        await write(reply(200, text_result(asked, "b")))
+
+    assert await called(legacy(silent)) == "b"
 
 
 @BOTH
