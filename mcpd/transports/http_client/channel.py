@@ -90,6 +90,7 @@ class HttpChannel:
                 else:
                     await ask(self._requester, inbound, message)
         except SessionLost as error:
+            self._requester.session = {}  # there is none to be ended any more
             inbound.failed(request_id, error)
             inbound.closed(error)
         except McpdError as error:
@@ -177,6 +178,7 @@ class HttpChannel:
             else:
                 await tell(self._requester, message)
         except SessionLost as error:
+            self._requester.session = {}
             inbound.closed(error)
         except McpdError as error:
             inbound.failed(None, error)

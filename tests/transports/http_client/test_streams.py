@@ -406,6 +406,26 @@ async def test_a_session_that_is_lost() -> None:
             await client.call("x")
 
 
+async def test_a_new_session_is_opened_for_what_may_be_repeated() -> None:
+    async def answer(asked: Asked, write: Write) -> bool:
+        if asked.rpc == "prompts/list" and asked.headers["mcp-session-id"] == "s-2":
+            await write(reply(200, {"jsonrpc": "2.0", "id": asked.id, "result": {"prompts": []}}))
+        else:
+            await write(reply({"GET": 405, "DELETE": 200}.get(asked.rpc, 404), b"no such session"))
+        return True
+
+    first, second = legacy(answer, prompts={}), legacy(answer, session="s-2", prompts={})
+
+    async def route(asked: Asked, write: Write) -> None:
+        await (first if len(server.of("initialize")) <= 1 else second)(asked, write)
+
+    async with scripted(route) as server:
+        async with Client(server.url) as client:
+            assert await client.list_prompts() == []
+        # One that the server has forgotten is not ended.
+        assert [one.headers["mcp-session-id"] for one in server.of("DELETE")] == ["s-2"]
+
+
 async def test_without_a_session_404_is_a_refusal() -> None:
     async def answer(asked: Asked, write: Write) -> bool:
         await write(reply(405 if asked.rpc == "GET" else 404, b"gone\nfor good"))
