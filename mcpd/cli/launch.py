@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["launch"]
 
+_SETTLED_SECONDS = 1.0
+"""After a list a host may still want its first answers."""
+
 
 def launch(options: Options) -> None:
     """Load the target and serve it until it is stopped. Raises ConfigurationError.
@@ -116,7 +119,7 @@ class _Way:
             options.http_settings = _http_settings(options)
         options.token = _token(options.token_file)
         teller = _Teller(server, options)
-        options.announce, options.look_over = teller.announce, teller.look_over
+        options.announce, options.look_over = teller.announce, teller.look_over_once_listed
         _resume_collector()
 
 
@@ -171,6 +174,19 @@ class _Teller:
                 _tell(line)
             if not self._options.stdio:
                 self.look_over()
+
+    def look_over_once_listed(self) -> None:
+        """`look_over` a moment after a client has listed the tools: that makes their schemas, which cost memory."""
+        tools = self._server.catalog.tools
+        if tools.has_pages or not len(tools):
+            self.look_over()
+        else:
+            import asyncio
+
+            def soon() -> None:
+                asyncio.get_running_loop().call_later(_SETTLED_SECONDS, self.look_over)
+
+            tools.on_listed = soon
 
     def look_over(self) -> None:
         """Name what clients would run into, in a line."""

@@ -88,6 +88,8 @@ class Listing(Generic[E]):
         self._lock = RLock() if lock is None else lock
 
         self.on_change: Callable[[], None] | None = None
+        self.on_listed: Callable[[], None] | None = None
+        """Called once, when the next page is made: a client wants to see what there is."""
         self.is_on: Callable[[E], bool] | None = None
         """Says of an entry that it is enabled; None: as it was registered."""
         self.is_unlisted: Callable[[E], bool] | None = None
@@ -240,6 +242,9 @@ class Listing(Generic[E]):
         page = self._pages.get((active, cursor, hidden))
         if page is None:
             generation = self._generation
+            if self.on_listed is not None:
+                told, self.on_listed = self.on_listed, None
+                told()
             page = self._build(active, cursor, hidden)
             with self._lock:
                 # Not if an entry came or went meanwhile, from another thread.
@@ -249,6 +254,11 @@ class Listing(Generic[E]):
                         del self._pages[kept[0]]
                     self._pages[active, cursor, hidden] = page
         return page
+
+    @property
+    def has_pages(self) -> bool:
+        """Whether one has been made since something changed."""
+        return bool(self._pages)
 
     def is_for_all(self, page: object) -> bool:
         """Whether this is a page of ours that every client gets, whatever extensions it offers."""
