@@ -405,7 +405,10 @@ def test_an_installed_mcpd_works_in_any_folder(installed: Installed, tmp_path: P
 
 @pytest.mark.slow
 def test_an_installed_mcpd_is_small(installed: Installed) -> None:
-    """D8: four dependencies, and the two that one of those needs. (A peer: 28 packages, 31 MB.)"""
+    """D8: four dependencies, and the two that one of those needs. (A peer: 28 packages, 31 MB.)
+
+    The client, its commands and folders brought it from 5 to 6 MB.
+    """
     names = {path.name.partition("-")[0].replace("_", "-").lower() for path in installed.packages.glob("*.dist-info")}
     assert names - {"typing-extensions", "sniffio"} == {
         "anyio",
