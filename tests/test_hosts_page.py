@@ -31,7 +31,7 @@ def check(entry: dict[str, Any]) -> None:
 
 
 def test_the_command_is_one() -> None:
-    assert quick.read(COMMAND[1:], {}) == Options(stdio=True)
+    assert quick.read(COMMAND[1:], {}) == Options(stdio=True, given=frozenset({"stdio"}))
 
 
 def test_every_block_is_looked_at() -> None:
