@@ -241,6 +241,11 @@ class ClientSession:
         self._send_answer(error_answer(error, request_id), request_id, method)
 
     def _send_answer(self, answer: Result | Failure, request_id: Id, method: str | None) -> None:
+        if self.version is not None and not self.version.server_requests:
+            # Spec: 2026-07-28 basic/transports: a server sends no requests, and "the client MUST NOT send responses".
+            text = "the server sent the request %s, which servers do not in %s: it is not answered"
+            self.faults.say(logging.WARNING, text, printable(method or "(unreadable)"), printable(self.version.name))
+            return
         frame = encode(answer)
         self.answered_bytes += len(frame)
         self._send_other(frame, request_id, method)
@@ -318,11 +323,7 @@ class ClientSession:
             text = "This id belongs to a request that is still being answered"
             self._send_error(InvalidRequest(text), message.id, message.method)
         elif version is None or message.method not in version.server_requests:
-            error: ProtocolError = MethodNotFound(f"Method not found: {message.method[:100]}")
-            if version is not None and not version.server_requests:
-                # Spec: 2026-07-28 basic/index: a server sends no requests; it asks inside results.
-                error = InvalidRequest(f"A server sends no requests in {version.name}: ask by an input_required result")
-            self._send_error(error, message.id, message.method)
+            self._send_error(MethodNotFound(f"Method not found: {message.method[:100]}"), message.id, message.method)
         else:
             self._asked[message.id] = message.method
             self._events.append(Asked(message.id, message.method, params_to_keep(message.params, frame)))

@@ -5,6 +5,8 @@ Spec: https://html.spec.whatwg.org/multipage/server-sent-events.html, parsing an
 
 from __future__ import annotations
 
+import re
+
 from msgspec import Struct
 
 __all__ = ["SseEvent", "SseReader"]
@@ -12,6 +14,7 @@ __all__ = ["SseEvent", "SseReader"]
 _BOM = b"\xef\xbb\xbf"
 _COLON = 0x3A
 _LONGEST_ID = 4096
+_CONTROLS = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _LONGEST_NAME = 256
 _LONGEST_RETRY = 15
 _HEAD_BYTES = 8
@@ -112,7 +115,8 @@ class SseReader:
             self._add(value)
         elif field == b"id":
             if b"\0" not in value and len(value) <= _LONGEST_ID:
-                self._id = value
+                # It goes back in a header field, which takes no control characters.
+                self._id = b"" if _CONTROLS.search(value) else value
         elif field == b"event":
             self._name = value[:_LONGEST_NAME]
         elif field == b"retry" and value.isdigit() and len(value) <= _LONGEST_RETRY:

@@ -466,8 +466,12 @@ async def test_params_that_are_no_object_are_not_sent(params: Any) -> None:
 
 
 async def test_a_modern_server_sends_no_requests() -> None:
-    async with scripted({"server/discover": DISCOVERED}, Callbacks(roots=list)) as (_, script):
-        assert (await script.ask(1, "roots/list", {}))["error"]["code"] == -32600
+    async with scripted({"server/discover": DISCOVERED}, Callbacks(roots=list)) as (client, script):
+        for asked in ("roots/list", "ping", "no/such"):
+            script.say({"id": asked, "method": asked, "params": {}})
+        script.say({"id": "unreadable", "method": 7})
+        await client.ping()
+        assert [message for message in script.heard if "method" not in message] == []
 
 
 async def test_a_question_that_is_withdrawn() -> None:

@@ -15,11 +15,21 @@ from functools import partial
 from typing import Any
 
 from ...channel import Heading, Receiver
-from ...errors import ConnectionLost, HttpError, McpdError, SessionLost, TransportError
+from ...errors import (
+    ConnectionLost,
+    HeaderMismatch,
+    HttpError,
+    McpdError,
+    MethodNotFound,
+    MissingCapability,
+    SessionLost,
+    TransportError,
+    UnsupportedVersion,
+)
 from ...jsonrpc import Id, Request, decode
 from ...principal import Origin
 from ...printable import printable
-from .exchange import Outgoing, ask, tell
+from .exchange import Outgoing, Refused, ask, tell
 from .http_sse import HttpSse
 from .inbound import Inbound
 from .link import Link
@@ -35,6 +45,9 @@ _TELLING = 20
 """So many messages that want no answer are on their way at a time."""
 _GOODBYE_SECONDS = 2.0
 _FALL_BACK = (400, 404, 405)
+_MODERN_ERRORS = (MethodNotFound.code, HeaderMismatch.code, MissingCapability.code, UnsupportedVersion.code)
+"""With these a modern server refuses: it is none of the old transport."""
+
 _CANCELLED = "notifications/cancelled"
 _INITIALIZED = "notifications/initialized"
 _LISTENING_SECONDS = 1.0
@@ -104,13 +117,15 @@ class HttpChannel:
         """Ask; a server that refuses the POST may be one that has the old transport."""
         try:
             await ask(self._requester, inbound, message)
-        except HttpError as error:
-            if error.status not in _FALL_BACK:
+        except (HttpError, Refused) as error:
+            if error.status not in _FALL_BACK or (isinstance(error, Refused) and error.code in _MODERN_ERRORS):
                 raise
             old = HttpSse(self._requester, inbound)
             try:
                 await old.open()
             except TransportError as refused:
+                if isinstance(error, Refused):
+                    raise error from None
                 text = f"{error}; nor is it an HTTP+SSE server of 2024-11-05: {refused}"
                 raise HttpError(text, error.status) from error
             self._old = old

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from ...channel import Heading
-from ...errors import CannotConnect, ConnectionLost, HttpError, McpdError, ProtocolError, SessionLost
+from ...errors import CannotConnect, ConnectionLost, HttpError, McpdError, ProtocolError, RemoteError, SessionLost
 from ...jsonrpc import Failure, Id, decode, remote_error
 from ...printable import printable
 from ...wire.sse_reader import SseReader
@@ -20,9 +20,11 @@ from .inbound import Inbound
 from .link import Reply, first_line, read_some, read_whole
 from .requester import EVENTS, JSON, Requester
 
-__all__ = ["Outgoing", "ask", "pause_before", "refusal", "resumed", "tell"]
+__all__ = ["Outgoing", "Refused", "ask", "pause_before", "refusal", "resumed", "tell"]
 
 _RETRY_SECONDS = 1.0
+_LEAST_RETRY_SECONDS = 0.1
+"""A server that wants no pause, and cuts its streams at once, would be asked for ever without one."""
 _CONNECTS = 6
 """So often in a row it is tried to resume a stream at a server that cannot be reached."""
 
@@ -44,6 +46,14 @@ class Outgoing(Struct, frozen=True):
     """Of the request that it is, answers, or is about."""
     method: str | None
     heading: Heading
+
+
+class Refused(RemoteError):
+    """A JSON-RPC error that came with an HTTP status other than success."""
+
+    def __init__(self, error: RemoteError, status: int) -> None:
+        super().__init__(error.code, error.message, error.data)
+        self.status = status
 
 
 async def tell(requester: Requester, message: Outgoing) -> None:
@@ -116,7 +126,7 @@ async def refusal(requester: Requester, reply: Reply, message: Outgoing) -> Mcpd
         except ProtocolError:
             found = None
         if isinstance(found, Failure):
-            return remote_error(found)
+            return Refused(remote_error(found), status)
 
     said = first_line(body)
     text = f"{name}: HTTP {status} {printable(reply.reason or '', 60)}".rstrip() + (f": {said}" if said else "")
@@ -191,13 +201,13 @@ async def resumed(requester: Requester, last_id: bytes) -> Reply:
     """A GET for a stream: one that was cut after this event or, without one, the session's own."""
     fields: Mapping[str, str] = {"Accept": EVENTS, **requester.session, **requester.version}
     if last_id:
-        fields = {**fields, "Last-Event-ID": last_id.decode("utf-8", "surrogateescape")}
+        fields = {**fields, "Last-Event-ID": last_id.decode(errors="replace")}
     return await requester.request("GET", requester.link.url, fields)
 
 
 def pause_before(reader: SseReader, attempt: int) -> float:
     """Seconds to wait: what the server said, else one; longer when it failed before."""
-    seconds = _RETRY_SECONDS if reader.retry_ms is None else reader.retry_ms / 1000
+    seconds = _RETRY_SECONDS if reader.retry_ms is None else max(reader.retry_ms / 1000, _LEAST_RETRY_SECONDS)
     if attempt:
         seconds = max(seconds, _RETRY_SECONDS * 2 ** min(attempt - 1, 5)) * random.uniform(1, 1.2)
     return seconds

@@ -12,7 +12,7 @@ from .link import Body, Link, Reply
 
 __all__ = ["Inbound"]
 
-_AFTER_ANSWER_SECONDS = 1.0
+_AFTER_ANSWER_SECONDS = 0.1
 _AFTER_ANSWER_BYTES = 64 * 1024
 
 
@@ -28,6 +28,8 @@ class Inbound:
         self.receive = receiver.receive
         self._receiver = receiver
         self._link = link
+        self._patience = _AFTER_ANSWER_SECONDS
+        """So long the end of a stream is waited for after its answer: less with each that stayed open."""
         self._may_read = asyncio.Event()
         self._may_read.set()
 
@@ -56,9 +58,24 @@ class Inbound:
                 count += 1
                 await self.deliver(event, request_id)
             if request_id is not None and not self.waits_for(request_id):
-                await _let_end(reply)
+                await self._let_end(reply)
                 break
         return count
+
+    async def _let_end(self, reply: Reply) -> None:
+        """After its answer a stream ends: a moment for that, so that its connection can be used again.
+
+        Whoever asked waits for that long; a server that leaves its streams open is soon not waited for any more.
+        """
+        size = 0
+        try:
+            async with asyncio.timeout(self._patience):
+                while size < _AFTER_ANSWER_BYTES and (chunk := await reply.content.readany()):
+                    size += len(chunk)
+            self._patience = _AFTER_ANSWER_SECONDS
+        except Exception:
+            self._patience /= 2
+            reply.close()
 
     async def deliver(self, event: SseEvent, request_id: Id | None) -> None:
         """Hand over one event of the stream of that request, or of one that is nobody's, when it may be."""
@@ -74,14 +91,3 @@ class Inbound:
         return FrameTooLarge(
             f"{self._link.name}: a message of the server's is larger than {self.max_frame_bytes} bytes"
         )
-
-
-async def _let_end(reply: Reply) -> None:
-    """After its answer a stream ends: a moment for that, so that its connection can be used again."""
-    size = 0
-    try:
-        async with asyncio.timeout(_AFTER_ANSWER_SECONDS):
-            while size < _AFTER_ANSWER_BYTES and (chunk := await reply.content.readany()):
-                size += len(chunk)
-    except Exception:
-        reply.close()

@@ -97,7 +97,9 @@ class Link:
                 return reply
             reply.close()
             target = self._redirected(method, url, target, reply)
-        raise HttpError(f"{self.name} redirects without end, at last to {printable(str(target))}", reply.status)
+        raise HttpError(
+            f"{self.name} redirects without end, at last to {printable(str(target.with_query(None)))}", reply.status
+        )
 
     def _redirected(self, method: str, url: URL, target: URL, reply: Reply) -> URL:
         """Where a redirect leads, if it is one to follow."""

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from ...errors import ConnectionLost, HttpError
+from ...errors import ConnectionLost, HttpError, SessionLost
 from ...printable import printable
 from ...wire.sse_reader import SseReader
 from .exchange import pause_before, resumed
@@ -32,6 +32,7 @@ async def listen(requester: Requester, inbound: Inbound, tried: Callable[[], Non
     name = requester.link.name
     reader = SseReader(inbound.max_frame_bytes)
     attempt = 0
+    has_been_open = False
     while attempt < _ATTEMPTS:
         if attempt:
             await asyncio.sleep(pause_before(reader, attempt - 1))
@@ -47,10 +48,15 @@ async def listen(requester: Requester, inbound: Inbound, tried: Callable[[], Non
         try:
             if reply.status >= 500:
                 continue
+            if reply.status == 404 and has_been_open and requester.session:
+                # Spec: 2025-11-25 basic/transports, session management: 404 is how a server says that it has ended.
+                inbound.closed(SessionLost(f"{name} knows the session no more (HTTP 404): open a new one"))
+                return
             if reply.status != 200 or reply.content_type != EVENTS:
                 # 405 is how a server says that it has none; others are met as well.
                 log.debug("%s has no stream for what it says by itself: HTTP %d", printable(name), reply.status)
                 return
+            has_been_open = True
             reader = SseReader(inbound.max_frame_bytes, reader.last_id, reader.retry_ms)
             before = reader.last_id
             if await inbound.read_events(reply, reader) or reader.last_id != before:

@@ -9,7 +9,7 @@ import pytest
 from support.clock import until
 from support.http_script import Asked, Cut, Scripted, Write, event, events_head, reply, result, scripted
 
-from mcpd import Callbacks, Client, ConnectionLost, HttpError, RequestTimeout
+from mcpd import Callbacks, Client, ConnectionLost, HttpError, RemoteError, RequestTimeout
 
 TIMEOUT = 30.0
 
@@ -69,6 +69,29 @@ async def test_a_server_of_the_old_transport(refuses: int, endpoint: str) -> Non
         assert {one.path for one in server.of("tools/call")} == {"/messages?session=1"}
         assert {one.headers["x-key"] for one in server.asked} == {"k"}
         await until(lambda: server.open == 0)
+
+
+@pytest.mark.parametrize(("code", "is_old"), [(-32000, True), (-32022, False), (-32601, False)])
+async def test_an_old_server_may_refuse_in_json(code: int, is_old: bool) -> None:
+    old = OldServer()
+
+    async def answer(asked: Asked, write: Write) -> None:
+        if asked.method == "POST" and asked.path == "/mcp":
+            error = {"code": code, "message": "Method not allowed."}
+            await write(reply(405, {"jsonrpc": "2.0", "id": None, "error": error}))
+        else:
+            await old.answer(asked, write)
+
+    async with scripted(answer) as server, asyncio.timeout(TIMEOUT):
+        client = Client(server.url, version="2025-11-25")
+        if not is_old:
+            with pytest.raises(RemoteError, match="Method not allowed"):
+                await client.open()
+            assert not server.of("GET")
+            return
+        client = Client(server.url)
+        async with client:
+            assert await client.call("x", n=1) == "{'n': 1}"
 
 
 async def test_a_version_that_was_wanted_needs_no_probe() -> None:

@@ -484,7 +484,7 @@ async def test_a_header_mismatch_makes_the_client_look_at_the_tools() -> None:
 
     async with scripted(modern(answer, tools=[TOOL])) as server, Client(server.url) as client:
         assert await client.call("x", region="here") == "now"
-        assert [one.rpc for one in server.asked][1:] == ["tools/call", "tools/list", "tools/call"]
+        assert [one.rpc for one in server.asked][-3:] == ["tools/call", "tools/list", "tools/call"]
 
 
 async def test_in_a_session_nothing_is_repeated() -> None:

@@ -437,3 +437,81 @@ async def test_without_a_session_404_is_a_refusal() -> None:
                 await client.call("x")
             assert caught.value.status == 404
         assert not server.of("DELETE")
+
+
+async def test_a_session_that_ends_while_it_is_listened_to() -> None:
+    changed: asyncio.Queue[str] = asyncio.Queue()
+    told = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+
+    async def answer(asked: Asked, write: Write) -> bool:
+        if asked.rpc != "GET":
+            return await write(reply(200))  # type: ignore[func-returns-value]
+        if len(server.of("GET")) == 2:
+            await write(reply(404))
+            return True
+        await write(events_head() + event(told, "g", retry=1))
+        if len(server.of("GET")) == 1:
+            raise Cut
+        await asyncio.Event().wait()
+        return True
+
+    async with scripted(legacy(answer)) as server:
+        async with asyncio.timeout(TIMEOUT), Client(server.url, Callbacks(list_changed=changed.put_nowait)):
+            await changed.get()
+            await until(lambda: len(server.of("initialize")) == 2)
+            await changed.get()
+
+
+async def test_a_server_that_wants_no_pause_gets_one() -> None:
+    async def answer(asked: Asked, write: Write) -> bool:
+        if asked.rpc in ("GET", "tools/call"):
+            await write(events_head() + event(None, str(len(server.asked)), retry=0))
+            raise Cut
+        return await write(reply(200))  # type: ignore[func-returns-value]
+
+    async with scripted(legacy(answer)) as server, Client(server.url, timeout=1.0) as client:
+        with pytest.raises(RequestTimeout):
+            await client.call("x")
+        assert len(server.of("GET")) < 60  # two streams, some ten times a second each
+
+
+@pytest.mark.parametrize("name", [b"a\x01b", b"\x7f"])
+async def test_an_id_that_no_header_can_hold_is_not_resumed_from(name: bytes) -> None:
+    async def answer(asked: Asked, write: Write) -> bool | None:
+        if asked.rpc != "tools/call":
+            return None
+        await write(events_head() + b"id: " + name + b"\nretry: 1\ndata:\n\n")
+        raise Cut
+
+    async with scripted(legacy(answer)) as server, asyncio.timeout(TIMEOUT), Client(server.url) as client:
+        with pytest.raises(ConnectionLost, match="before the answer to tools/call had come"):
+            await client.call("x")
+
+
+@BOTH
+async def test_streams_that_stay_open_are_soon_not_waited_for(era: Any) -> None:
+    async def answer(asked: Asked, write: Write) -> bool | None:
+        if asked.rpc != "tools/call":
+            return None
+        await write(events_head() + event(text_result(asked, "a")))
+        await asyncio.Event().wait()
+        return True
+
+    async with scripted(era(answer)) as server, asyncio.timeout(TIMEOUT), Client(server.url) as client:
+        began = time.monotonic()
+        for _ in range(30):
+            assert await client.call("x") == "a"
+        assert time.monotonic() - began < 10  # a second for each would be 30
+
+
+async def test_requests_of_a_modern_server_get_no_response() -> None:
+    async def answer(asked: Asked, write: Write) -> None:
+        asks = {"jsonrpc": "2.0", "id": "s", "method": "ping"}
+        await write(events_head() + event(asks) + event({**asks, "method": "roots/list"}))
+        await write(event(text_result(asked, "a")))
+        raise Cut
+
+    async with scripted(modern(answer)) as server:
+        async with Client(server.url) as client:
+            assert await client.call("x") == "a"
+        assert [one.rpc for one in server.asked] == ["server/discover", "tools/call"]
