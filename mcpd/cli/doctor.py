@@ -14,8 +14,10 @@ from ..client.targets.named import CommandTarget, UrlTarget
 from ..doctor.report import Report, Status, Step
 from ..errors import ConfigurationError
 from ..printable import printable
+from ..trace.masking import mask_command
 from .client_options import TARGET_HELP, ClientCommand, json_option, reach_of
-from .talk.reach import Reach, named_target
+from .talk.reach import Reach, named_target, without_secrets
+from .talk.terminal import as_json_text
 from .talk.words import WrongUse
 
 __all__ = ["command"]
@@ -79,13 +81,14 @@ def command(
         from ..doctor.entry import look_at_entry
 
         look_at_entry(target, report)
-    named = _named(reach_of(target, command, said), report)
+    reach = reach_of(target, command, said)
+    named = _named(reach, report)
     if named is not None:
         if not as_json:
             click.echo(f"trying {printable(named)}", err=True)
         asyncio.run(_try(named, report, timeout))
     if as_json:
-        click.echo(_as_json(report, target or " ".join(command)))
+        click.echo(_as_json(report, without_secrets(target) if target else " ".join(mask_command(command))))
     elif named is not None:
         click.echo(_summary(report))
     return 0 if report.works else 1
@@ -171,5 +174,4 @@ def _as_json(report: Report, target: str) -> str:
     from msgspec.json import encode, format
 
     said = {"target": target or None, "works": report.works, "steps": report.steps}
-    text = format(encode(said), indent=2).decode()
-    return "".join(c if c == "\n" or c.isprintable() else f"\\u{ord(c):04x}" for c in text)
+    return as_json_text(format(encode(said), indent=2).decode())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..errors import RemoteError
 from ..printable import printable
 from .client_options import client_command, json_option, reach_of
 from .talk.questions import LOG_LEVELS
@@ -93,7 +94,7 @@ class _Watch:
         """Watch until the user ends it, or the connection does."""
         async with opened(reach, self._callbacks, lives_long=True) as client:
             if client.server_capabilities.logging is not None:
-                await client.set_log_level(self._level)
+                await self._hear_the_log(client)
             for uri in uris:
                 await client.subscribe(uri)
             prepared = [await self._prepare(client, words) for words in calls]
@@ -103,6 +104,13 @@ class _Watch:
             work = [self._until_lost(client), *(self._call(client, *each) for each in prepared)]
             await asyncio.gather(*work)
         return 0
+
+    async def _hear_the_log(self, client: Client) -> None:
+        """Ask for the log; a server that refuses may tell of changes all the same."""
+        try:
+            await client.set_log_level(self._level)
+        except RemoteError as error:
+            self._terminal.note(f"mcpd: the level of the log was refused: {printable(error, 300)}", "yellow")
 
     def _callbacks(self) -> Callbacks:
         from ..client import Callbacks

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from ..client.targets.named import CommandTarget
+from ..host.listed import OFFER
 from ..printable import printable
 from ..types.base import META
 from ..versions import table
@@ -23,6 +24,9 @@ _CODEX_SECONDS = 10.0
 _SLOW_SECONDS = 3.0
 _AT_ONCE = 2
 """How many copies of the server run at once while versions are tried."""
+
+_WITH_EXTENSIONS = {"extensions": OFFER}
+"""The capabilities of a host that has the extensions that we know: servers say theirs to such ones only."""
 
 _FLOOD_BYTES = 1024 * 1024
 
@@ -256,13 +260,14 @@ async def _try_version(target: CommandTarget, version: str, timeout: float) -> t
     greets = has_handshake(version)
     if not greets:
         dialogue.envelope, dialogue.timeout = version, min(timeout, 5.0)
+        dialogue.capabilities = _WITH_EXTENSIONS
     try:
         await dialogue.start(target)
     except (OSError, ValueError) as error:
         return f"({error})", None
     try:
         if greets:
-            answer = await dialogue.request("initialize", initialize_params(version))
+            answer = await dialogue.request("initialize", initialize_params(version, _WITH_EXTENSIONS))
         else:
             answer = await dialogue.request("server/discover")
     except NoAnswer as error:

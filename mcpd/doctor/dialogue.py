@@ -71,6 +71,8 @@ class Dialogue:
         self.child: Child
         self.envelope: str | None = None
         """The version that each request has to say, if it is one of those without a handshake."""
+        self.capabilities: Mapping[str, Any] | None = None
+        """What each request then says of us."""
         self.garbage: list[str] = []
         """The first lines on stdout that were no messages."""
         self.garbage_lines = 0
@@ -90,7 +92,9 @@ class Dialogue:
     async def request(self, method: str, params: Mapping[str, Any] | None = None) -> Answer:
         """Ask, and wait for the answer. Raises NoAnswer."""
         self._last_id += 1
-        members = dict(params or {}) if self.envelope is None else modern_params(self.envelope, params)
+        members = dict(params or {})
+        if self.envelope is not None:
+            members = modern_params(self.envelope, params, self.capabilities)
         message = {"jsonrpc": "2.0", "id": self._last_id, "method": method}
         if members:
             message["params"] = members
@@ -180,17 +184,19 @@ def has_handshake(version: str) -> bool:
     return version in table.LEGACY
 
 
-def initialize_params(version: str) -> dict[str, Any]:
-    """The params of `initialize`, as a host that can do little sends them."""
-    return {"protocolVersion": version, "capabilities": {}, "clientInfo": _OURSELVES}
+def initialize_params(version: str, capabilities: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The params of `initialize`; without capabilities as a host that can do little sends them."""
+    return {"protocolVersion": version, "capabilities": capabilities or {}, "clientInfo": _OURSELVES}
 
 
-def modern_params(version: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def modern_params(
+    version: str, params: Mapping[str, Any] | None = None, capabilities: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Params with what each request says of its client in versions without a handshake."""
     meta = {
         f"{META}protocolVersion": version,
         f"{META}clientInfo": _OURSELVES,
-        f"{META}clientCapabilities": {},
+        f"{META}clientCapabilities": capabilities or {},
     }
     return {**(params or {}), "_meta": meta}
 

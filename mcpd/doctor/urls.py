@@ -13,6 +13,7 @@ from msgspec.json import decode
 from ..client import Client
 from ..client.targets.named import UrlTarget
 from ..errors import McpdError, RemoteError
+from ..host.listed import OFFER
 from ..printable import printable
 from ..versions import table
 from .dialogue import WITH_HANDSHAKE, WITHOUT_HANDSHAKE, Answer, NoAnswer, has_handshake
@@ -88,7 +89,7 @@ async def _let_go(endpoint: Endpoint) -> None:
 async def _try_client(target: UrlTarget, report: Report, timeout: float) -> None:
     """Connect as a client of ours does, and look at what the server offers."""
     began = time.monotonic()
-    client = Client(target, timeout=timeout)
+    client = Client(target, extensions=OFFER, timeout=timeout)
     try:
         await client.open()
     except (McpdError, TimeoutError) as error:

@@ -132,3 +132,9 @@ def test_on_a_terminal_there_are_colours_and_no_long_lines(child: Child) -> None
 def test_where_signs_cannot_be_printed_there_are_words(child: Child) -> None:
     done = doctor(child, "--", "no-such-program-anywhere", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     assert done.stdout.startswith("PROBLEM found")
+
+
+def test_the_json_has_no_secret_of_the_target(child: Child) -> None:
+    done = doctor(child, "--json", "http://user:secret@127.0.0.1:1/mcp?token=secret")
+    assert "secret" not in done.stdout + done.stderr
+    assert json.loads(done.stdout)["target"] == "http://…@127.0.0.1:1/mcp?…"

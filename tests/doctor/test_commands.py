@@ -103,7 +103,7 @@ async def test_our_own_server_has_none_either() -> None:
     steps = await tried(CommandTarget((sys.executable, "-m", "mcpd", "serve", "--stdio")))
     assert troubles(steps) == []
     assert of(steps, "versions").text.startswith("2026-07-28, 2025-11-25, ")
-    assert of(steps, "extensions").text == "none"  # ours are said to clients that have them
+    assert of(steps, "extensions").text == "io.modelcontextprotocol/ui"
     assert of(steps, "call").text == "server_info answered"
 
 

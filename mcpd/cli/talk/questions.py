@@ -78,8 +78,9 @@ class Questions:
         message, url = printable(params.message, _MOST_OF_A_TEXT), printable(params.url, _MOST_OF_A_TEXT)
         if not self._can_ask(f"asks you to visit {url}: {message}"):
             return ElicitResult(action="decline")
-        if not params.url.startswith(("https://", "http://")):
-            self._terminal.note(f"mcpd: {self.server_name()} asks you to visit {url}, which is no web page; declined")
+        why = _unfit(params.url)
+        if why:
+            self._terminal.note(f"mcpd: {self.server_name()} asks you to visit {url}, which {why}; declined")
             return _DECLINED
         async with self._terminal.asking:
             self._say(
@@ -166,6 +167,23 @@ def log_line(told: LogMessageParams) -> str:
 def _told(text: str) -> str:
     """A text of the server's for the terminal: its lines are indented, so that none passes for one of ours."""
     return printable_lines(text[:_MOST_OF_A_TEXT]).replace("\n", "\n  ")
+
+
+def _unfit(url: str) -> str:
+    """Why a page is not opened: what is shown of it has to be all of it, and its host the one that a browser visits."""
+    from urllib.parse import urlsplit
+
+    if not url.startswith(("https://", "http://")):
+        return "is no web page"
+    if len(url) > _MOST_OF_A_TEXT:
+        return f"is too long to be looked at ({len(url)} characters)"
+    # Browsers read `\\` as `/`, leave some controls out, and find a host behind any number of slashes.
+    if "\\" in url or " " in url or not url.isprintable():
+        return "has characters that no URL has"
+    try:
+        return "" if urlsplit(url).hostname else "has no host"
+    except ValueError:
+        return "is no URL"
 
 
 def _host(url: str) -> str:

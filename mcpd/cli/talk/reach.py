@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ...transports.process import ProcessChannel
     from .early import EarlyServer
 
-__all__ = ["EXIT_CODES", "Reach", "in_words", "named_target", "opened", "run"]
+__all__ = ["EXIT_CODES", "Reach", "in_words", "named_target", "opened", "run", "without_secrets"]
 
 EXIT_CODES = "Exit codes: 0 done, 1 the server or its answer failed, 2 wrong use, 130 Ctrl-C."
 
@@ -213,19 +213,33 @@ def in_words(error: McpdError, reach: Reach) -> str:
         return f"the server answered with an error: {message} (code {error.code})"
     if isinstance(error, RequestTimeout):
         longer = "to wait longer: --timeout 300, or 0 for as long as it takes"
-        return f"{text[:1].lower()}{text[1:]}; {longer}; to see why: mcpd doctor{_behind(reach)}"
+        return f"{text[:1].lower()}{text[1:]}; {longer}; to see why: mcpd doctor {_said_again(reach)}".rstrip()
     if isinstance(error, UnsupportedVersion):
         return f"{text}; mcpd and this server have no protocol version in common"
     if isinstance(error, ConfigurationError):
         return text
     if isinstance(error, TransportError):
-        return f"{text[:1].lower()}{text[1:]}; to see why: mcpd doctor{_behind(reach)}"
+        return f"{text[:1].lower()}{text[1:]}; to see why: mcpd doctor {_said_again(reach)}".rstrip()
     return f"{text[:1].lower()}{text[1:]}"
 
 
-def _behind(reach: Reach) -> str:
+def _said_again(reach: Reach) -> str:
+    """What the command line says of the server, without secrets: what we print may be kept, or sent to others."""
     import shlex
 
     if reach.command:
-        return f" -- {shlex.join(reach.command)}"
-    return f" {shlex.quote(reach.target)}" if reach.target else ""
+        from ...trace.masking import mask_command
+
+        return f"-- {shlex.join(mask_command(reach.command))}"
+    return shlex.quote(without_secrets(reach.target)) if reach.target else ""
+
+
+def without_secrets(target: str) -> str:
+    """A target as it was typed, but for a URL's user, password and query."""
+    scheme, is_url, rest = target.partition("://")
+    if not is_url:
+        return target
+    place, query, _ = rest.partition("?")
+    authority, slash, path = place.partition("/")
+    user, at, host = authority.rpartition("@")
+    return f"{scheme}://{'…@' if user or at else ''}{host}{slash}{path}{'?…' if query else ''}"

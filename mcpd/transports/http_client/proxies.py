@@ -24,7 +24,7 @@ def proxy_for(url: URL) -> URL | None:
     try:
         proxy = URL(named if "://" in named else f"http://{named}")
     except ValueError:
-        raise ConfigurationError(f"{variable} is no URL: {printable(named)}") from None
+        raise ConfigurationError(f"{variable} is no URL of a proxy; write it as http://host:port") from None
     if proxy.scheme not in ("http", "https") or not proxy.host:
         text = f"{variable} names a {printable(proxy.scheme)} proxy: only http and https proxies can be used"
         raise ConfigurationError(text)

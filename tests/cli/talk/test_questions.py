@@ -41,12 +41,31 @@ async def test_only_web_pages_are_opened(url: str, opened: list[str], capsys: py
 
 
 @pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("https://evil.example\\@good.example/", "has characters that no URL has"),
+        ("https://good.example\t.evil.example/", "has characters that no URL has"),
+        ("https://x.example/\u202egro.doog", "has characters that no URL has"),
+        ("https:///evil.example/", "has no host"),
+        ("https://[::1", "is no URL"),
+        ("https://x.example/" + "a" * 4000, "is too long to be looked at (4018 characters)"),
+    ],
+)
+async def test_a_page_that_cannot_be_shown_as_it_is_visited_is_not_opened(
+    url: str, why: str, opened: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    terminal = Answers("yes")
+    assert (await Questions(terminal).url(ElicitUrlParams(message="Look.", url=url))).action == "decline"
+    assert (opened, terminal.asked) == ([], [])
+    assert f"which {why}; declined" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("url", "host"),
     [
         ("https://login.example/a", "login.example"),
         ("https://аpple.example/", "xn--pple-43d.example"),
         ("https://login.example@evil.example/", "evil.example"),
-        ("https://[::1", "(none that can be read)"),
     ],
 )
 async def test_the_host_is_shown_as_it_is_looked_up(

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from mcpd.cli.talk.reach import Reach, in_words
 from mcpd.cli.talk.words import WrongUse, is_argument, nearest, split_words
+from mcpd.errors import ConnectionLost
 
 
 @pytest.mark.parametrize(
@@ -55,3 +57,22 @@ def test_nearest() -> None:
     assert nearest("Ecko", ["echo", "add"]) == "echo"
     assert nearest("ECHO", ["Echo"]) == "Echo"
     assert nearest("zzz", ["echo"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("target", "shown"),
+    [
+        ("https://u:secret@host.example/mcp?t=secret", "'https://…@host.example/mcp?…'"),
+        ("https://host.example/a@b", "https://host.example/a@b"),
+        ("mcp.json:github", "mcp.json:github"),
+        (None, ""),
+    ],
+)
+def test_a_target_is_said_again_without_secrets(target: str | None, shown: str) -> None:
+    text = in_words(ConnectionLost("Gone"), Reach(target=target))
+    assert text == f"gone; to see why: mcpd doctor {shown}".rstrip()
+
+
+def test_a_command_is_said_again_without_secrets() -> None:
+    text = in_words(ConnectionLost("Gone"), Reach(command=("server", "--api-key", "secret-1")))
+    assert text == "gone; to see why: mcpd doctor -- server --api-key '<masked: 8 characters>'"

@@ -346,6 +346,10 @@ async def test_a_proxy_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> Non
         await Client("http://example.test/mcp").open()
     assert "secret" not in str(caught.value)
 
+    monkeypatch.setenv("http_proxy", "http://user:secret@[::1")
+    with pytest.raises(ConfigurationError, match="^HTTP_PROXY is no URL of a proxy; write it as http://host:port$"):
+        await Client("http://example.test/mcp").open()
+
     monkeypatch.setenv("http_proxy", "socks5://127.0.0.1:1")
     with pytest.raises(ConfigurationError, match="HTTP_PROXY names a socks5 proxy"):
         await Client("http://example.test/mcp").open()
