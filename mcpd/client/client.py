@@ -339,7 +339,7 @@ class Client(ServerLink):
             return self._send(method, params, seconds, on_progress)
 
         first = await ask(params)
-        result = await self._agreed().complete(ask, params, first)
+        result = await self._agreed().complete(method, ask, params, first)
         return result, result is first
 
     async def _list(self, method: str, member: str, kind: type[T], *, fresh: bool) -> list[T]:

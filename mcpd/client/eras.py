@@ -144,7 +144,7 @@ class ClientEra(ABC):
         """The roots are others now."""
 
     @abstractmethod
-    async def complete(self, ask: Callable[[Any], Awaitable[Raw]], params: Any, result: Raw) -> Raw:
+    async def complete(self, method: str, ask: Callable[[Any], Awaitable[Raw]], params: Any, result: Raw) -> Raw:
         """The complete result of a request, given that of its first round; `ask` sends it again with other params."""
 
 
@@ -185,7 +185,7 @@ class _Legacy(ClientEra):
         self.connection.session.notify("notifications/roots/list_changed")
         self.connection.flush()
 
-    async def complete(self, ask: Callable[[Any], Awaitable[Raw]], params: Any, result: Raw) -> Raw:
+    async def complete(self, method: str, ask: Callable[[Any], Awaitable[Raw]], params: Any, result: Raw) -> Raw:
         """There is one round."""
         return result
 
@@ -230,6 +230,8 @@ class _Modern(ClientEra):
     def roots_changed(self) -> None:
         """Nothing is to be said: a server asks when it needs them."""
 
-    async def complete(self, ask: Callable[[Any], Awaitable[Raw]], params: Any, result: Raw) -> Raw:
+    async def complete(self, method: str, ask: Callable[[Any], Awaitable[Raw]], params: Any, result: Raw) -> Raw:
         """As many rounds as it takes."""
-        return await run_rounds(ask, params, result, self._callbacks, self._limits, self.connection.session.faults)
+        return await run_rounds(
+            method, ask, params, result, self._callbacks, self._limits, self.connection.session.faults
+        )

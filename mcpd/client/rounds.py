@@ -16,6 +16,7 @@ from msgspec.json import Decoder
 from ..errors import ProtocolError
 from ..jsonrpc import MALFORMED, encode, explain
 from ..types.base import Wire
+from ..versions import table
 from .callbacks import Callbacks, answer_to
 from .faults import Faults
 from .limits import ClientLimits
@@ -26,6 +27,8 @@ MAX_ROUNDS = 32
 """A server that still asks after so many answers would ask for ever."""
 
 _LONGEST_PAUSE = 2.0
+_MAY_ASK = ("tools/call", "prompts/get", "resources/read")
+"""Spec: "Servers MUST NOT send InputRequiredResult responses on any other client requests", but on an extension's."""
 
 
 class _Question(Struct):
@@ -46,6 +49,7 @@ _members = Decoder(dict[str, Raw]).decode
 
 
 async def run_rounds(
+    method: str,
     ask: Callable[[Any], Awaitable[Raw]],
     params: Any,
     result: Raw,
@@ -62,6 +66,8 @@ async def run_rounds(
         needed = _needed(result)
         if needed is None:
             return result
+        if method not in _MAY_ASK and table.is_known_method(method):
+            raise ProtocolError(f"The server asks for input before it answers {method}, which has none")
 
         retry: dict[str, Any] = dict(_members(b"{}" if params is None else encode(params)))
         if needed.input_requests:

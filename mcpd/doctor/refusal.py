@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import SplitResult, urljoin, urlsplit
 
 from msgspec import DecodeError
 from msgspec.json import decode
@@ -49,7 +49,7 @@ async def _resource_metadata(web: Web, challenge: str, report: Report) -> dict[s
     url = web.target.url.partition("?")[0]
     path = urlsplit(url).path.rstrip("/")
     named = _METADATA.search(challenge)
-    places = [urljoin(url, named[1])] if named else [urljoin(url, _RESOURCE + path), urljoin(url, _RESOURCE)]
+    places = [_joined(url, named[1])] if named else [urljoin(url, _RESOURCE + path), urljoin(url, _RESOURCE)]
     document: Any = None
     for place in dict.fromkeys(places):
         document = await _document(web, place)
@@ -62,7 +62,7 @@ async def _resource_metadata(web: Web, challenge: str, report: Report) -> dict[s
         return None
 
     resource = document.get("resource")
-    if not isinstance(resource, str) or not _covers(resource, url):
+    if not isinstance(resource, str) or _read(resource) is None or not _covers(resource, url):
         text = f"its `resource` is {printable(resource)!r}, and the server is at {printable(url)}"
         report.fail("sign-in", text, "write there the URL that hosts are given: they refuse tokens for another one")
         return None
@@ -86,7 +86,11 @@ def _covers(resource: str, url: str) -> bool:
 async def _authorization_server(web: Web, metadata: dict[str, Any], report: Report) -> None:
     """What the first authorization server says of itself."""
     issuer = str(metadata["authorization_servers"][0])
-    path = urlsplit(issuer).path.rstrip("/")
+    parts = _read(issuer)
+    if parts is None:
+        report.fail("authorization", f"{printable(issuer)} is no URL", "name the issuer that gives tokens by its URL")
+        return
+    path = parts.path.rstrip("/")
     places = [urljoin(issuer, well_known + path) for well_known in _SERVER]
     if path:
         places.append(f"{issuer.rstrip('/')}{_SERVER[1]}")
@@ -123,10 +127,23 @@ async def _authorization_server(web: Web, metadata: dict[str, Any], report: Repo
         report.ok("authorization", f"{printable(issuer)} can be signed in to by hosts")
 
 
+def _read(url: str) -> SplitResult | None:
+    """The parts of a URL that the server names; None for what is none."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return None
+
+
+def _joined(base: str, url: str) -> str:
+    return url if _read(url) is None else urljoin(base, url)
+
+
 async def _document(web: Web, url: str) -> dict[str, Any] | str:
     """A JSON object from a URL, or why there is none. Credentials stay here."""
-    if urlsplit(url).scheme not in ("http", "https"):
-        return "no http"
+    parts = _read(url)
+    if parts is None or parts.scheme not in ("http", "https"):
+        return "no URL of a web page"
     try:
         reply = await web.ask("GET", {"Accept": "application/json"}, url=url, is_foreign=True)
     except NoAnswer as error:
