@@ -587,6 +587,24 @@ async def test_a_server_that_asks_for_ever_or_for_what_was_not_offered() -> None
         assert len(script.of("tools/call")) == 1
 
 
+async def test_only_three_requests_may_be_answered_by_a_question() -> None:
+    """2026-07-28 basic/patterns/mrtr, supported requests."""
+    asked: list[str] = []
+
+    def roots() -> list[Root]:
+        asked.append("roots")
+        return []
+
+    needs = {"resultType": "input_required", "inputRequests": {"k": {"method": "roots/list"}}}
+    async with scripted({"server/discover": DISCOVERED, "tools/list": needs}, Callbacks(roots=roots)) as (
+        client,
+        script,
+    ):
+        with pytest.raises(ProtocolError, match="^The server asks for input before it answers tools/list"):
+            await client.list_tools()
+        assert (len(script.of("tools/list")), asked) == (1, [])
+
+
 async def test_a_type_of_result_that_is_unknown() -> None:
     """2026-07-28 basic/index: a `resultType` that is not recognized is invalid; an absent one is `complete`."""
     results = rounds({"resultType": "martian", "content": []}, {"content": []})

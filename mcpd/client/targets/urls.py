@@ -44,7 +44,9 @@ def read_url(text: str, headers: Mapping[str, str] | None = None, *, name: str =
         parts = urlsplit(text.strip())
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise ConfigurationError(f"{shown}: this is no URL: {error}") from None
+        # What Python says of some hosts repeats the password that stands before them.
+        why = "" if "@" in text else f": {error}"
+        raise ConfigurationError(f"{shown}: this is no URL{why}") from None
     if not host:
         raise ConfigurationError(f"{shown}: the host is missing; write {scheme}://HOST/mcp")
     if any(ord(c) <= 0x20 or ord(c) == 0x7F for c in text.strip()):

@@ -112,6 +112,7 @@ def test_a_file_wins_over_nothing_and_a_configuration_over_a_file(here: Path) ->
         ("ftp://example.com", "ftp://example.com: a server is reached at http://"),
         ("https://me:secret@", r"^https://…: the host is missing"),
         ("http://example.com:port/", "this is no URL"),
+        ("http://me:secret@\u2100.example/", "this is no URL$"),
         ("https:///mcp", "the host is missing; write https://HOST/mcp"),
         ("http://exa mple.com/", "a URL has no spaces"),
         ("unix:", "write the path of the socket"),
