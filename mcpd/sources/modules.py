@@ -146,7 +146,13 @@ class _Import:
         return None
 
     def stop(self) -> None:
-        """End it, if it is in Python code; what waits in the system is left to wait."""
+        """End it, if it is in Python code; what waits in the system is left to wait.
+
+        Under a debugger or a coverage tool it is left to run: in CPython 3.11 a thread that is traced spins for ever
+        while an exception is on its way to another thread that waits in the system.
+        """
+        if sys.gettrace() is not None:
+            return
         import ctypes
 
         ident = ctypes.c_ulong(self.thread.ident or 0)

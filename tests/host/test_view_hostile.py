@@ -304,5 +304,5 @@ def is_request(message: dict[str, Any]) -> bool:
         message.get("jsonrpc") == "2.0"
         and isinstance(message.get("method"), str)
         and "id" in message
-        and (isinstance(request_id, str) or (type(request_id) is int and abs(request_id) < 2**63))
+        and (isinstance(request_id, str) or type(request_id) is int)
     )
