@@ -64,6 +64,7 @@ _OLD = (NODE, str(MODULES / "server-everything-2024" / "dist"))
 _SDK_CALL = ("test_simple_text", {}, "simple text response")
 _SDK_SLOW = ("test_tool_with_progress", {}, 0.05)
 _SDK_PROMPT = ("test_prompt_with_arguments", {"arg1": "a", "arg2": "b"})
+_TYPESCRIPT = (NODE, str(HERE / "serve_ts_sdk.mjs"))
 _ONE, _TWO = TOOLS / "compat" / "examples", EXAMPLES / "mcp" / "examples"
 
 SERVERS = {
@@ -123,6 +124,14 @@ SERVERS = {
         prompt=_SDK_PROMPT,
         urls={"http:/mcp": _sdk(SECOND, _TWO, "streamable-http")},
     ),
+    "sdk of TypeScript": Foreign(
+        (*_TYPESCRIPT, "stdio"),
+        versions=(MODERN, LEGACY),
+        call=_SDK_CALL,
+        slow=("slow", {}, 0.2),
+        prompt=_SDK_PROMPT,
+        urls={"http:/mcp": _TYPESCRIPT},
+    ),
     "fastmcp": Foreign(
         _FASTMCP,
         versions=(MODERN, LEGACY),
@@ -135,7 +144,8 @@ SERVERS = {
 
 def installed(server: Foreign) -> bool:
     """Whether all is there that `make clients` brings for it."""
-    return all(Path(word).exists() for word in server.stdio[:2] if word.startswith(str(REPOSITORY)))
+    is_there = all(Path(word).exists() for word in server.stdio[:2] if word.startswith(str(REPOSITORY)))
+    return is_there and (not server.stdio[1].endswith(".mjs") or MODULES.exists())
 
 
 def marked() -> dict[str, str]:

@@ -13,7 +13,7 @@ import pytest
 from clients.foreign.servers import SERVERS, Foreign, installed, listening, living, marked
 from support.clock import until
 
-from mcpd import Callbacks, Client, ClientGroup, RequestTimeout
+from mcpd import Callbacks, Client, ClientGroup, ElicitFormParams, ElicitResult, RequestTimeout
 from mcpd.client import CommandTarget, UrlTarget
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(120)]
@@ -104,3 +104,53 @@ async def test_all_of_them_are_one_group() -> None:
         for prefix in ("everything+demo://", "second+test://", "old+test://"):
             uri = next(uri for uri in uris if uri.startswith(prefix))
             assert (await group.read_resource(uri)).contents[0].uri.startswith(prefix)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http:/mcp"])
+@pytest.mark.parametrize("version", ["2026-07-28", "2025-11-25"])
+async def test_the_sdk_of_typescript_in_its_details(version: str, transport: str) -> None:
+    """Rounds, headers, progress, the log, changes of lists, and that calls that are given up end at the server."""
+    server = server_of("sdk of TypeScript")
+    if transport == "stdio":
+        await use_details(CommandTarget(server.stdio, marked()), version, has_headers=False)
+        return
+    with listening(transport, server.urls[transport]) as url:
+        await use_details(UrlTarget(url), version, has_headers=version == "2026-07-28")
+
+
+async def use_details(target: CommandTarget | UrlTarget, version: str, *, has_headers: bool) -> None:
+    changed, logged = asyncio.Event(), asyncio.Event()
+    steps: list[float] = []
+    has_session = version == "2026-07-28" or isinstance(target, CommandTarget)
+
+    def answer(asked: ElicitFormParams) -> ElicitResult:
+        return ElicitResult(action="accept", content={"name": f"Ada, asked: {asked.message}"})
+
+    callbacks = Callbacks(
+        elicit_form=answer,
+        list_changed=lambda _: changed.set(),
+        log=lambda _: logged.set(),
+    )
+    async with Client(target, callbacks, version=version) as client:
+        tools = {tool.name for tool in await client.list_tools()}
+        assert "test_x_mcp_header" in tools
+
+        said = await client.call("test_x_mcp_header", region="Zürich")
+        assert said.startswith("region=Zürich")
+        assert ("header=none" not in said) is has_headers
+        await client.call_tool("test_tool_with_progress", {}, on_progress=lambda done, *_: steps.append(done))
+        assert steps == [0, 50, 100]
+
+        with pytest.raises(RequestTimeout):
+            await client.call_tool("slow", {}, timeout=0.2)
+        if not has_session:
+            # Here the server of this library keeps no sessions: what is no answer has no way to it, or from it.
+            return
+        while await client.call("ended") != "1 ended":
+            pass
+        assert await client.call("test_input_required_result_elicitation") == "Hello, Ada, asked: What is your name?!"
+        await client.set_log_level("debug")
+        await client.call("test_tool_with_logging")
+        await asyncio.wait_for(logged.wait(), 10)
+        await client.call("test_trigger_tool_change")
+        await asyncio.wait_for(changed.wait(), 10)
