@@ -39,9 +39,11 @@ MAY_SKIP_IN_CI: dict[str, str] = {
 settings.register_profile("mcpd", deadline=None, derandomize=os.environ.get("CI", "") != "")
 settings.load_profile("mcpd")
 
-# Started in the background by a shell, a process ignores SIGINT, and so would all that it starts.
+# Started in the background by a shell, a process ignores SIGINT, below nohup SIGHUP, and so would all that it starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # ------------------------------------------------------------------------------ coroutine tests
 
@@ -88,6 +90,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "chromium" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_runtest_setup() -> None:
+    """A port may be that of another test's server, of which the client knows which era it is of."""
+    known = sys.modules.get("mcpd.client.known_eras")
+    if known is not None:
+        known.forget_eras()
 
 
 # ------------------------------------------------------------------------------------- fixtures

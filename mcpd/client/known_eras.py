@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from .targets.named import CommandTarget, UrlTarget
 
-__all__ = ["is_known_legacy", "remember_era"]
+__all__ = ["forget_eras", "is_known_legacy", "remember_era"]
 
 _MOST = 1000
 _legacy: dict[object, None] = {}
@@ -31,6 +31,11 @@ def remember_era(target: CommandTarget | UrlTarget | None, *, is_probed: bool) -
         _legacy[key] = None
         if len(_legacy) > _MOST:
             del _legacy[next(iter(_legacy))]
+
+
+def forget_eras() -> None:
+    """Let each server be probed anew."""
+    _legacy.clear()
 
 
 def _key(target: CommandTarget | UrlTarget) -> object:
