@@ -18,6 +18,8 @@ __all__ = ["check_lock", "write_lock"]
 
 _FORMAT = "mcpdLock"
 _VERSION = 1
+_MAX_BYTES = 64 * 1024 * 1024
+"""More is no approval file: a device may have no end."""
 
 
 def write_lock(server: Server, path: str | os.PathLike[str]) -> list[Change]:
@@ -67,7 +69,11 @@ def _keyed(found: Offerings) -> dict[str, Any]:
 
 def _read(path: str | os.PathLike[str]) -> Offerings:
     try:
-        keyed = decode(Path(path).read_bytes())
+        with open(path, "rb") as file:
+            data = file.read(_MAX_BYTES + 1)
+        if len(data) > _MAX_BYTES:
+            raise ValueError(f"more than {_MAX_BYTES} bytes")
+        keyed = decode(data)
         if keyed[_FORMAT] != _VERSION:
             raise ConfigurationError(f"{path} was written by a newer mcpd; write it anew")
         found: Offerings = {"server": dict(keyed["server"])}

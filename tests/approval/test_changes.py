@@ -270,6 +270,11 @@ def test_the_starter_is_what_it_was_when_it_is_made_again(tmp_path: Path) -> Non
     assert check_lock(make_server(), tmp_path / "a.json") == []
 
 
+def test_a_device_without_an_end_is_no_approval_file() -> None:
+    with pytest.raises(ConfigurationError, match="/dev/zero is no approval file of mcpd"):
+        check_lock(make_server(), "/dev/zero")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
