@@ -134,6 +134,7 @@ APPS_ARE_KNOWN = {
     "mcpd/__init__.py": "the public names of the extension",
     "mcpd/client/group_names.py": "URIs of pages, and what names them, in a group of servers",
     "mcpd/client/functions.py": "what is for pages alone is no function for a model",
+    "mcpd/client/targets/hosts.py": "which hosts show them",
     "mcpd/extensions/builtin.py": "its row in the table, and what it adds to `Server`",
     "mcpd/extensions/options.py": "what it lets authors say, for type checkers",
     "mcpd/pending.py": "its docstring says who waits, the host among them",
@@ -149,14 +150,15 @@ APPS_ARE_KNOWN = {
     "mcpd/transports/guards.py": "why one kind of origin is not trusted",
     "mcpd/versions/v2025_06_18.py": "before it, `_meta` of what is listed is sent to clients with Apps alone",
 }
-"""Which files may name MCP Apps, and why, besides the extension itself and the host's side of it."""
+"""Which files may name MCP Apps, and why, besides the extension itself, the host's side of it, and what hosts are told
+of a server when it is installed."""
 
 
 def test_no_extension_is_known_but_by_the_table() -> None:
     """D12: what a server is made of, what serves it and what its command line reads name no extension."""
     named = {
         path.relative_to(REPOSITORY).as_posix()
-        for path in tracked("mcpd/*.py", ":!mcpd/extensions/ui/", ":!mcpd/host/")
+        for path in tracked("mcpd/*.py", ":!mcpd/extensions/ui/", ":!mcpd/host/", ":!mcpd/install/")
         if WORDS_OF_APPS.search(path.read_text(encoding="utf-8"))
     }
     assert named == set(APPS_ARE_KNOWN)

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-__all__ = ["HOSTS", "Files", "Host", "places", "system"]
+__all__ = ["HOSTS", "Files", "Host", "Limits", "places", "project_places", "system"]
 
 
 class Files(Struct, frozen=True):
@@ -28,6 +28,21 @@ class Files(Struct, frozen=True):
     macos: tuple[str, ...] = ()
     linux: tuple[str, ...] = ()
     windows: tuple[str, ...] = ()
+
+
+class Limits(Struct, frozen=True):
+    """What a host takes of a server; None where it has no limit that is known."""
+
+    tool_name: int | None = None
+    """Characters of a tool's whole name, `prefix` included."""
+    prefix: str = ""
+    """What the host puts before the name of a tool, with `{server}` for the server's."""
+    tools: int | None = None
+    """Of all servers together."""
+    instructions: int | None = None
+    """Characters of `instructions` that are sure to be read."""
+    start_seconds: float = 60.0
+    """How long a server has for its first answer."""
 
 
 class Host(Struct, frozen=True):
@@ -46,25 +61,46 @@ class Host(Struct, frozen=True):
     """The member with what belongs to one folder only, by its path; "" for none. It has `key` again."""
     variables: str = "none"
     """How variables are written in values: a dialect of `variables`."""
+    shape: str = "plain"
+    """How it writes an entry: a name in `mcpd.install.shapes`."""
+    notice: str = "start {host} again"
+    """What its user does so that it sees a change of its file; `{host}` is its name."""
+    asks: bool = False
+    """It asks its user before it starts what a project's file says."""
+    link: str = ""
+    """The kind of link that adds a server to it: `cursor`, `vscode`, `vscode-insiders` or `goose`; "" for none."""
+    environment: str = "sdk"
+    """Which of its own variables it gives a server: `sdk` (those of the official libraries), `codex` (fewer on
+    Windows), `filtered` (all whose names do not look like secrets) or `whole`."""
+    program: str = ""
+    """Its command on a PATH, by which it is known to be there before it has a file; "" for none."""
+    has_apps: bool = False
+    """It shows MCP Apps."""
+    limits: Limits = Limits()
 
 
 def _everywhere(*found: str) -> Files:
     return Files(found, found, found)
 
 
+def _apart(macos: str, linux: str, windows: str) -> Files:
+    return Files((macos,), (linux,), (windows,))
+
+
+def _config(rest: str, windows: str) -> Files:
+    return _apart(f"{{config}}/{rest}", f"{{config}}/{rest}", f"{{roaming}}/{windows}")
+
+
 def _vscode(rest: str, name: str = "Code") -> Files:
-    return Files(
-        (f"{{support}}/{name}/User/{rest}",),
-        (f"{{config}}/{name}/User/{rest}",),
-        (f"{{roaming}}/{name}/User/{rest}",),
-    )
-
-
-def _home(id: str, name: str, file: str, project: str = "", **more: str) -> Host:
-    return Host(id, name, _everywhere(file), (project,) if project else (), **more)
+    place = f"{name}/User/{rest}"
+    return _apart(f"{{support}}/{place}", f"{{config}}/{place}", f"{{roaming}}/{place}")
 
 
 _CODING = "~/Library/Developer/Xcode/CodingAssistant"
+
+_AT_ONCE = "{host} sees it at once"
+_NEW_CHAT = "start {host} again; /mcp in it shows whether the server is connected"
+_CODEX_LIMITS = Limits(tool_name=64, prefix="mcp__{server}__", instructions=512, start_seconds=10.0)
 
 _ALL = (
     Host(
@@ -78,88 +114,171 @@ _ALL = (
                 "{roaming}/Claude/claude_desktop_config.json",
             ),
         ),
+        shape="no-url",
+        notice="quit {host} (from its menu or tray icon: closing the window is not enough) and start it again",
+        has_apps=True,
     ),
-    _home("claude-code", "Claude Code", "~/.claude.json", ".mcp.json", folders="projects", variables="braces"),
-    _home("cursor", "Cursor", "~/.cursor/mcp.json", ".cursor/mcp.json", variables="env"),
+    Host(
+        "claude-code",
+        "Claude Code",
+        _everywhere("~/.claude.json"),
+        (".mcp.json",),
+        folders="projects",
+        variables="braces",
+        shape="typed",
+        notice=_NEW_CHAT,
+        asks=True,
+        limits=Limits(tool_name=128, prefix="mcp__{server}__", start_seconds=30.0),
+        program="claude",
+    ),
+    Host(
+        "cursor",
+        "Cursor",
+        _everywhere("~/.cursor/mcp.json"),
+        (".cursor/mcp.json",),
+        variables="env",
+        link="cursor",
+        has_apps=True,
+        limits=Limits(tool_name=60, prefix="{server}:"),
+        program="cursor",
+    ),
     Host(
         "vscode",
         "VS Code",
         _vscode("mcp.json"),
-        project=(".vscode/mcp.json",),
+        (".vscode/mcp.json",),
         format="jsonc",
         key="servers",
         variables="env",
+        shape="typed",
+        notice="{host} sees it at once; start the server from the line above its entry, or from MCP: List Servers",
+        asks=True,
+        link="vscode",
+        environment="whole",
+        has_apps=True,
+        limits=Limits(tools=128),
+        program="code",
     ),
     Host(
         "vscode-insiders",
         "VS Code Insiders",
         _vscode("mcp.json", "Code - Insiders"),
-        project=(".vscode/mcp.json",),
+        (".vscode/mcp.json",),
         format="jsonc",
         key="servers",
         variables="env",
+        shape="typed",
+        notice="{host} sees it at once; start the server from the line above its entry, or from MCP: List Servers",
+        asks=True,
+        link="vscode-insiders",
+        environment="whole",
+        has_apps=True,
+        limits=Limits(tools=128),
+        program="code-insiders",
     ),
-    _home(
-        "codex", "Codex", "{CODEX_HOME:-~/.codex}/config.toml", ".codex/config.toml", format="toml", key="mcp_servers"
+    Host(
+        "codex",
+        "Codex",
+        _everywhere("{CODEX_HOME:-~/.codex}/config.toml"),
+        (".codex/config.toml",),
+        format="toml",
+        key="mcp_servers",
+        shape="codex",
+        asks=True,
+        environment="codex",
+        limits=_CODEX_LIMITS,
+        program="codex",
     ),
-    _home(
+    Host(
         "gemini-cli",
         "Gemini CLI",
-        "~/.gemini/settings.json",
-        ".gemini/settings.json",
+        _everywhere("~/.gemini/settings.json"),
+        (".gemini/settings.json",),
         format="jsonc",
         variables="shell",
+        shape="http-url",
+        notice=_NEW_CHAT,
+        environment="filtered",
+        limits=Limits(tool_name=63, start_seconds=600.0),
+        program="gemini",
     ),
     Host(
         "antigravity",
         "Google Antigravity",
         _everywhere("~/.gemini/config/mcp_config.json", "~/.gemini/antigravity/mcp_config.json"),
-        project=(".agents/mcp_config.json",),
+        (".agents/mcp_config.json",),
+        shape="server-url",
+        program="agy",
     ),
     Host(
         "goose",
         "Goose",
-        Files(
-            ("{config}/goose/config.yaml",),
-            ("{config}/goose/config.yaml",),
-            ("{roaming}/Block/goose/config/config.yaml",),
-        ),
+        _config("goose/config.yaml", "Block/goose/config/config.yaml"),
         format="yaml",
         key="extensions",
+        shape="goose",
+        link="goose",
+        environment="whole",
+        has_apps=True,
+        limits=Limits(start_seconds=300.0),
+        program="goose",
     ),
     Host(
         "zed",
         "Zed",
-        Files(("{config}/zed/settings.json",), ("{config}/zed/settings.json",), ("{roaming}/Zed/settings.json",)),
+        _config("zed/settings.json", "Zed/settings.json"),
         (".zed/settings.json",),
         format="jsonc",
         key="context_servers",
+        notice=_AT_ONCE,
+        environment="whole",
+        program="zed",
     ),
     Host(
-        "devin",
-        "Devin",
-        Files(
-            ("{config}/devin/mcp_config.json",),
-            ("{config}/devin/mcp_config.json",),
-            ("{roaming}/devin/mcp_config.json",),
-        ),
+        "devin", "Devin", _config("devin/mcp_config.json", "devin/mcp_config.json"), shape="transport", program="devin"
     ),
-    _home("windsurf", "Windsurf", "~/.codeium/windsurf/mcp_config.json", variables="env"),
-    _home("cline", "Cline", "{CLINE_MCP_SETTINGS_PATH:-~/.cline/data/settings/cline_mcp_settings.json}"),
+    Host(
+        "windsurf",
+        "Windsurf",
+        _everywhere("~/.codeium/windsurf/mcp_config.json"),
+        variables="env",
+        shape="server-url",
+        limits=Limits(tools=100),
+        program="windsurf",
+    ),
+    Host(
+        "cline",
+        "Cline",
+        _everywhere("{CLINE_MCP_SETTINGS_PATH:-~/.cline/data/settings/cline_mcp_settings.json}"),
+        shape="cline",
+        notice=_AT_ONCE,
+        program="cline",
+    ),
     Host(
         "cline-legacy",
         "Cline before summer 2026",
         _vscode("globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"),
+        shape="cline",
+        notice=_AT_ONCE,
     ),
-    _home("copilot-cli", "GitHub Copilot CLI", "~/.copilot/mcp-config.json", variables="braces"),
+    Host(
+        "copilot-cli",
+        "GitHub Copilot CLI",
+        _everywhere("~/.copilot/mcp-config.json"),
+        variables="braces",
+        shape="copilot-cli",
+        program="copilot",
+    ),
     Host(
         "visual-studio",
         "Visual Studio",
         Files(windows=("~/.mcp.json",)),
-        project=(".mcp.json",),
+        (".mcp.json",),
         format="jsonc",
         key="servers",
         variables="env",
+        shape="typed",
+        asks=True,
     ),
     Host(
         "copilot-jetbrains",
@@ -170,42 +289,91 @@ _ALL = (
             ("{local}/github-copilot/intellij/mcp.json",),
         ),
         key="servers",
+        shape="request-init",
+        notice=_AT_ONCE,
     ),
-    _home("junie", "JetBrains Junie", "~/.junie/mcp/mcp.json", ".junie/mcp/mcp.json"),
+    Host("junie", "JetBrains Junie", _everywhere("~/.junie/mcp/mcp.json"), (".junie/mcp/mcp.json",), program="junie"),
     Host(
         "opencode",
         "OpenCode",
         _everywhere("{config}/opencode/opencode.json", "{config}/opencode/opencode.jsonc"),
-        project=("opencode.json", "opencode.jsonc"),
+        ("opencode.json", "opencode.jsonc"),
         format="jsonc",
         key="mcp",
         variables="curly",
+        shape="local-remote",
+        program="opencode",
     ),
     Host(
         "kilo",
         "Kilo Code",
         _everywhere("{config}/kilo/kilo.jsonc"),
-        project=(".kilo/kilo.jsonc", "kilo.jsonc"),
+        (".kilo/kilo.jsonc", "kilo.jsonc"),
         format="jsonc",
         key="mcp",
         variables="curly",
+        shape="local-remote",
+        program="kilo",
     ),
     Host(
         "roo",
         "Roo Code",
         _vscode("globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json"),
-        project=(".roo/mcp.json",),
+        (".roo/mcp.json",),
         variables="env",
+        shape="streamable-http",
+        notice=_AT_ONCE,
     ),
-    _home("kiro", "Kiro", "~/.kiro/settings/mcp.json", ".kiro/settings/mcp.json", variables="braces"),
-    _home("lm-studio", "LM Studio", "~/.lmstudio/mcp.json"),
-    _home("continue", "Continue", "~/.continue/config.yaml", format="yaml", variables="secrets"),
-    _home("amazon-q", "Amazon Q Developer", "~/.aws/amazonq/mcp.json", ".amazonq/mcp.json"),
-    _home("qwen-code", "Qwen Code", "~/.qwen/settings.json", ".qwen/settings.json", format="jsonc", variables="shell"),
     Host(
-        "xcode-claude", "Xcode with Claude", Files((f"{_CODING}/ClaudeAgentConfig/.claude.json",)), variables="braces"
+        "kiro",
+        "Kiro",
+        _everywhere("~/.kiro/settings/mcp.json"),
+        (".kiro/settings/mcp.json",),
+        variables="braces",
+        shape="streamable-http",
+        notice=_AT_ONCE,
+        program="kiro",
     ),
-    Host("xcode-codex", "Xcode with Codex", Files((f"{_CODING}/codex/config.toml",)), format="toml", key="mcp_servers"),
+    Host("lm-studio", "LM Studio", _everywhere("~/.lmstudio/mcp.json"), notice=_AT_ONCE, program="lms"),
+    Host(
+        "continue",
+        "Continue",
+        _everywhere("~/.continue/config.yaml"),
+        format="yaml",
+        variables="secrets",
+        shape="continue",
+        notice=_AT_ONCE,
+        program="cn",
+    ),
+    Host("amazon-q", "Amazon Q Developer", _everywhere("~/.aws/amazonq/mcp.json"), (".amazonq/mcp.json",), program="q"),
+    Host(
+        "qwen-code",
+        "Qwen Code",
+        _everywhere("~/.qwen/settings.json"),
+        (".qwen/settings.json",),
+        format="jsonc",
+        variables="shell",
+        shape="http-url",
+        notice=_NEW_CHAT,
+        program="qwen",
+    ),
+    Host(
+        "xcode-claude",
+        "Xcode with Claude",
+        Files((f"{_CODING}/ClaudeAgentConfig/.claude.json",)),
+        variables="braces",
+        shape="typed",
+    ),
+    Host(
+        "xcode-codex",
+        "Xcode with Codex",
+        Files((f"{_CODING}/codex/config.toml",)),
+        format="toml",
+        key="mcp_servers",
+        shape="codex",
+        environment="codex",
+        limits=_CODEX_LIMITS,
+    ),
 )
 
 HOSTS: dict[str, Host] = {host.id: host for host in _ALL}
@@ -222,13 +390,23 @@ def system() -> str:
 def places(host: Host, environment: Mapping[str, str], system: str) -> list[str]:
     """Where this host keeps its file, the likeliest first, files that are not there among them.
 
-    A pattern gives what it matches; a pattern that matches nothing gives nothing.
+    A pattern gives a path for each folder that it matches; one that matches none gives nothing.
     """
     found = []
     for place in getattr(host.files, system):
         path = _path(place, environment, system)
-        found += sorted(glob.glob(path)) if "*" in place else [path]
+        if "*" not in place:
+            found.append(path)
+            continue
+        folder, star, name = path.partition("*")
+        behind, sign, rest = name.partition(os.sep)
+        found += [each + sign + rest for each in sorted(glob.glob(folder + star + behind))]
     return found
+
+
+def project_places(host: Host, folder: str) -> list[str]:
+    """Where this host looks for what one project adds, the likeliest first; [] for a host that has no such file."""
+    return [os.path.join(folder, *place.split("/")) for place in host.project]
 
 
 def _path(place: str, environment: Mapping[str, str], system: str) -> str:

@@ -1,0 +1,10 @@
+"""Telling hosts about a server: `mcpd install`, and what it is made of.
+
+entry        a server as a host is to start or reach it
+interpreter  the command by which it starts us, next month too
+hosts        which file of a host is written; the table of hosts is `client.targets.hosts`
+shapes       an entry as each host writes it
+formats/     JSON, TOML and YAML, edited in place
+plan         what would change, and the difference to show
+files        reading and writing a file whole; the backup, and the way back
+"""

@@ -1,0 +1,194 @@
+"""What a host is told of one server: a command with absolute paths, or a URL. Each host's own shape is in `shapes`.
+
+Hosts that are started from a desktop have another `PATH` and another working folder than the shell in which somebody
+types `mcpd install`: nothing of an entry is looked for in either.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import Literal, TypeAlias
+
+from msgspec import Struct, field
+
+from ..client.targets.grammar import parse
+from ..client.targets.named import CommandTarget, FileTarget, NamedTarget, UrlTarget
+from ..errors import ConfigurationError
+from ..sources.lookup import place_here
+from .interpreter import serving_command
+
+__all__ = ["APPS_OFF", "Entry", "Made", "Transport", "as_target", "make_entry", "server_name"]
+
+Transport: TypeAlias = Literal["stdio", "http", "ws"]
+
+APPS_OFF = {"MCP_APPS_ENABLED": "false"}
+"""The variable with which a server offers no Apps."""
+
+_SAYS_NOTHING = ("server", "main", "app", "mcp", "index", "src", "dist", "build", "run", "start", "cli")
+_MOST_NAME = 40
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """One server as a host is to start it, or to reach it. Either `command` or `url` is set.
+
+    Values of `env` and `headers` may be secrets: neither `repr` shows them.
+    """
+
+    command: str = ""
+    """The absolute path of a program."""
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = field(default_factory=dict)
+    """Variables beside those that the host gives."""
+    cwd: str | None = None
+    """The folder it has to run in; None for whichever the host takes."""
+    url: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
+    transport: Transport = "stdio"
+
+    def __repr__(self) -> str:
+        if self.url:
+            return f"Entry({self.url.partition('?')[0]!r}, headers: {', '.join(self.headers) or 'none'})"
+        return f"Entry({[self.command, *self.args]!r}, env: {', '.join(self.env) or 'none'})"
+
+
+class Made(Struct, frozen=True):
+    """An entry, the name that suits it, and what its user should know of it."""
+
+    entry: Entry
+    name: str
+    warnings: tuple[str, ...] = ()
+
+
+def make_entry(
+    target: str | None,
+    command: Sequence[str] = (),
+    *,
+    url: str | None = None,
+    env: Mapping[str, str] | None = None,
+    headers: Mapping[str, str] | None = None,
+    no_apps: bool = False,
+) -> Made:
+    """The entry of a server: of TARGET, of the words behind `--`, or of a URL; without any of the folder that is meant
+    here, else of the built-in starter.
+
+    `env` and `headers` are added to what the target brings with it. Raises ConfigurationError: for two of the three at
+    once, for a target or a program that is not there, for variables where nothing is started.
+    """
+    if sum(given is not None for given in (target, url, command or None)) > 1:
+        raise ConfigurationError("give one of TARGET, --http URL and a command behind --")
+    added = dict(env or {}) | (APPS_OFF if no_apps else {})
+    named = _named(target, command, url)
+    if isinstance(named, UrlTarget):
+        return _of_url(named, added, dict(headers or {}))
+    if headers:
+        raise ConfigurationError("headers are of a server behind a URL; for a program say --env NAME=VALUE")
+
+    if isinstance(named, CommandTarget):
+        program, *args = named.command
+        made = Entry(
+            command=_program(program, named.cwd), args=(*args,), env=dict(named.env or {}) | added, cwd=named.cwd
+        )
+        return Made(made, server_name(named))
+    return _of_file(named, added)
+
+
+def as_target(entry: Entry) -> CommandTarget | UrlTarget:
+    """The entry as something to start or to connect to."""
+    if entry.url:
+        return UrlTarget(entry.url, dict(entry.headers))
+    return CommandTarget((entry.command, *entry.args), dict(entry.env) or None, entry.cwd)
+
+
+def server_name(named: NamedTarget | None) -> str:
+    """A short name of letters, digits, `-` and `_` for a target; None is the starter."""
+    candidates: list[str] = []
+    if isinstance(named, FileTarget):
+        place = os.path.splitext(named.path)[0] if named.path.endswith(".py") else named.path
+        candidates = [part for part in re.split(r"[/\\.]" if not os.path.isabs(place) else r"[/\\]", place) if part]
+    elif isinstance(named, UrlTarget):
+        host, _, path = named.url.partition("://")[2].partition("?")[0].partition("/")
+        labels = host.partition(":")[0].split(".")
+        own = labels[-2:-1] if len(labels) > 1 and not labels[-1].isdigit() else []
+        candidates = [*own, *(part for part in path.split("/") if part)]
+    elif isinstance(named, CommandTarget):
+        words = [word for word in named.command if not word.startswith("-")]
+        candidates = [os.path.splitext(re.split(r"[/\\]", word.rpartition("@")[0] or word)[-1])[0] for word in words]
+
+    for candidate in reversed(candidates):
+        name = re.sub(r"[^A-Za-z0-9_-]+", "-", candidate).strip("-_")[:_MOST_NAME]
+        if name and name.lower() not in _SAYS_NOTHING:
+            return name
+    return "mcpd"
+
+
+def _named(target: str | None, command: Sequence[str], url: str | None) -> NamedTarget | None:
+    if command:
+        return CommandTarget((*command,))
+    if target is None and url is None:
+        place = place_here()
+        if place is not None and not place.is_trusted:
+            # What a host starts again and again is named by its user, not found by chance.
+            raise ConfigurationError(
+                "this folder looks like a server, and has no mcpd.toml; if it is yours, name it: ."
+            )
+        return None if place is None else FileTarget(place.root)
+
+    named = parse(target if target is not None else url or "")
+    if url is not None and not isinstance(named, UrlTarget):
+        raise ConfigurationError(f"{url}: --http takes the URL of a server that runs, as http://127.0.0.1:8080/mcp")
+    return named
+
+
+def _of_url(named: UrlTarget, env: dict[str, str], headers: dict[str, str]) -> Made:
+    if env:
+        raise ConfigurationError(f"{named}: variables are said to a server when it is started, and this one runs")
+    if named.socket is not None:
+        raise ConfigurationError(f"{named}: hosts connect to no unix sockets; serve it with --http :8080 and say that")
+    transport: Transport = "ws" if named.url.startswith("ws") else "http"
+    made = Entry(url=named.url, headers={**named.headers, **headers}, transport=transport)
+    return Made(made, server_name(named))
+
+
+def _of_file(named: FileTarget | None, env: dict[str, str]) -> Made:
+    """The command that serves it: by the Python that runs us, or what stands in for one that is soon gone."""
+    command, warnings = serving_command()
+    words, found = [], dict(env)
+    if named is not None:
+        words = [named.words]
+        if not os.path.isabs(named.path) and not _is_installed(named.path):
+            found = {"PYTHONPATH": os.getcwd(), **found}
+    made = Entry(command=command[0], args=(*command[1:], *words), env=found)
+    return Made(made, server_name(named), warnings)
+
+
+def _is_installed(module: str) -> bool:
+    """Whether a module is found without the folder that we are in."""
+    top = module.partition(".")[0]
+    here = os.getcwd()
+    before = list(sys.path)
+    sys.path[:] = [place for place in before if place and os.path.abspath(place) != here]
+    try:
+        return find_spec(top) is not None
+    except (ImportError, ValueError):
+        return False
+    finally:
+        sys.path[:] = before
+
+
+def _program(word: str, cwd: str | None) -> str:
+    """The absolute path of a program. Raises ConfigurationError if it is not there."""
+    word = os.path.expanduser(word)
+    if os.path.dirname(word):
+        found = shutil.which(os.path.join(cwd or os.getcwd(), word))
+    else:
+        found = shutil.which(word)
+    if found is None:
+        raise ConfigurationError(
+            f"{word}: there is no such program; install it, or give the path of one that can be run"
+        )
+    return os.path.abspath(found)
