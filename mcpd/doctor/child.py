@@ -9,7 +9,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Literal
 
@@ -64,19 +64,26 @@ class Child:
 
     @classmethod
     async def start(
-        cls, target: CommandTarget, on_line: Callable[[bytes], bool], *, as_hosts_do: bool = False
+        cls,
+        target: CommandTarget,
+        on_line: Callable[[bytes], bool],
+        *,
+        as_hosts_do: bool = False,
+        environment: Mapping[str, str] | None = None,
     ) -> Child:
         """Start it. `on_line` is given each line of stdout, and says whether to read on.
 
-        `as_hosts_do`: with few variables, and in the top folder if its own is not said. Raises OSError, ValueError.
+        `as_hosts_do`: with few variables, and in the top folder if its own is not said. `environment` is all that it
+        gets beside the target's own, in place of either. Raises OSError, ValueError.
         """
+        variables = _environment(as_hosts_do) if environment is None else dict(environment)
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
             *target.command,
             stdin=pipe,
             stdout=pipe,
             stderr=pipe,
-            env=_environment(as_hosts_do) | (target.env or {}),
+            env=variables | (target.env or {}),
             cwd=target.cwd or ("/" if as_hosts_do else None),
             start_new_session=True,
             limit=2 * _READ_BYTES,

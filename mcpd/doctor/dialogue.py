@@ -85,9 +85,11 @@ class Dialogue:
         self._waiting: asyncio.Future[tuple[dict[str, Any], int]] | None = None
         self._replies: set[asyncio.Task[None]] = set()
 
-    async def start(self, target: CommandTarget, *, as_hosts_do: bool = False) -> None:
+    async def start(
+        self, target: CommandTarget, *, as_hosts_do: bool = False, environment: Mapping[str, str] | None = None
+    ) -> None:
         """Start the process; see `Child.start`. Raises OSError, ValueError."""
-        self.child = await Child.start(target, self._take, as_hosts_do=as_hosts_do)
+        self.child = await Child.start(target, self._take, as_hosts_do=as_hosts_do, environment=environment)
 
     async def request(self, method: str, params: Mapping[str, Any] | None = None) -> Answer:
         """Ask, and wait for the answer. Raises NoAnswer."""

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
-from typing import Any
 
 from msgspec import to_builtins
-from msgspec.json import decode
 
 from ..client import Client
 from ..client.targets.named import UrlTarget
-from ..errors import McpdError, RemoteError
+from ..errors import McpdError
 from ..host.listed import OFFER
 from ..printable import printable
 from ..versions import table
-from .dialogue import WITH_HANDSHAKE, WITHOUT_HANDSHAKE, Answer, NoAnswer, has_handshake
+from .client_peer import ClientPeer
+from .dialogue import WITH_HANDSHAKE, WITHOUT_HANDSHAKE, NoAnswer, has_handshake
 from .endpoint import Endpoint, discover, find_endpoint, hello, modern_headers, opening_of
 from .exposure import try_exposure
 from .network import try_network
@@ -104,30 +102,10 @@ async def _try_client(target: UrlTarget, report: Report, timeout: float) -> None
         }
         say_who_it_is(opening, None if client.server_info is None else to_builtins(client.server_info), report)
         say_extensions([opening["capabilities"]], report)
-        peer = _ClientPeer(client, timeout)
+        peer = ClientPeer(client, timeout)
         await look_at_offers(peer, opening, report, any_output=not has_handshake(client.version))
     finally:
         await client.aclose()
-
-
-class _ClientPeer:
-    """A client as someone who is asked: errors are answers, silence is none."""
-
-    def __init__(self, client: Client, timeout: float) -> None:
-        self._client = client
-        self._timeout = timeout
-
-    async def request(self, method: str, params: Mapping[str, Any] | None = None) -> Answer:
-        """Ask, and wait. Raises NoAnswer."""
-        began = time.monotonic()
-        try:
-            result = await self._client.request(method, params)
-        except RemoteError as error:
-            return Answer(time.monotonic() - began, error=f"error {error.code}: {error}", code=error.code)
-        except (McpdError, TimeoutError) as error:
-            raise NoAnswer(f"did not answer {method}: {printable(error, 300)}") from None
-        found = decode(result)
-        return Answer(time.monotonic() - began, found if isinstance(found, dict) else None, size=len(result))
 
 
 async def _try_versions(web: Web, report: Report) -> None:

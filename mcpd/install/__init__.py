@@ -6,5 +6,8 @@ hosts        which file of a host is written; the table of hosts is `client.targ
 shapes       an entry as each host writes it
 formats/     JSON, TOML and YAML, edited in place
 plan         what would change, and the difference to show
+launch       a server, started once as a host will
+surroundings what a host gives a server: variables, a folder
+bites        where a host's limits bite a server
 files        reading and writing a file whole; the backup, and the way back
 """

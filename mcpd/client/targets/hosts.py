@@ -130,6 +130,7 @@ _ALL = (
         asks=True,
         limits=Limits(tool_name=128, prefix="mcp__{server}__", start_seconds=30.0),
         program="claude",
+        environment="whole",
     ),
     Host(
         "cursor",
@@ -303,6 +304,7 @@ _ALL = (
         variables="curly",
         shape="local-remote",
         program="opencode",
+        environment="whole",
     ),
     Host(
         "kilo",
@@ -314,6 +316,7 @@ _ALL = (
         variables="curly",
         shape="local-remote",
         program="kilo",
+        environment="whole",
     ),
     Host(
         "roo",
@@ -356,6 +359,7 @@ _ALL = (
         shape="http-url",
         notice=_NEW_CHAT,
         program="qwen",
+        environment="whole",
     ),
     Host(
         "xcode-claude",

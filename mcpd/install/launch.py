@@ -1,0 +1,285 @@
+"""Starts a server once, exactly as a host will: the same words, that host's variables and folder, and no terminal.
+
+For `mcpd install` before it writes anything, for `mcpd bundle`, and for `mcpd doctor --hosts`. No tool is called.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from msgspec import Struct, to_builtins
+
+from ..client.targets.hosts import Host
+from ..client.targets.named import CommandTarget, UrlTarget
+from ..doctor.child import Child
+from ..doctor.dialogue import WITH_HANDSHAKE, WITHOUT_HANDSHAKE, Dialogue, NoAnswer, Peer, initialize_params
+from ..doctor.found import find_command
+from ..doctor.report import Report
+from ..errors import McpdError
+from ..extensions.ui.constants import FLAT_URI
+from ..host.listed import OFFER
+from ..printable import printable
+from ..types.base import META
+from .entry import Entry, as_target
+from .surroundings import passed_on, working_folder
+
+__all__ = ["SECONDS", "Offers", "Verdict", "verify", "verify_target"]
+
+SECONDS = 60.0
+"""How long a server may take for its first answer, and for each other: what the most patient hosts give it."""
+
+_MOST_PAGES = 100
+_MOST_SHOWN = 8
+
+
+class Offers(Struct, frozen=True):
+    """What a server has, as it lists it: nothing of it is checked."""
+
+    name: str = ""
+    version: str = ""
+    title: str = ""
+    protocol: str = ""
+    instructions: str = ""
+    tools: tuple[dict[str, Any], ...] = ()
+    resources: tuple[dict[str, Any], ...] = ()
+    templates: tuple[dict[str, Any], ...] = ()
+    prompts: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def apps(self) -> list[str]:
+        """The names of the tools that have a page."""
+        return [str(tool.get("name")) for tool in self.tools if _has_page(tool)]
+
+
+class Verdict(Struct, frozen=True, kw_only=True):
+    """Whether a server starts where a host starts it."""
+
+    works: bool
+    error: str = ""
+    """What went wrong."""
+    advice: str = ""
+    """What to do about it."""
+    offers: Offers = Offers()
+    seconds: float = 0.0
+    """From the start, or from the request to a URL, to the first answer."""
+    stderr_tail: tuple[str, ...] = ()
+    """The last lines that it wrote there."""
+    warnings: tuple[str, ...] = ()
+    """What works here, and not everywhere."""
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """The names of its tools."""
+        return tuple(str(tool.get("name")) for tool in self.offers.tools)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """All of it for people, safe to print."""
+        if not self.works:
+            said = tuple(f"  stderr: {printable(line, 500)}" for line in self.stderr_tail)
+            return (f"it does not start: {self.error}", *said, *((f"  {self.advice}",) if self.advice else ()))
+        return (*_shown(self.offers, self.seconds), *(f"warning: {warning}" for warning in self.warnings))
+
+
+async def verify(
+    entry: Entry,
+    host: Host | None = None,
+    *,
+    project: str | None = None,
+    env_vars: Iterable[str] = (),
+    environment: Mapping[str, str] = os.environ,
+    timeout: float = SECONDS,
+) -> Verdict:
+    """Start it, or reach it by its URL; shake hands, and take all lists. Never raises for what the server does.
+
+    `host` is who will start it, None if that is not known. `project` is the folder whose file has the entry, None for
+    the user's own. `env_vars` are variables that the entry asks for by name, of those in the host's `environment`.
+    """
+    found = as_target(entry)
+    return await verify_target(
+        found, host, project=project, env_vars=env_vars, environment=environment, timeout=timeout
+    )
+
+
+async def verify_target(
+    target: CommandTarget | UrlTarget,
+    host: Host | None = None,
+    *,
+    project: str | None = None,
+    env_vars: Iterable[str] = (),
+    environment: Mapping[str, str] = os.environ,
+    timeout: float = SECONDS,
+) -> Verdict:
+    """The same for what was read from a host's file."""
+    if isinstance(target, UrlTarget):
+        return await _verify_url(target, timeout)
+    variables = passed_on(host, environment, names=env_vars) | (target.env or {})
+    folder = working_folder(target.cwd, project)
+    report = Report()
+    if not find_command(CommandTarget(target.command, {"PATH": os.defpath} | variables, folder), report):
+        step = report.steps[-1]
+        return Verdict(works=False, error=step.text, advice=step.advice)
+
+    dialogue = Dialogue(timeout)
+    began = time.monotonic()
+    try:
+        await dialogue.start(CommandTarget(target.command, cwd=folder), environment=variables)
+    except (OSError, ValueError) as error:
+        return Verdict(works=False, error=f"{target.command[0]}: {getattr(error, 'strerror', None) or error}")
+    try:
+        return await _converse(dialogue, began, shows_views=host is None or host.has_apps)
+    except NoAnswer as error:
+        why, advice = f"the server {error}", _advice(dialogue.child, dialogue)
+        return Verdict(works=False, error=why, advice=advice, stderr_tail=tuple(dialogue.child.stderr_lines))
+    finally:
+        await dialogue.end()
+
+
+async def _converse(dialogue: Dialogue, began: float, *, shows_views: bool) -> Verdict:
+    """What a host says to a server when it starts it. Raises NoAnswer."""
+    capabilities: dict[str, Any] = {"extensions": OFFER} if shows_views else {}
+    answer = await dialogue.request("initialize", initialize_params(WITH_HANDSHAKE, capabilities))
+    if "initialize" in dialogue.asked:
+        return Verdict(works=False, error="the program sends back what it is told, as cat does: it is no server")
+    if answer.result is None:
+        refusal = answer.error
+        dialogue.envelope, dialogue.capabilities = WITHOUT_HANDSHAKE, capabilities
+        answer = await dialogue.request("server/discover")
+        if answer.result is None:
+            error = f"the server answers initialize with {printable(refusal) or 'what is no object'}"
+            return Verdict(works=False, error=error, stderr_tail=tuple(dialogue.child.stderr_lines))
+    else:
+        await dialogue.notify("notifications/initialized")
+    seconds = time.monotonic() - began
+
+    offers = await _take(dialogue, answer.result, dialogue.envelope)
+    warnings = []
+    if dialogue.garbage_lines:
+        first = printable(dialogue.garbage[0])
+        warnings.append(f'it writes what is no message to stdout ("{first}"): hosts show an error, or give up')
+    return Verdict(works=True, offers=offers, seconds=seconds, warnings=tuple(warnings))
+
+
+async def _verify_url(target: UrlTarget, timeout: float) -> Verdict:
+    try:
+        from ..client import Client
+        from ..doctor.client_peer import ClientPeer
+
+        client = Client(target, extensions=OFFER, timeout=timeout, reconnect=False)
+        began = time.monotonic()
+        await client.open()
+    except (McpdError, TimeoutError) as error:
+        what, _, advice = printable(error, 1000).partition("; ")
+        return Verdict(
+            works=False, error=what, advice=advice or f"is it running? mcpd doctor {target.url.partition('?')[0]}"
+        )
+    try:
+        seconds = time.monotonic() - began
+        opening = {
+            "capabilities": to_builtins(client.server_capabilities),
+            "instructions": client.instructions,
+            "serverInfo": None if client.server_info is None else to_builtins(client.server_info),
+        }
+        offers = await _take(ClientPeer(client, timeout), opening, client.version)
+    except NoAnswer as error:
+        return Verdict(works=False, error=f"the server {error}")
+    finally:
+        await client.aclose()
+    return Verdict(works=True, offers=offers, seconds=seconds)
+
+
+# ------------------------------------------------------------------------------------------- what it has
+
+
+async def _take(peer: Peer, opening: dict[str, Any], version: str | None) -> Offers:
+    """All lists of what the server says that it has. Raises NoAnswer."""
+    meta = opening.get("_meta")
+    info = opening.get("serverInfo") or (meta.get(f"{META}serverInfo") if isinstance(meta, dict) else None)
+    info = info if isinstance(info, dict) else {}
+    said = opening.get("capabilities")
+    has = said if isinstance(said, dict) else {}
+
+    lists: dict[str, tuple[dict[str, Any], ...]] = {}
+    for capability, method, member in (
+        ("tools", "tools/list", "tools"),
+        ("resources", "resources/list", "resources"),
+        ("resources", "resources/templates/list", "resourceTemplates"),
+        ("prompts", "prompts/list", "prompts"),
+    ):
+        lists[member] = () if has.get(capability) is None else await _list(peer, method, member)
+
+    return Offers(
+        name=_text(info.get("name")),
+        version=_text(info.get("version")),
+        title=_text(info.get("title")),
+        protocol=_text(opening.get("protocolVersion")) or version or "",
+        instructions=_text(opening.get("instructions")),
+        tools=lists["tools"],
+        resources=lists["resources"],
+        templates=lists["resourceTemplates"],
+        prompts=lists["prompts"],
+    )
+
+
+async def _list(peer: Peer, method: str, member: str) -> tuple[dict[str, Any], ...]:
+    """All pages of a list. Raises NoAnswer."""
+    found: list[dict[str, Any]] = []
+    cursor: Any = None
+    for _ in range(_MOST_PAGES):
+        answer = await peer.request(method, None if cursor is None else {"cursor": cursor})
+        page = None if answer.result is None else answer.result.get(member)
+        if not isinstance(page, list):
+            if answer.code == -32601 and method != "tools/list":
+                break  # said to be there, and not known: hosts go on without it
+            raise NoAnswer(f"answers {method} with {printable(answer.error) or f'no list {member!r}'}")
+        found += [each for each in page if isinstance(each, dict)]
+        assert answer.result is not None
+        cursor = answer.result.get("nextCursor")
+        if cursor is None:
+            break
+    return tuple(found)
+
+
+def _has_page(tool: Mapping[str, Any]) -> bool:
+    meta = tool.get("_meta")
+    if not isinstance(meta, dict):
+        return False
+    ui = meta.get("ui")
+    return isinstance(ui.get("resourceUri") if isinstance(ui, dict) else meta.get(FLAT_URI), str)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+# ------------------------------------------------------------------------------------------- in words
+
+
+def _shown(offers: Offers, seconds: float) -> list[str]:
+    name = printable(f"{offers.name} {offers.version}".strip()) or "a server without a name"
+    lines = [f"started: {name} (protocol {printable(offers.protocol)}), first answer after {seconds:.2f} s"]
+    for what, names in (
+        ("tools", [str(each.get("name")) for each in offers.tools]),
+        ("apps", offers.apps),
+        ("resources", [str(each.get("uri")) for each in offers.resources]),
+        ("resource templates", [str(each.get("uriTemplate")) for each in offers.templates]),
+        ("prompts", [str(each.get("name")) for each in offers.prompts]),
+    ):
+        if names:
+            more = f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else ""
+            lines.append(f"  {what} ({len(names)}): {', '.join(printable(each) for each in names[:_MOST_SHOWN])}{more}")
+    if len(lines) == 1:
+        lines.append("  it offers nothing: hosts show nothing of it")
+    return lines
+
+
+def _advice(child: Child, dialogue: Dialogue) -> str:
+    """What can be seen of why a server that runs, or ran, says nothing."""
+    if child.process.returncode is not None:
+        return "mend what its stderr says" if child.stderr_lines else "start it by hand in a terminal to see more"
+    if child.flood or dialogue.garbage_lines:
+        return "it writes text instead of messages: does it need an option to speak MCP on stdin and stdout?"
+    return "does it need an option to speak MCP on stdin and stdout, or wait for a download, a login, a database?"
