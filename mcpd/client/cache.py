@@ -1,7 +1,8 @@
 """What a client keeps of a server's answers, for as long as the server says that they are fresh.
 
-One cache belongs to one connection, and so to one caller: it is never shared, whatever the scope of a result. What a
-notification says has changed is forgotten at once, also an answer that is on its way while it comes.
+One cache belongs to one connection, and is never shared. Where each request may be another caller's (its header fields
+come from a function of the program) only results of public scope are kept, and of one whose token was exchanged nothing
+private. What a notification says has changed is forgotten at once, also an answer that is on its way while it comes.
 Spec: 2026-07-28 server/utilities/caching. Older versions have no hints: nothing of theirs is kept.
 """
 
@@ -30,6 +31,7 @@ _MOST_MS = 2**53
 class _Hint(Wire):
     result_type: str = "complete"
     ttl_ms: int | float = 0
+    cache_scope: str = "private"
 
 
 class _Uri(Struct):
@@ -44,14 +46,19 @@ class _Kept(Struct):
     result: Raw
     until: float
     size: int
+    is_private: bool
 
 
 class ResultCache:
-    """Results by method and parameter (cursor or URI), of `most` bytes together; the one not used for longest goes."""
+    """Results by method and parameter (cursor or URI), of `most` bytes together; the one not used for longest goes.
 
-    def __init__(self, most: int, time: Callable[[], float]) -> None:
+    `keeps_private` is False where requests may be of several callers.
+    """
+
+    def __init__(self, most: int, time: Callable[[], float], *, keeps_private: bool = True) -> None:
         self._most = most
         self._time = time
+        self._keeps_private = keeps_private
         self._kept: OrderedDict[tuple[str, str], _Kept] = OrderedDict()
         self._size = 0
         self._changes = 0
@@ -96,6 +103,12 @@ class ResultCache:
         """Forget all results of a method: a page could not be had, and the others belong to it."""
         self._forget(lambda key: key[0] == method)
 
+    def forget_private(self) -> None:
+        """The token is another one: "a different access token requires a different cache"."""
+        self._changes += 1
+        for key in [key for key, kept in self._kept.items() if kept.is_private]:
+            self._drop(key)
+
     def _put(self, key: tuple[str, str], result: Raw) -> None:
         try:
             hint = _read_hint(result)
@@ -104,7 +117,10 @@ class ResultCache:
         size = len(result) + len(key[1]) + _OVERHEAD
         if hint.result_type != "complete" or not 0 < hint.ttl_ms <= _MOST_MS or size > self._most:
             return
-        self._kept[key] = _Kept(result, self._time() + hint.ttl_ms / 1000, size)
+        is_private = hint.cache_scope != "public"
+        if is_private and not self._keeps_private:
+            return
+        self._kept[key] = _Kept(result, self._time() + hint.ttl_ms / 1000, size, is_private)
         self._size += size
         while self._size > self._most:
             self._drop(next(iter(self._kept)))

@@ -12,8 +12,9 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from inspect import isawaitable
 from typing import Any, Literal, TypeAlias, TypeVar
+from urllib.parse import unquote
 
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, ValidationError
 from msgspec.json import Decoder
 
 from ..errors import InternalError, InvalidParams, MethodNotFound, ProtocolError
@@ -80,13 +81,22 @@ async def answer_to(callbacks: Callbacks, method: str, params: Raw, faults: Faul
         if method == "sampling/createMessage":
             return _result(await _sample(callbacks, params))
         if method == "roots/list" and callbacks.roots is not None:
-            return ListRootsResult(roots=list(await _settle(callbacks.roots())))
+            return ListRootsResult(roots=_files(await _settle(callbacks.roots())))
     except ProtocolError:
         raise
     except Exception as error:
         faults.say(logging.ERROR, "%s: the callback failed", printable(method), error=error)
         raise InternalError from error
     raise MethodNotFound(f"This client does not offer {method}")
+
+
+def _files(roots: Sequence[Root]) -> list[Root]:
+    """Spec: 2025-11-25 client/roots: "This MUST be a `file://` URI", and clients MUST validate them."""
+    for root in roots:
+        path = root.uri.removeprefix("file://")
+        if path == root.uri or ".." in unquote(path).split("/"):
+            raise ValueError(f"a root is a file:// URI without '..': {root.uri!r}")
+    return list(roots)
 
 
 def _result(given: Any) -> Any:
@@ -103,10 +113,25 @@ async def _elicit(callbacks: Callbacks, params: Raw) -> ElicitResult:
     mode = _decode(_read_mode, params).mode
     if mode is None or mode == "form":
         if form is not None:
-            return await _settle(form(_decode(_read_form, params)))
+            asked = _decode(_read_form, params)
+            return _fitting(await _settle(form(asked)), asked.requested_schema)
     elif mode == "url" and url is not None:
         return await _settle(url(_decode(_read_url, params)))
     raise InvalidParams(f"This client does not offer elicitation in mode {mode or 'form'}")
+
+
+def _fitting(result: ElicitResult, schema: Mapping[str, Any]) -> ElicitResult:
+    """Spec: 2025-11-25 client/elicitation: "Clients SHOULD validate all responses against the provided schema"."""
+    if getattr(result, "action", None) == "accept":
+        from ..context.forms import check_values
+
+        try:
+            check_values(result.content or {}, schema)
+        except ValidationError as error:
+            raise ValueError(f"what the callback gave does not fit the form: {error}") from None
+        except (AttributeError, KeyError, TypeError):
+            pass  # the server's schema is none of a form, and nothing can be held against it
+    return result
 
 
 async def _sample(callbacks: Callbacks, params: Raw) -> CreateMessageResult:
@@ -115,6 +140,12 @@ async def _sample(callbacks: Callbacks, params: Raw) -> CreateMessageResult:
     asked = _decode(_read_sampling, params)
     if not callbacks.sample_tools and (asked.tools is not None or asked.tool_choice is not None):
         raise InvalidParams("This client offers sampling without tools")
+
+    from ..context.questions import conversation_problem
+
+    # Spec: 2025-11-25 client/sampling, error handling: missing and mixed tool results are refused with -32602.
+    if problem := conversation_problem(asked):
+        raise InvalidParams(f"Invalid params: {problem}")
     return await _settle(callbacks.sample(asked))
 
 

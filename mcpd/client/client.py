@@ -63,7 +63,8 @@ class Client(ServerLink):
     `extensions` are the ones this client has, by id; `version` fixes the protocol version, None agrees on the
     newest in common. `timeout` is how many seconds a request waits without a sign of life, None for ever.
     `limits` is how much the server may take: see `ClientLimits`. Lists and resources are kept for as long as the server
-    says that they are fresh, unless `cache` is False; `fresh=True` asks for one of them in any case. A connection that
+    says that they are fresh, unless `cache` is False (with a function as `headers`, which may speak for several users,
+    only what is the same for all); `fresh=True` asks for one of them in any case. A connection that
     has ended by itself is opened anew for the next request, unless `reconnect` is False: see docs/targets.md.
     """
 

@@ -25,6 +25,7 @@ from ..errors import (
     InvalidRequest,
     McpdError,
     ProtocolError,
+    RemoteError,
     RequestTimeout,
     SessionLost,
 )
@@ -36,6 +37,7 @@ from .headings import Headings
 from .inbox import Inbox, detached
 from .limits import ClientLimits
 from .session import ClientSession, Frame
+from .visits import Visits
 
 __all__ = ["ClientConnection", "PausableChannel", "StartableChannel"]
 
@@ -92,6 +94,7 @@ class ClientConnection:
         self._asked: dict[Id, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._inbox = Inbox(callbacks, limits, session.faults, self._pause, self._end)
+        self._visits = Visits()
 
         self._to_carry: Frame | None = None
         """The request that was just queued, for whoever waits for its answer to send."""
@@ -218,6 +221,8 @@ class ClientConnection:
 
     def _take(self, event: Event) -> None:
         if isinstance(event, Answered):
+            if isinstance(event.outcome, RemoteError):
+                self._visits.required(event.outcome)
             self._settle(event.request, event.outcome)
         elif isinstance(event, Progressed):
             self._progress(event)
@@ -230,7 +235,9 @@ class ClientConnection:
         else:
             if self.on_notification is not None:
                 self.on_notification(event.method, event.params)
-            if self.is_wanted(event) and self._inbox.put(event):
+            if event.method == "notifications/elicitation/complete" and not self._visits.complete(event.params):
+                self.session.faults.say(logging.INFO, "the server says that something is complete which it never asked")
+            elif self.is_wanted(event) and self._inbox.put(event):
                 self._do(self._inbox.deliver(self._told))
 
     def _progress(self, event: Progressed) -> None:
@@ -253,6 +260,8 @@ class ClientConnection:
             self.session.refuse(asked.ask_id, InvalidRequest(text))
             return
 
+        if asked.method == "elicitation/create":
+            self._visits.asked(asked.params)
         task = self._do(self._answer(asked))
         self._answering[task] = size
         self._asked[asked.ask_id] = task

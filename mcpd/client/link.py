@@ -19,10 +19,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from ..errors import (
     CannotConnect,
@@ -36,7 +37,7 @@ from ..errors import (
     SessionLost,
 )
 from ..printable import printable
-from ..transports.http_client.options import HttpOptions
+from ..transports.http_client.options import Authenticate, Challenge, HttpOptions
 from ..types.lifecycle import ClientCapabilities, Implementation
 from .cache import ResultCache
 from .callbacks import Callbacks
@@ -112,6 +113,8 @@ class ServerLink:
         self._offered = offered
         self._wanted = wanted
         self._http = http
+        if http is not None and http.authenticate is not None:
+            self._http = replace(http, authenticate=self._forgets_after(http.authenticate))
         self._keeps_results = keeps_results
         self._reconnects = reconnects
 
@@ -229,8 +232,22 @@ class ServerLink:
     def _begin_to_keep(self, connection: ClientConnection) -> None:
         if self._keeps_results:
             # Of another connection nothing is kept: its server may have been another one, and changed since.
-            self._cache = ResultCache(self.limits.cache_bytes, lambda: connection.loop.time())
+            is_one_caller = self._http is None or not callable(self._http.headers)
+            self._cache = ResultCache(
+                self.limits.cache_bytes, lambda: connection.loop.time(), keeps_private=is_one_caller
+            )
             connection.on_notification = self._cache.told
+
+    def _forgets_after(self, authenticate: Authenticate) -> Authenticate:
+        """The program's function; with another token what was kept for the one before is forgotten."""
+
+        async def granted(challenge: Challenge) -> Mapping[str, str] | None:
+            given = await authenticate(challenge)
+            if given is not None and self._cache is not None:
+                self._cache.forget_private()
+            return given
+
+        return granted
 
     def _do(self, work: Coroutine[Any, Any, None], name: str | None = None) -> None:
         task = asyncio.get_running_loop().create_task(work, name=name)

@@ -348,7 +348,18 @@ class ClientSession:
             self._events.append(Progressed(request, params.progress, params.total, params.message))
 
     def _take_cancelled(self, params: CancelledParams) -> None:
-        """A question withdrawn. In modern versions it ends a subscription of ours, whose result says so already."""
-        if params.request_id is not None and params.request_id in self._asked:
+        """A question withdrawn or, in modern versions, the end of a subscription of ours: its result may not come.
+
+        Spec: 2026-07-28 basic/patterns/cancellation: a server MUST say it of `subscriptions/listen`, and of no other.
+        """
+        if params.request_id is None:
+            return
+        if params.request_id in self._asked:
             del self._asked[params.request_id]
             self._events.append(Withdrawn(params.request_id))
+            return
+
+        request = self.pending.get(params.request_id)
+        if request is not None and request.method == "subscriptions/listen":
+            self.pending.take(params.request_id)
+            self._events.append(Answered(request, Raw(b"{}")))

@@ -18,7 +18,7 @@ from ..errors import ConnectionLost, McpdError, ProtocolError, RequestTimeout, T
 from ..jsonrpc import MALFORMED, Id
 from ..printable import printable
 from ..types.base import META
-from ..types.rounds import ListenParams, SubscriptionFilter
+from ..types.rounds import AcknowledgedParams, ListenParams, SubscriptionFilter
 from .callbacks import Callbacks
 from .connection import ClientConnection
 from .events import Notified
@@ -43,6 +43,7 @@ class _Told(Struct):
 
 
 _read_told = Decoder(_Told).decode
+_read_acknowledged = Decoder(AcknowledgedParams).decode
 
 _ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 _SUBSCRIBED = frozenset(
@@ -69,8 +70,8 @@ class Subscription:
         self._again: set[Id] = set()
         """Of these requests those that came after one which had ended."""
         self._changing = asyncio.Lock()
-        self._acknowledged: dict[Id, asyncio.Future[None]] = {}
-        """The listening requests that are open, and whether the server agreed to them."""
+        self._acknowledged: dict[Id, asyncio.Future[SubscriptionFilter | None]] = {}
+        """The listening requests that are open, and what of them the server agreed to: None if it did not say."""
         connection.is_wanted = self._is_wanted
 
     async def begin(self, wishes: Wishes) -> None:
@@ -88,7 +89,7 @@ class Subscription:
         """Hear of changes of this resource too. Raises as a request does; then all is as it was before."""
         async with self._changing:
             if uri not in self._uris or self._task is None or self._task.done():
-                await self._listen_to(self._uris | {uri}, timeout)
+                await self._listen_to(self._uris | {uri}, timeout, added=uri)
 
     async def unwatch(self, uri: str, timeout: float | None) -> None:
         """Hear of them no longer."""
@@ -111,11 +112,11 @@ class Subscription:
             resource_subscriptions=sorted(uris) or None,
         )
 
-    async def _listen_to(self, uris: frozenset[str], timeout: float | None) -> None:
+    async def _listen_to(self, uris: frozenset[str], timeout: float | None, added: str | None = None) -> None:
         """Open the new subscription first, then end the old one: nothing is missed in between.
 
-        The old one stays if the server does not agree to the new one. Raises RemoteError, RequestTimeout,
-        ConnectionLost.
+        The old one stays if the server does not agree to the new one, or leaves `added` out of it. Raises RemoteError,
+        RequestTimeout, ConnectionLost, ProtocolError.
         """
         wanted, task = self._filter(uris), None
         if not wanted.is_empty:
@@ -123,7 +124,8 @@ class Subscription:
             task = self._connection.loop.create_task(self._listen(wanted, acknowledged))
             try:
                 async with asyncio.timeout(timeout):
-                    await acknowledged
+                    agreed = await acknowledged
+                self._look_at(wanted, agreed, added)
             except TimeoutError:
                 await _stop(task)
                 raise RequestTimeout(
@@ -137,7 +139,26 @@ class Subscription:
         if old is not None:
             await _stop(old)
 
-    async def _listen(self, wanted: SubscriptionFilter, acknowledged: asyncio.Future[None]) -> None:
+    def _look_at(self, wanted: SubscriptionFilter, agreed: SubscriptionFilter | None, added: str | None) -> None:
+        """What the server will not tell of is logged. Raises ProtocolError if that is what was just asked for.
+
+        Spec: "The client SHOULD check the acknowledged filter … and handle any unsupported types gracefully".
+        """
+        if agreed is None:
+            return
+        told_of = agreed.resource_subscriptions or ()
+        if added is not None and added not in told_of:
+            raise ProtocolError(f"The server does not tell when {added} changes: it left it out of what it agreed to")
+
+        missing = [uri for uri in wanted.resource_subscriptions or () if uri not in told_of]
+        missing += [name.replace("_", " ") for name in _LISTS if getattr(wanted, name) and not getattr(agreed, name)]
+        if missing:
+            text = "the server does not tell of all that was asked for: %s"
+            self._connection.session.faults.say(logging.WARNING, text, printable(", ".join(missing), 300))
+
+    async def _listen(
+        self, wanted: SubscriptionFilter, acknowledged: asyncio.Future[SubscriptionFilter | None]
+    ) -> None:
         """Keep a subscription open; one that the server ends is opened again while the connection lives."""
         connection, params = self._connection, ListenParams(notifications=wanted)
         pause = AGAIN_SECONDS
@@ -189,7 +210,7 @@ class Subscription:
         elif told.method != _ACKNOWLEDGED:
             return True
         elif not acknowledged.done():
-            acknowledged.set_result(None)
+            acknowledged.set_result(_agreed(told))
         elif meta is not None and meta.subscription in self._again:
             self._again.discard(meta.subscription)
             self._connection.loop.call_soon(self._tell_of_what_was_missed)
@@ -200,6 +221,17 @@ class Subscription:
         self._wishes.uris.update(self._uris)
         for method, params in self._wishes.may_have_changed(self._connection.session.server_capabilities):
             self._connection.tell(method, params)
+
+
+def _agreed(told: Notified) -> SubscriptionFilter | None:
+    """What an acknowledgement says will be told; None if it cannot be read."""
+    try:
+        return _read_acknowledged(told.params).notifications
+    except MALFORMED:
+        return None
+
+
+_LISTS = ("tools_list_changed", "prompts_list_changed", "resources_list_changed")
 
 
 async def _stop(task: asyncio.Task[None]) -> None:

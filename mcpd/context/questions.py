@@ -33,7 +33,16 @@ else:
     # For whoever evaluates annotations: the real one would cost the start.
     SamplingOptions = NewType("SamplingOptions", dict)
 
-__all__ = ["Answer", "Question", "elicit_form", "elicit_url", "is_offered", "list_roots", "sample"]
+__all__ = [
+    "Answer",
+    "Question",
+    "conversation_problem",
+    "elicit_form",
+    "elicit_url",
+    "is_offered",
+    "list_roots",
+    "sample",
+]
 
 T = TypeVar("T")
 
@@ -120,7 +129,8 @@ def sample(
     if isinstance(messages, str):
         messages = [SamplingMessage("user", TextContent(messages))]
     params = CreateMessageParams(messages=messages, max_tokens=max_tokens, **options)
-    _check_conversation(params)
+    if problem := conversation_problem(params):
+        raise LocalProtocolError(problem)
     uses_tools = params.tools or params.tool_choice or any(map(_has_tool_content, messages))
     needs: dict[str, Any] = {"sampling": {"tools": {}} if uses_tools else {}}
     return Question("sampling/createMessage", params, CreateMessageResult, needs)
@@ -136,22 +146,24 @@ def _has_tool_content(message: SamplingMessage) -> bool:
     return any(isinstance(block, (ToolUseContent, ToolResultContent)) for block in blocks)
 
 
-def _check_conversation(params: CreateMessageParams) -> None:
-    """Spec: 2025-11-25 client/sampling, message constraints (S25-081, S25-082)."""
+def conversation_problem(params: CreateMessageParams) -> str | None:
+    """What is wrong with the tool uses and results of a conversation, if anything is.
+
+    Spec: 2025-11-25 client/sampling, message constraints (S25-081, S25-082).
+    """
     open_uses: set[str] = set()
     for message in params.messages:
         blocks = message.content if isinstance(message.content, list) else [message.content]
         results = {block.tool_use_id for block in blocks if isinstance(block, ToolResultContent)}
         if results and len(results) != len(blocks):
-            raise LocalProtocolError("a sampling message with tool results holds nothing else")
+            return "a sampling message with tool results holds nothing else"
         if open_uses != results:
-            raise LocalProtocolError("each tool use is answered by its tool result in the very next message")
+            return "each tool use is answered by its tool result in the very next message"
 
         open_uses = {block.id for block in blocks if isinstance(block, ToolUseContent)}
         if open_uses and message.role != "assistant":
-            raise LocalProtocolError("only the assistant uses tools")
-    if open_uses:
-        raise LocalProtocolError("the last message leaves tool uses without results")
+            return "only the assistant uses tools"
+    return "the last message leaves tool uses without results" if open_uses else None
 
 
 def is_offered(needs: Mapping[str, Mapping[str, Any]], capabilities: ClientCapabilities) -> bool:
