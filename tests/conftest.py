@@ -24,6 +24,9 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 # A coroutine test that is not done by then hangs; pytest's own time limit is the one for all else.
 COROUTINE_TIMEOUT = 100.0
 
+# Minutes in a process of its own: begun last, it would keep all others waiting for the end of the run.
+LONGEST = "test_the_oldest_do"
+
 # Tests that may skip in CI, each with its reason. Everything else that skips there has failed:
 # it would mean that CI no longer tests what it says it does.
 _NO_IPV6 = "containers often have no IPv6"
@@ -86,10 +89,11 @@ async def _alone(test: Awaitable[None]) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs a browser is slow: each process of the tests starts one."""
+    """What needs a browser is slow: each process of the tests starts one. The longest test begins first."""
     for item in items:
         if "chromium" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)
+    items.sort(key=lambda item: item.name != LONGEST)
 
 
 def pytest_runtest_setup() -> None:
