@@ -22,12 +22,16 @@ CORE = {"anyio", "click", "msgspec", "websockets"}
 # What extras bring, and the few files that may import each.
 EXTRAS: dict[str, set[str]] = {
     "aiohttp": {"transports"},
+    "docutils": {"docs"},
     "httptools": {"http"},
     "jsonschema": {"compat"},
     "jsonschema_rs": {"registry"},
+    "markdown_it": {"docs"},
     "multidict": {"transports"},
     "publicsuffixlist": {"extensions"},
+    "pypdf": {"docs"},
     "pytest": {"pytest_plugin", "testing"},
+    "selectolax": {"docs"},
     "typing_extensions": {"client"},  # anyio brings it before Python 3.13, and it is used before 3.12
     "uvicorn": {"http"},
     "uvloop": {"server"},
@@ -74,6 +78,7 @@ def test_pyproject_names_the_same_four() -> None:
         "apps",
         "client",
         "compat",
+        "docs",
         "http",
         "schema",
         "test",

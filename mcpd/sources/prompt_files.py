@@ -15,9 +15,9 @@ from msgspec import Meta, Struct
 
 from ..context.exchange import Exchange
 from ..errors import InvalidParams
+from ..folder_files import read_within
 from ..printable import printable
 from ..registry.entries import PromptEntry
-from ..registry.folder_files import read_within
 from ..registry.pages import ActiveExtensions
 from ..types.completion import Completion
 from ..types.content import TextContent

@@ -14,9 +14,9 @@ from msgspec import Struct
 
 from ..context.exchange import Exchange
 from ..errors import InternalError, InvalidParams, RegistrationError, ResourceNotFound
+from ..folder_files import read_within
 from ..printable import printable
 from ..registry.entries import ResourceEntry, TemplateEntry
-from ..registry.folder_files import read_within
 from ..registry.pages import ActiveExtensions
 from ..registry.path_screen import problem_of
 from ..registry.threads import run_in_thread

@@ -13,7 +13,7 @@ from itertools import islice
 
 from msgspec import Struct
 
-from ..registry.folder_files import is_below
+from ..folder_files import is_below
 from .reports import Report
 
 __all__ = ["MOST_LOOKED_AT", "MOST_OF_A_KIND", "File", "files_of"]

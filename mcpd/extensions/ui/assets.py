@@ -14,8 +14,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.json import decode
 
+from ...folder_files import read_within
 from ...jsonrpc import MALFORMED
-from ...registry.folder_files import read_within
 from ...registry.problems import Problem
 from .html import MAX_HTML_BYTES
 from .meta import ViewMeta, read_view_meta

@@ -1,0 +1,300 @@
+"""The thread that keeps an index as its folder is: it reads what has changed, in batches, and can be stopped."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterable, Iterator
+
+from ..folder_files import read_within
+from ..printable import printable
+from .indexing import Known, known_files, put_page, put_problem, remove, touch
+from .page import Page, UnreadablePage
+from .readers.reading import read_page
+from .results import LeftOut, Progress
+from .settings import DocsSettings
+from .store import Store, is_broken
+from .tree import MOST_LEFT_OUT, File, Tree, file_at, scan
+
+__all__ = ["Indexer", "read_file"]
+
+log = logging.getLogger("mcpd")
+
+_BATCH = 64
+_SECONDS_OF_BATCH = 0.05  # so long the others who want to write, or to read in memory, wait at most
+_MOST_PATHS = 1000  # of more changes than these a scan finds out
+
+
+class _Stopped(Exception):
+    """Someone asked for the end."""
+
+
+def read_file(folder: str, file: File, settings: DocsSettings) -> tuple[bytes, bytes]:
+    """What a document holds, and its hash. Raises UnreadablePage for what is not there, or grew beyond the limit."""
+    most = settings.max_bytes * (4 if file.kind == "pdf" else 1)
+    try:
+        data = read_within(os.path.join(folder, *file.path.split("/")), folder, most + 1)
+    except OSError as error:
+        raise UnreadablePage(f"cannot be read ({error.strerror or error})") from None
+    if len(data) > most:
+        raise UnreadablePage(f"is larger than {most} bytes")
+    return data, hashlib.blake2b(data, digest_size=16).digest()
+
+
+class Indexer:
+    """Keeps the index of one folder."""
+
+    def __init__(self, folder: str, settings: DocsSettings, cache: str | None) -> None:
+        self.folder = folder
+        self.settings = settings
+        self._cache = cache
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._idle = threading.Event()
+        self._store_there = threading.Event()
+        self._changed: set[str] | None = None  # None: everything is to be looked at
+        self._thread: threading.Thread | None = None
+        self._unreadable: dict[str, str] = {}
+        self._left_out: list[LeftOut] = []
+        self._store: Store | None = None
+        self.files: dict[str, File] | None = None
+        self._done = 0
+        self._total = 0
+
+    # -- from any thread -------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin, if that was not done."""
+        with self._lock:
+            if self._thread is None and not self._stop.is_set():
+                self._wake.set()
+                self._thread = threading.Thread(target=self._run, name="mcpd docs index", daemon=True)
+                self._thread.start()
+
+    def refresh(self, changed: Iterable[str] | None) -> None:
+        """Look at these paths again, or at the whole folder."""
+        paths = None if changed is None else set(changed)
+        with self._lock:
+            if paths is None or len(paths) > _MOST_PATHS:
+                self._changed = None
+            elif self._idle.is_set() and not self._wake.is_set():
+                self._changed = paths
+            elif self._changed is not None:
+                self._changed |= paths
+            self._idle.clear()
+            self._wake.set()
+        self.start()
+
+    def take(self, tree: Tree) -> None:
+        """What somebody else's scan has found: nobody has to wait for ours."""
+        if self.files is None:
+            self.files = tree.files
+            self._left_out = tree.left_out
+            self._total = len(tree.files)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the end of the work that is known; whether it came."""
+        self.start()
+        return self._idle.wait(max(0.0, seconds))
+
+    def store(self) -> Store:
+        """The index, as soon as it is open. Raises sqlite3.Error if it was closed."""
+        self.start()
+        self._store_there.wait()
+        if self._store is None:
+            raise sqlite3.ProgrammingError("the library is closed")
+        return self._store
+
+    @property
+    def progress(self) -> Progress:
+        """How far it is."""
+        if self._idle.is_set():
+            return Progress(self._total, self._total)
+        return Progress(min(self._done, self._total), max(self._total, 1))
+
+    @property
+    def left_out(self) -> list[LeftOut]:
+        """The files that are no pages, and why; of very many the first ones."""
+        found = [*self._left_out, *(LeftOut(path, why) for path, why in sorted(self._unreadable.items()))]
+        return found[:MOST_LEFT_OUT]
+
+    def titles(self) -> dict[str, tuple[str, str, int]]:
+        """Title, description and place of each page that is indexed, by path; nothing while the index is not open."""
+        store = self._store
+        if store is None:
+            return {}
+        try:
+            with store.read() as connection:
+                rows = connection.execute(
+                    "SELECT path, title, description, place FROM files WHERE title IS NOT NULL"
+                ).fetchall()
+        except sqlite3.Error:  # closed, or broken, which the next question finds out
+            return {}
+        return {path: (title, description, place) for path, title, description, place in rows}
+
+    def is_unreadable(self, path: str) -> bool:
+        """Whether a file was found to be no page."""
+        return path in self._unreadable
+
+    def stop(self) -> None:
+        """End the thread; it stops at the next file."""
+        self._stop.set()
+        self._wake.set()
+        with self._lock:
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(self.settings.seconds_per_file + 5)
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+        self._store_there.set()
+        self._idle.set()
+
+    def broken(self) -> None:
+        """The file of the index was found to be wrong: make it anew."""
+        self.refresh(None)
+
+    # -- in the thread ---------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._store = Store(self._cache, self.folder)
+            if self._store.problem:
+                log.warning("%s", printable(self._store.problem, 500))
+        finally:
+            self._store_there.set()
+        while not self._stop.is_set():
+            self._wake.wait()
+            with self._lock:
+                self._wake.clear()
+                changed, self._changed = self._changed, set()
+            if self._stop.is_set():
+                return
+            try:
+                self._work(changed)
+            except _Stopped:
+                return
+            except Exception:
+                log.exception("the index of documents cannot be brought up to date")
+            with self._lock:
+                if not self._wake.is_set():
+                    self._idle.set()
+
+    def _work(self, changed: set[str] | None) -> None:
+        """Bring the index up to date; where its file fails, in a new one or in memory."""
+        for attempt in range(3):
+            try:
+                self._bring_up_to_date(changed)
+                return
+            except sqlite3.Error as error:
+                if attempt == 2 or self._store is None:
+                    raise
+                self._store = self._another_store(self._store, error)
+                changed = None
+
+    def _another_store(self, store: Store, error: sqlite3.Error) -> Store:
+        store.close()
+        if isinstance(error, sqlite3.DatabaseError) and is_broken(error) and not store.is_in_memory:
+            store.delete()
+            return Store(self._cache, self.folder)
+        log.warning("the index of documents is kept in memory: %s", printable(error))
+        return Store(None, self.folder)
+
+    def _bring_up_to_date(self, changed: set[str] | None) -> None:
+        assert self._store is not None
+        with self._store.read() as connection:
+            known = known_files(connection)
+        if changed is None or self.files is None:
+            tree = scan(self.folder, self.settings, self._stop.is_set)
+            files, self._left_out = tree.files, tree.left_out
+            gone = [path for path in known if path not in files]
+            to_do = [file for path, file in files.items() if not _is_known(file, known.get(path))]
+        else:
+            files, gone, to_do = self._looked_at(changed, known)
+        if self._stop.is_set():
+            raise _Stopped
+
+        self.files = files
+        self._total = len(files)
+        self._done = len(files) - len(to_do)
+        if gone:
+            with self._store.change() as connection:
+                for path in gone:
+                    remove(connection, path)
+        self._unreadable = {path: problem for path, problem in self._problems() if path in files}
+        left = iter(to_do)
+        while self._index_some(left):
+            if self._stop.is_set():
+                raise _Stopped
+
+    def _looked_at(self, changed: set[str], known: dict[str, Known]) -> tuple[dict[str, File], list[str], list[File]]:
+        files = dict(self.files or {})
+        gone: list[str] = []
+        to_do: list[File] = []
+        for path in changed:
+            file = file_at(self.folder, path, self.settings)
+            if isinstance(file, File) and (path in files or len(files) < self.settings.max_files):
+                files[path] = file
+                if not _is_known(file, known.get(path)):
+                    to_do.append(file)
+                continue
+            below = [one for one in files if one == path or one.startswith(path + "/")]
+            for one in below:
+                del files[one]
+                gone.append(one)
+        return files, gone, to_do
+
+    def _problems(self) -> list[tuple[str, str]]:
+        assert self._store is not None
+        with self._store.read() as connection:
+            return connection.execute("SELECT path, problem FROM files WHERE problem IS NOT NULL LIMIT 1000").fetchall()
+
+    def _index_some(self, left: Iterator[File]) -> bool:
+        """Index a batch; False if there is nothing left."""
+        assert self._store is not None
+        done = 0
+        with self._store.change() as connection:
+            until = time.monotonic() + _SECONDS_OF_BATCH
+            for file in left:
+                self._index(connection, file)
+                self._done += 1
+                done += 1
+                if done == _BATCH or time.monotonic() > until or self._stop.is_set():
+                    return True
+        return False
+
+    def _index(self, connection: sqlite3.Connection, file: File) -> None:
+        row = connection.execute(
+            "SELECT id, size, modified_ns, hash FROM files WHERE path = ?", (file.path,)
+        ).fetchone()
+        if _is_known(file, row):  # another process was here first
+            return
+        digest = None
+        try:
+            data, digest = read_file(self.folder, file, self.settings)
+            if row is not None and row[3] == digest:
+                touch(connection, row[0], file)
+                return
+            put_page(connection, file, digest, self._page(file, data))
+            self._unreadable.pop(file.path, None)
+        except UnreadablePage as error:
+            put_problem(connection, file, digest, str(error))
+            if len(self._unreadable) < MOST_LEFT_OUT:
+                self._unreadable[file.path] = str(error)
+
+    def _page(self, file: File, data: bytes) -> Page:
+        try:
+            return read_page(file.path, data)
+        except (UnreadablePage, MemoryError):
+            raise
+        except Exception as error:  # a reader that fails is a page that is missing, not an index
+            raise UnreadablePage(f"cannot be read ({type(error).__name__})") from None
+
+
+def _is_known(file: File, known: Known | None) -> bool:
+    return known is not None and known[1] == file.size and known[2] == file.modified_ns

@@ -1,0 +1,93 @@
+"""What is written into an index: pages, and that they are gone."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from .chunks import chunks_of, indexed
+from .names import folder_of
+from .page import Page
+from .tree import File
+
+__all__ = ["CHUNK_BITS", "CODE_BITS", "Known", "known_files", "put_page", "put_problem", "remove", "touch"]
+
+CHUNK_BITS = 12
+"""The number of a chunk is its file's, then so many bits."""
+CODE_BITS = 10
+"""The number of a block of code is its chunk's, then so many bits."""
+
+Known = tuple[int, int, int, bytes | None]
+"""What the index knows of a file: its number, its size, when it was modified in ns, and the hash of what it held."""
+
+
+def known_files(connection: sqlite3.Connection) -> dict[str, Known]:
+    """All files of the index, by path; those without a hash could not be read."""
+    rows = connection.execute("SELECT path, id, size, modified_ns, hash FROM files")
+    return {path: (number, size, modified, digest) for path, number, size, modified, digest in rows}
+
+
+def put_page(connection: sqlite3.Connection, file: File, digest: bytes, page: Page) -> None:
+    """Add a page, in place of what was there."""
+    number = _put_file(connection, file, digest, page, None)
+    chunks: list[tuple[int, str, str, str, str]] = []
+    words: list[tuple[int, str, str, str]] = []
+    code: list[tuple[int, str, str, str]] = []
+    title = indexed(page.title)
+    for at, chunk in enumerate(chunks_of(page), number << CHUNK_BITS):
+        chunks.append((at, chunk.heading, chunk.anchor, chunk.headings, chunk.text))
+        words.append((at, title, indexed(chunk.headings), indexed(chunk.text)))
+        for place, block in enumerate(chunk.code[: 1 << CODE_BITS], at << CODE_BITS):
+            code.append((place, block.language, block.before, block.text))
+
+    connection.executemany("INSERT INTO chunks VALUES (?, ?, ?, ?, ?)", chunks)
+    connection.executemany("INSERT INTO words(rowid, title, headings, text) VALUES (?, ?, ?, ?)", words)
+    if code:
+        connection.executemany("INSERT INTO code VALUES (?, ?, ?, ?)", code)
+
+
+def put_problem(connection: sqlite3.Connection, file: File, digest: bytes | None, problem: str) -> None:
+    """Note that a file cannot be read, so that it is tried again only when it has changed."""
+    _put_file(connection, file, digest, None, problem)
+
+
+def touch(connection: sqlite3.Connection, number: int, file: File) -> None:
+    """Note that a file was written, and holds what it held."""
+    connection.execute("UPDATE files SET size = ?, modified_ns = ? WHERE id = ?", (file.size, file.modified_ns, number))
+
+
+def remove(connection: sqlite3.Connection, path: str) -> None:
+    """Forget a file, if it is known."""
+    row = connection.execute("SELECT id FROM files WHERE path = ?", (path,)).fetchone()
+    if row is not None:
+        _forget(connection, row[0])
+        connection.execute("DELETE FROM files WHERE id = ?", row)
+
+
+def _put_file(
+    connection: sqlite3.Connection, file: File, digest: bytes | None, page: Page | None, problem: str | None
+) -> int:
+    row = connection.execute("SELECT id FROM files WHERE path = ?", (file.path,)).fetchone()
+    if row is not None:
+        _forget(connection, row[0])
+    title, section, description, place = (
+        (page.title, page.section, page.description, page.order) if page else (None, None, None, None)
+    )
+    values = (
+        row[0] if row else None, file.path, file.size, file.modified_ns, digest, title, section, folder_of(file.path),
+        description, file.kind, place, problem,
+    )  # fmt: skip
+    done = connection.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+    return row[0] if row else done.lastrowid or 0
+
+
+def _forget(connection: sqlite3.Connection, number: int) -> None:
+    """Delete the chunks of a file. The index of words is told what it was given, as it keeps no copy."""
+    first, end = number << CHUNK_BITS, (number + 1) << CHUNK_BITS
+    title = connection.execute("SELECT title FROM files WHERE id = ?", (number,)).fetchone()[0]
+    rows = connection.execute("SELECT id, headings, text FROM chunks WHERE id >= ? AND id < ?", (first, end)).fetchall()
+    connection.executemany(
+        "INSERT INTO words(words, rowid, title, headings, text) VALUES ('delete', ?, ?, ?, ?)",
+        [(at, indexed(title or ""), indexed(headings), indexed(text)) for at, headings, text in rows],
+    )
+    connection.execute("DELETE FROM chunks WHERE id >= ? AND id < ?", (first, end))
+    connection.execute("DELETE FROM code WHERE id >= ? AND id < ?", (first << CODE_BITS, end << CODE_BITS))

@@ -1,0 +1,300 @@
+"""`Library`: the documents of a folder, as lists, pages, and answers to what is asked of them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from .links import names_of
+from .names import folder_of, mime_type_of, order_of, section_of, title_of
+from .page import Page
+from .results import (
+    CodeResult,
+    EntryResult,
+    LeftOut,
+    Overview,
+    PageInfo,
+    Progress,
+    SearchResult,
+    Section,
+    UnknownPage,
+    UnknownSection,
+)
+from .settings import DocsSettings
+from .tree import File, file_at, scan
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from .indexer import Indexer
+
+__all__ = ["Library"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_KEPT_PAGES = 32
+_THREADS = 2
+
+
+class Library:
+    """The pages of a folder, and their index.
+
+    All methods may be called from any thread and any loop; what blocks runs in threads of the library. Nothing is read
+    before the first of them is called, or `start`.
+    """
+
+    def __init__(self, folder: str, settings: DocsSettings | None = None, cache: str | None = None) -> None:
+        """`cache` is the file of the index, which is made if it is not there; None keeps the index in memory."""
+        self.folder = os.path.realpath(folder)
+        self.settings = settings or DocsSettings()
+        self._cache = cache
+        self._lock = threading.Lock()
+        self._indexer: Indexer | None = None
+        self._executor = ThreadPoolExecutor(_THREADS, "mcpd docs")
+        self._pages: OrderedDict[tuple[str, int, int], Page] = OrderedDict()
+
+    # -- the index, behind everything ------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to index, in a thread of its own."""
+        self._index().start()
+
+    def scan(self) -> dict[str, File]:
+        """The documents that are there now, by path: cheap, as nothing is read. Blocks as long as looking takes."""
+        tree = scan(self.folder, self.settings)
+        self._index().take(tree)
+        return tree.files
+
+    def refresh(self, changed: Iterable[str] | None = None) -> None:
+        """Bring the index up to date behind everything: these paths, below the folder or absolute; None for all."""
+        paths = None if changed is None else [self._relative(path) for path in changed]
+        self._index().refresh(paths)
+
+    async def indexed(self, timeout: float | None = None) -> Progress:
+        """Wait until all that is known to have changed is indexed, no longer than `timeout` seconds; how far it is."""
+        until = None if timeout is None else time.monotonic() + timeout
+        index = self._index()
+        while True:
+            left = 0.25 if until is None else min(0.25, until - time.monotonic())
+            is_done = await self._run(index.wait, left)
+            if is_done or (until is not None and time.monotonic() >= until):
+                return index.progress
+
+    @property
+    def progress(self) -> Progress:
+        """How far indexing is."""
+        return self._index().progress
+
+    @property
+    def left_out(self) -> list[LeftOut]:
+        """The files that are no pages, and why, as far as is known; of very many the first two hundred."""
+        return self._index().left_out
+
+    async def aclose(self) -> None:
+        """End indexing, and close the index."""
+        index = self._indexer
+        if index is not None:
+            await self._run(index.stop)
+        self._executor.shutdown(wait=False)
+
+    # -- lists and pages -------------------------------------------------------------------------
+
+    async def overview(self) -> Overview:
+        """What there is. Waits for nothing but the names of the files."""
+        return await self._run(self._overview)
+
+    async def list_pages(self, section: str | None = None) -> list[PageInfo]:
+        """The pages, or those of a section or a folder in it, in their order.
+
+        Raises UnknownSection. Titles and descriptions of pages that are not indexed yet are made of their names.
+        """
+        return await self._run(self._list_pages, section)
+
+    async def page(self, path: str) -> Page:
+        """One page, as its file is now. Raises UnknownPage, and UnreadablePage for a file that cannot be read."""
+        return await self._run(self._page, path)
+
+    async def names(self) -> dict[str, str]:
+        """The names that links have for pages: what `render` and `links.resolved` take."""
+        return await self._run(lambda: names_of(self._files()))
+
+    # -- questions -------------------------------------------------------------------------------
+
+    async def search(
+        self,
+        query: str,
+        *,
+        section: str | None = None,
+        kind: str | None = None,
+        limit: int = 5,
+        cursor: str | None = None,
+    ) -> SearchResult:
+        """The pages that fit a query, best first.
+
+        Words, "phrases in quotes", and beginnings of words (`config*`); misspelt words are corrected. `section` is one,
+        or a folder in one; `kind` as `Page.kind`. `limit` is cut to 1 … 50. Raises UnknownSection and BadCursor.
+        """
+
+        def answer(connection: sqlite3.Connection, generation: str, progress: Progress) -> SearchResult:
+            from .answers import search_result
+
+            return search_result(connection, generation, query, section, kind, limit, cursor, progress)
+
+        return await self._run(self._ask, answer, section, time.monotonic())
+
+    async def find_code(
+        self, words: str, *, language: str | None = None, section: str | None = None, limit: int = 5,
+        cursor: str | None = None,
+    ) -> CodeResult:  # fmt: skip
+        """Blocks of code that have these words, or stand where they are written; without words, all of a language.
+
+        Raises UnknownSection and BadCursor.
+        """
+
+        def answer(connection: sqlite3.Connection, generation: str, progress: Progress) -> CodeResult:
+            from .answers import code_result
+
+            return code_result(connection, generation, words, language, section, limit, cursor, progress)
+
+        return await self._run(self._ask, answer, section, time.monotonic())
+
+    async def look_up(self, name: str, *, section: str | None = None, limit: int = 5) -> EntryResult:
+        """Where a command or a setting of this name is described: `run-all`, `remote_state`. Raises UnknownSection."""
+
+        def answer(connection: sqlite3.Connection, generation: str, progress: Progress) -> EntryResult:
+            from .answers import entry_result
+
+            return entry_result(connection, name, section, limit, progress)
+
+        return await self._run(self._ask, answer, section, time.monotonic())
+
+    # -- in threads of the library ---------------------------------------------------------------
+
+    async def _run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._executor, lambda: function(*args, **kwargs))
+
+    def _index(self) -> Indexer:
+        if self._indexer is None:
+            from .indexer import Indexer
+
+            with self._lock:
+                if self._indexer is None:
+                    self._indexer = Indexer(self.folder, self.settings, self._cache)
+        return self._indexer
+
+    def _files(self) -> dict[str, File]:
+        files = self._index().files
+        return self.scan() if files is None else files
+
+    def _relative(self, path: str) -> str:
+        return os.path.relpath(path, self.folder).replace(os.sep, "/") if os.path.isabs(path) else path
+
+    def _ask(self, answer: Callable[[sqlite3.Connection, str, Progress], R], section: str | None, since: float) -> R:
+        """Ask the index, once it has all pages or the time to wait is over; a broken one is made anew."""
+        import sqlite3
+
+        index = self._index()
+        if section is not None:
+            self._check_section(section)
+        for attempt in range(3):
+            # Whoever had to wait for a thread has waited already.
+            index.wait(since + self.settings.search_wait - time.monotonic())
+            try:
+                store = index.store()
+                with store.read() as connection:
+                    return answer(connection, store.generation(connection), index.progress)
+            except sqlite3.Error:
+                if attempt == 2:
+                    raise
+                index.broken()
+                since = time.monotonic()
+        raise AssertionError
+
+    def _check_section(self, section: str) -> None:
+        known = {folder_of(path) for path in self._files()}
+        if any(folder == section or folder.startswith(section + "/") for folder in known) or not section:
+            return
+        from .spelling import near_names
+
+        tops = sorted({folder.split("/", 1)[0] for folder in known} - {""})
+        near = near_names(section, known - {""}) or tops[:20]
+        raise UnknownSection(section, near)
+
+    def _overview(self) -> Overview:
+        files = self._files()
+        counts = Counter(section_of(path) for path in files)
+        places: dict[str, str] = {}
+        for path in files:
+            places.setdefault(section_of(path), path)
+        sections = [
+            Section(name, title_of(name) if name else "", counts[name])
+            for name in sorted(counts, key=lambda name: (name != "", places[name]))
+        ]
+        return Overview(self._title(files), sections, len(files), self._index().progress)
+
+    def _title(self, files: dict[str, File]) -> str:
+        if self.settings.title:
+            return self.settings.title
+        firsts = [path for path in files if "/" not in path and order_of(path) == 0]
+        for info in self._infos(firsts[:1]):
+            if info.title and info.title != title_of(info.path):
+                return info.title
+        return title_of(os.path.basename(self.folder))
+
+    def _list_pages(self, section: str | None) -> list[PageInfo]:
+        if section is not None:
+            self._check_section(section)
+        paths = [
+            path
+            for path in self._files()
+            if section is None
+            or (folder := folder_of(path)) == section
+            or (section and folder.startswith(section + "/"))
+        ]
+        infos = self._infos(paths)
+        infos.sort(key=lambda info: (info.path.split("/")[:-1], info.order, info.path))
+        return infos
+
+    def _infos(self, paths: list[str]) -> list[PageInfo]:
+        index = self._index()
+        files = self._files()
+        known = index.titles()
+        found = []
+        for path in paths:
+            file = files.get(path)
+            if file is None or index.is_unreadable(path):
+                continue
+            title, description, order = known.get(path) or (title_of(path), "", order_of(path))
+            mime_type, section = mime_type_of(file.kind), section_of(path)
+            found.append(
+                PageInfo(path, title, section, description, mime_type, file.kind, file.size, order, file.modified_ns)
+            )
+        return found
+
+    def _page(self, path: str) -> Page:
+        from .indexer import read_file
+        from .readers.reading import read_page
+
+        file = file_at(self.folder, path, self.settings)
+        if not isinstance(file, File):
+            from .spelling import near_names
+
+            raise UnknownPage(path, near_names(path, self._files()))
+        key = (path, file.size, file.modified_ns)
+        page = self._pages.get(key)
+        if page is None:
+            data, _ = read_file(self.folder, file, self.settings)
+            page = read_page(path, data)
+            with self._lock:
+                self._pages[key] = page
+                while len(self._pages) > _KEPT_PAGES:
+                    self._pages.popitem(last=False)
+        return page

@@ -1,0 +1,71 @@
+"""What paths say of pages: their kind, their section, their place, and a title until one is read."""
+
+from __future__ import annotations
+
+import re
+
+from .page import Kind
+
+__all__ = ["NO_ORDER", "folder_of", "kind_of", "mime_type_of", "order_of", "section_of", "shown", "title_of"]
+
+NO_ORDER = 1_000_000
+"""The place of what has none."""
+
+_KINDS: dict[str, Kind] = {
+    ".md": "markdown", ".markdown": "markdown", ".mdown": "markdown", ".mkd": "markdown",
+    ".mdx": "mdx",
+    ".rst": "rst", ".rest": "rst",
+    ".html": "html", ".htm": "html", ".xhtml": "html",
+    ".txt": "text", ".text": "text",
+    ".ipynb": "notebook",
+    ".pdf": "pdf",
+}  # fmt: skip
+_INDEXES = ("index", "readme", "_index", "overview")
+
+_NUMBER = re.compile(r"(\d{1,6})[-_. ]+(?=\S)")
+
+
+def kind_of(path: str) -> Kind | None:
+    """What a file is written in, by its suffix; None for what is no document."""
+    dot = path.rfind(".")
+    return None if dot < 0 else _KINDS.get(path[dot:].lower())
+
+
+def mime_type_of(kind: Kind) -> str:
+    """The type of the text of such pages."""
+    return "text/plain" if kind in ("text", "pdf") else "text/markdown"
+
+
+def shown(name: str) -> str:
+    """The name of a folder or file without the number before it: `02-guides` is `guides`."""
+    found = _NUMBER.match(name)
+    return name[found.end() :] if found else name
+
+
+def section_of(path: str) -> str:
+    """The section of a page: its folder at the top; empty at the top itself."""
+    return shown(path.split("/", 1)[0]) if "/" in path else ""
+
+
+def folder_of(path: str) -> str:
+    """The folders that a page is in, each without its number: `features/units`."""
+    return "/".join(shown(part) for part in path.split("/")[:-1])
+
+
+def order_of(path: str) -> int:
+    """The number before the name of a page; an index comes first."""
+    name = path.rsplit("/", 1)[-1]
+    found = _NUMBER.match(name)
+    if found:
+        return int(found[1])
+    return 0 if name.rsplit(".", 1)[0].lower() in _INDEXES else NO_ORDER
+
+
+def title_of(path: str) -> str:
+    """A title made of the name: `01-getting-started` is `Getting started`; of an index, its folder's."""
+    parts = path.split("/")
+    stem = parts[-1].rsplit(".", 1)[0] or parts[-1]
+    if len(parts) > 1 and stem.lower() in _INDEXES[:3]:
+        stem = parts[-2]
+    words = re.sub(r"[-_\s]+", " ", shown(stem)).strip()
+    return words[:1].upper() + words[1:] if words else stem

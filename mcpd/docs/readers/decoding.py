@@ -1,0 +1,34 @@
+"""From bytes to text: UTF-8, UTF-16 with its mark, else Latin-1; what is binary is refused."""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+from ..page import UnreadablePage
+
+__all__ = ["decoded"]
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+_MOST_CONTROLS = 1 / 200  # of its characters: a terminal's recording has some, a program has more
+
+
+def decoded(data: bytes) -> str:
+    """The text that bytes are, with `\\n` between lines. Raises UnreadablePage for what is no text."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        text = data.decode("utf-16", "replace")
+    elif b"\0" in data:
+        raise UnreadablePage("is binary under the name of a text")
+    else:
+        try:
+            text = data.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            text = data.decode("latin-1")
+
+    if not text.isprintable() and (found := len(_CONTROLS.findall(text))):
+        if found > len(text) * _MOST_CONTROLS:
+            raise UnreadablePage("is binary under the name of a text")
+        text = _CONTROLS.sub(" ", text)
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text

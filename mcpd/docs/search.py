@@ -1,0 +1,155 @@
+"""Finds pages in an index: the words of a query, rarest first, ranked by BM25, each page once."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from .indexing import CHUNK_BITS
+from .query import Term, parsed
+from .spelling import corrected_words
+
+__all__ = ["MOST_HITS", "Found", "Plan", "Scope", "find", "plan"]
+
+MOST_HITS = 100
+"""How many pages, or blocks of code, one query finds at most."""
+
+_MOST_ROWS = 6000  # pieces that are ranked: frequent words are left out where rarer ones are there
+_MOST_CANDIDATES = 250
+
+
+class Scope(Struct, frozen=True):
+    """Where is searched: a section or a folder below it, and a kind; None for everywhere."""
+
+    section: str | None = None
+    kind: str | None = None
+
+    @property
+    def condition(self) -> tuple[str, list[str]]:
+        """What is asked of `files`, and its values; empty for everything."""
+        parts: list[str] = []
+        values: list[str] = []
+        if self.section is not None:
+            parts.append("(folder = ? OR folder LIKE ? ESCAPE '!')")
+            escaped = self.section.replace("!", "!!").replace("%", "!%").replace("_", "!_")
+            values += [self.section, f"{escaped}/%" if self.section else ""]
+        if self.kind is not None:
+            parts.append("kind = ?")
+            values.append(self.kind)
+        return " AND ".join(parts), values
+
+
+class Plan(Struct, frozen=True):
+    """What is searched for a query."""
+
+    terms: list[Term]
+    """All of them, as they are searched."""
+    rows: dict[str, int]
+    """How many pieces each finds, by its expression; counted to a bound."""
+    corrected: str | None
+    """The query with words that are there, if others were typed."""
+
+
+class Found(Struct, frozen=True):
+    """A page, by its number, and the piece of it that fits best."""
+
+    file: int
+    chunk: int
+    score: float
+
+
+def plan(connection: sqlite3.Connection, query: str) -> Plan:
+    """Find out how the words of a query are to be searched: as they are, as beginnings, or corrected."""
+    terms: list[Term] = []
+    rows: dict[str, int] = {}
+    corrections: dict[str, str] = {}
+    for term in parsed(query):
+        for better in _resolved(connection, term, corrections):
+            if better.match not in rows:
+                rows[better.match] = _rows(connection, better.match)
+                terms.append(better)
+
+    corrected = None
+    if corrections:
+        corrected = query
+        for typed, word in corrections.items():
+            corrected = corrected.replace(typed, word)
+    return Plan(terms, rows, corrected)
+
+
+def _resolved(connection: sqlite3.Connection, term: Term, corrections: dict[str, str]) -> Sequence[Term]:
+    """The term itself if anything has it, else what may have been meant."""
+    if _is_there(connection, term.match):
+        return [term]
+    if not term.is_prefix and not term.is_quoted and len(term.words[-1]) >= 3:
+        longer = Term(term.text, term.words, True)
+        if _is_there(connection, longer.match):
+            return [longer]
+    if len(term.words) > 1:
+        found: list[Term] = []
+        for word in term.words:
+            found += _resolved(connection, Term(word, (word,)), corrections)
+        return found
+
+    words = corrected_words(connection, term.words[0])
+    if words:
+        corrections[term.text] = words[0]
+        return [Term(word, (word,)) for word in words[:1]]
+    return []
+
+
+def _is_there(connection: sqlite3.Connection, match: str) -> bool:
+    return connection.execute("SELECT 1 FROM words WHERE words MATCH ? LIMIT 1", (match,)).fetchone() is not None
+
+
+def _rows(connection: sqlite3.Connection, match: str) -> int:
+    """How many pieces an expression finds, counted to the bound."""
+    sql = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
+    found: int = connection.execute(sql, (match, _MOST_ROWS + 1)).fetchone()[0]
+    return found
+
+
+def find(connection: sqlite3.Connection, planned: Plan, scope: Scope) -> list[Found]:
+    """The pages for a query, best first, no more than `MOST_HITS`."""
+    if not planned.terms:
+        return []
+    chosen: list[Term] = []
+    sum_of_rows = 0
+    for term in sorted(planned.terms, key=lambda term: planned.rows[term.match]):
+        sum_of_rows += planned.rows[term.match]
+        if chosen and sum_of_rows > _MOST_ROWS:
+            break
+        chosen.append(term)
+
+    rows = _ranked(connection, " OR ".join(term.match for term in chosen), scope)
+    if len(planned.terms) > 1:
+        rows += _ranked(connection, " AND ".join(term.match for term in planned.terms), scope)
+    return _by_page(rows)
+
+
+def _ranked(connection: sqlite3.Connection, match: str, scope: Scope) -> list[tuple[int, float]]:
+    condition, values = scope.condition
+    inside = f"AND (rowid >> {CHUNK_BITS}) IN (SELECT id FROM files WHERE {condition})" if condition else ""
+    sql = f"SELECT rowid, rank FROM words WHERE words MATCH ? {inside} ORDER BY rank LIMIT ?"
+    return [(chunk, -rank) for chunk, rank in connection.execute(sql, (match, *values, _MOST_CANDIDATES))]
+
+
+def _by_page(rows: list[tuple[int, float]]) -> list[Found]:
+    """Each page once: by its best piece, and a little by the next ones."""
+    best: dict[int, float] = {}
+    for chunk, score in rows:
+        best[chunk] = max(score, best.get(chunk, 0.0))
+    pages: dict[int, list[tuple[float, int]]] = {}
+    for chunk, score in best.items():
+        pages.setdefault(chunk >> CHUNK_BITS, []).append((score, -chunk))
+    found = []
+    for file, pieces in pages.items():
+        pieces.sort(reverse=True)
+        score = pieces[0][0] + sum(
+            piece[0] * weight for piece, weight in zip(pieces[1:4], (0.2, 0.1, 0.05), strict=False)
+        )
+        found.append(Found(file, -pieces[0][1], score))
+    found.sort(key=lambda one: (-one.score, one.file))
+    return found[:MOST_HITS]

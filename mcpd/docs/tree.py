@@ -1,0 +1,174 @@
+"""The documents of a folder: which files they are, without reading them.
+
+Links are not followed into folders, nor out of the folder; pipes and devices are never opened. No more names are looked
+at, no more files taken and no deeper folders entered than the settings say.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+
+from msgspec import Struct
+
+from ..folder_files import is_below
+from .names import kind_of
+from .page import Kind
+from .results import LeftOut
+from .settings import DocsSettings
+
+__all__ = ["MOST_LEFT_OUT", "File", "Tree", "file_at", "scan"]
+
+MOST_LEFT_OUT = 200
+"""How many files that are left out are named one by one."""
+
+_MOST_NAMES = 500_000
+_PASSED_OVER = frozenset(("__pycache__", "node_modules"))
+
+
+class File(Struct, frozen=True):
+    """A document, as the file system has it."""
+
+    path: str
+    """Below the folder, with `/`."""
+    kind: Kind
+    size: int
+    modified_ns: int
+
+
+class Tree(Struct, frozen=True):
+    """What a scan found: documents by their path, and what is left out."""
+
+    files: dict[str, File]
+    left_out: list[LeftOut]
+
+
+def scan(folder: str, settings: DocsSettings, is_cancelled: Callable[[], bool] = lambda: False) -> Tree:
+    """Look through a folder. Raises nothing: a folder that cannot be read is left out."""
+    found: dict[str, File] = {}
+    left_out: list[LeftOut] = []
+    is_excluded = _excluded(settings)
+    more = 0
+    for entry, path in _entries(folder, settings, left_out, is_cancelled):
+        kind = kind_of(path)
+        if kind is None or is_excluded(path):
+            continue
+        if len(found) >= settings.max_files:
+            more += 1
+            continue
+        file = _checked(entry, path, kind, folder, settings)
+        if isinstance(file, File):
+            found[path] = file
+        else:
+            _leave_out(left_out, path, file)
+
+    if more:
+        text = f"{more} more documents than {settings.max_files} are left out"
+        left_out.insert(0, LeftOut("", text))
+    return Tree(found, left_out)
+
+
+def file_at(folder: str, path: str, settings: DocsSettings) -> File | str:
+    """The document at a path, as a scan would find it, or why it is none."""
+    parts = path.split("/")
+    hidden = any(part.startswith(".") or part in _PASSED_OVER for part in parts)
+    kind = kind_of(path)
+    if not path or hidden or "" in parts or "\\" in path or "\0" in path or kind is None or _excluded(settings)(path):
+        return "is no document"
+    try:
+        found = os.lstat(os.path.join(folder, *parts))
+        if len(parts) > 1 and not is_below(os.path.join(folder, *parts[:-1]), folder):
+            return "is behind a link that leads out of the folder"
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    return _judged(os.path.join(folder, *parts), path, kind, found, folder, settings)
+
+
+def _excluded(settings: DocsSettings) -> Callable[[str], bool]:
+    if not settings.exclude:
+        return lambda path: False
+    pattern = re.compile("|".join(f"(?:{fnmatch.translate(one)})" for one in settings.exclude))
+    return lambda path: bool(pattern.match(path) or pattern.match(path.rsplit("/", 1)[-1]))
+
+
+def _leave_out(left_out: list[LeftOut], path: str, reason: str) -> None:
+    if len(left_out) < MOST_LEFT_OUT:
+        left_out.append(LeftOut(path, reason))
+
+
+def _entries(
+    folder: str, settings: DocsSettings, left_out: list[LeftOut], is_cancelled: Callable[[], bool]
+) -> Iterator[tuple[os.DirEntry[str], str]]:
+    """All names that are no folders, each folder's own before those of folders in it, by their names."""
+    left: list[tuple[str, str, int]] = [(folder, "", 0)]
+    looked_at = 0
+    while left and not is_cancelled():
+        place, above, depth = left.pop()
+        here: list[os.DirEntry[str]] = []
+        try:
+            with os.scandir(place) as entries:
+                for entry in entries:
+                    looked_at += 1
+                    if looked_at > _MOST_NAMES:
+                        break
+                    if not entry.name.startswith(".") and entry.name not in _PASSED_OVER:
+                        here.append(entry)
+        except OSError as error:
+            _leave_out(left_out, above.rstrip("/"), f"the folder cannot be read ({error.strerror})")
+            continue
+
+        here.sort(key=lambda entry: entry.name)
+        below: list[tuple[str, str, int]] = []
+        for entry in here:
+            path = above + entry.name
+            if not _is_folder(entry):
+                yield entry, path
+            elif depth < settings.max_depth:
+                below.append((entry.path, path + "/", depth + 1))
+            else:
+                _leave_out(left_out, path, f"lies more than {settings.max_depth} folders deep")
+        left += reversed(below)
+        if looked_at > _MOST_NAMES:
+            _leave_out(left_out, "", f"more than {_MOST_NAMES} names are in the folder; the rest is not looked at")
+            return
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:
+        return False
+
+
+def _checked(entry: os.DirEntry[str], path: str, kind: Kind, folder: str, settings: DocsSettings) -> File | str:
+    try:
+        found = entry.stat(follow_symlinks=False)
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    return _judged(entry.path, path, kind, found, folder, settings)
+
+
+def _judged(
+    place: str, path: str, kind: Kind, found: os.stat_result, folder: str, settings: DocsSettings
+) -> File | str:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return "has a name that is no UTF-8"
+    if stat.S_ISLNK(found.st_mode):
+        try:
+            found = os.stat(place)
+        except OSError as error:
+            return f"is a link that leads nowhere ({error.strerror})"
+        if not is_below(place, folder):
+            return "is a link that leads out of the folder"
+    if not stat.S_ISREG(found.st_mode):
+        return "is no regular file"
+
+    most = settings.max_bytes * (4 if kind == "pdf" else 1)
+    if found.st_size > most:
+        return f"is larger than {most} bytes"
+    return File(path, kind, found.st_size, found.st_mtime_ns)
