@@ -38,6 +38,7 @@ from .inbox import Inbox, detached
 from .limits import ClientLimits
 from .session import ClientSession, Frame
 from .visits import Visits
+from .waiter import AnswerWaiter
 
 __all__ = ["ClientConnection", "PausableChannel", "StartableChannel"]
 
@@ -221,9 +222,13 @@ class ClientConnection:
 
     def _take(self, event: Event) -> None:
         if isinstance(event, Answered):
-            if isinstance(event.outcome, RemoteError):
-                self._visits.required(event.outcome)
-            self._settle(event.request, event.outcome)
+            request, outcome = event.request, event.outcome
+            if isinstance(outcome, Raw) and request.carrier is None and not self._tasks:
+                request.hand_over(outcome)
+            else:
+                if isinstance(outcome, RemoteError):
+                    self._visits.required(outcome)
+                self._settle(request, outcome)  # behind the callbacks for what came before it
         elif isinstance(event, Progressed):
             self._progress(event)
         elif isinstance(event, Asked):
@@ -330,22 +335,20 @@ class ClientConnection:
             self.session.data_to_send()
             raise _another(self._lost)
 
-        answer: asyncio.Future[Raw] = self.loop.create_future()
-        request.waiter, request.timeout = answer, timeout
+        request.waiter = answer = AnswerWaiter(self.loop)
+        request.timeout = timeout
         self.flush()
         is_nested = self._inbox.begin_request()
 
         try:
             # One timer for all requests sees to the time limits: one for each costs as much as reading an answer.
-            async with asyncio.timeout(None) as clock:
-                request.clock = clock
-                if timeout is not None:
-                    self._limit(request, timeout)
-                if self._to_carry is not None:
-                    await self._carry(request)
-                return await answer
+            if timeout is not None:
+                self._limit(request, timeout)
+            if self._to_carry is not None:
+                await self._carry(request)
+            return await answer
         except TimeoutError:
-            if answer.done() and not answer.cancelled():
+            if answer.has_outcome:
                 return answer.result()  # settled by somebody else, while we carried it
             self._give_up(request, "timed out")
             raise RequestTimeout(f"The server did not answer {request.method} within {timeout:g} s") from None
@@ -353,7 +356,6 @@ class ClientConnection:
             self._give_up(request, "no longer needed")
             raise
         finally:
-            request.clock = None
             self.session.pending.take(request.id)
             if is_nested:
                 self._inbox.end_request()
@@ -391,9 +393,10 @@ class ClientConnection:
         self._to_carry = None
         request.carrier = asyncio.current_task()
         try:
-            await cast(HeadedChannel, self.channel).carry(frame, request.id, method, cast(Heading, heading))
+            async with asyncio.timeout(None) as request.clock:
+                await cast(HeadedChannel, self.channel).carry(frame, request.id, method, cast(Heading, heading))
         finally:
-            request.carrier = None
+            request.carrier = request.clock = None
 
     def _settle(self, request: ClientRequest, outcome: Raw | McpdError) -> None:
         """Hand over the outcome, and call off who still carries the request."""

@@ -10,6 +10,7 @@ from msgspec import Raw, Struct
 from ..errors import ProtocolError, RemoteError
 from ..jsonrpc import Id
 from ..pending import PendingRequest
+from .waiter import AnswerWaiter
 
 if TYPE_CHECKING:
     from asyncio import Task, Timeout
@@ -30,8 +31,17 @@ class ClientRequest(PendingRequest, kw_only=True, eq=False):
     latest: float | None = None
     """When it is given up, whatever the signs of life; in seconds of the event loop's clock."""
     clock: Timeout | None = None
+    """Of whoever carries it over a connection of its own."""
     carrier: Task[Any] | None = None
     """Who carries it over a connection of its own, and would not notice that somebody else has settled it."""
+
+    def hand_over(self, result: Raw) -> None:
+        """Settle it, and let whoever waits go on at once where that can be."""
+        waiter = self.waiter
+        if isinstance(waiter, AnswerWaiter) and not waiter.done():
+            waiter.hand_over(result)
+        else:
+            self.settle(result)
 
     def restart(self, now: float, *, is_stopped: bool) -> None:
         """There was a sign of life. `is_stopped`: the server waits for us, and its time stands still."""
@@ -43,7 +53,9 @@ class ClientRequest(PendingRequest, kw_only=True, eq=False):
 
     def interrupt(self, now: float) -> None:
         """End the wait, of whatever is waited for: its time is up, or somebody else has settled it."""
-        if self.clock is not None and not self.clock.expired():
+        if self.clock is None:
+            self.settle(TimeoutError())
+        elif not self.clock.expired():
             self.clock.reschedule(now)
 
 

@@ -1,4 +1,4 @@
-"""HTTP requests to one server: aiohttp (D17) is used here and in `words` only, and nothing of MCP is known.
+"""HTTP requests to one server: aiohttp (D17) is used here, in `direct` and `words` only, and nothing of MCP is known.
 
 One connection pool, redirects within the origin, bodies in bounded memory. What fails is raised as a `TransportError`
 whose text names the server and the cause.
@@ -19,6 +19,7 @@ from yarl import URL
 from ... import __version__
 from ...errors import ConfigurationError, ConnectionLost, HttpError
 from ...printable import printable
+from .direct import DirectReply, Prepared, post, prepare
 from .fields import checked
 from .inflate import inflating
 from .options import HttpOptions
@@ -27,7 +28,7 @@ from .words import in_words
 
 __all__ = ["Body", "Link", "first_line", "read_some", "read_whole"]
 
-Reply: TypeAlias = aiohttp.ClientResponse
+Reply: TypeAlias = aiohttp.ClientResponse | DirectReply
 """An answer whose head has come. Close it, or read it to its end."""
 
 _AGAIN = frozenset((301, 302, 307, 308))
@@ -49,6 +50,10 @@ class Link:
         """What the server is called in errors: no query, which may hold a secret."""
         self._moved: dict[URL, URL] = {}
         self._session: aiohttp.ClientSession | None = None
+        self._connector: aiohttp.BaseConnector | None = None
+        self._timeout = aiohttp.ClientTimeout(total=None, connect=options.connect_seconds)
+        self._is_direct = True
+        """Whether POSTs need no session of the library: there is no proxy."""
 
     async def open(self) -> None:
         """Make what requests need; connects to nothing. Raises ConfigurationError."""
@@ -62,34 +67,37 @@ class Link:
         else:
             connector = aiohttp.TCPConnector(limit=0, ssl=context)
 
+        proxy = proxy_for(self.url) if options.proxies and options.socket is None else None
+        self._is_direct = proxy is None
+        self._connector = connector
         self._session = aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
-            timeout=aiohttp.ClientTimeout(total=None, connect=options.connect_seconds),
-            proxy=proxy_for(self.url) if options.proxies and options.socket is None else None,
+            timeout=self._timeout,
+            proxy=proxy,
             headers={"User-Agent": f"mcpd/{__version__}", "Accept-Encoding": "gzip, deflate", **self._headers},
             requote_redirect_url=False,
         )
 
-    def prepared(self, headers: Mapping[str, str]) -> Mapping[str, str]:
-        """Header fields as the library has them, which spares it work for each request that has the same."""
-        return CIMultiDict(headers)
+    def prepared(self, headers: Mapping[str, str]) -> Mapping[str, str] | Prepared:
+        """Header fields as they are for `request`, to be kept: that spares work for each POST that has the same."""
+        if self._session is None or not self._is_direct:
+            return CIMultiDict(headers)
+        return prepare(self._session, self.url, headers)
 
-    async def request(self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None = None) -> Reply:
+    async def request(
+        self, method: str, url: URL, headers: Mapping[str, str] | Prepared, body: bytes | None = None
+    ) -> Reply:
         """Send a request and wait for the head of its answer, after redirects within the origin.
 
         Raises CannotConnect if nothing was sent, ConnectionLost if it is unknown what became of it, HttpError for a
         redirect that is not followed.
         """
-        session = self._session
-        if session is None:
-            raise ConnectionLost(f"{self.name}: the client is closed")
-
         target = self._moved.get(url, url)
         for _ in range(self.options.redirects + 1):
             try:
-                reply = await session.request(method, target, data=body, headers=headers, allow_redirects=False)
+                reply = await self._request(method, target, headers, body)
             except (aiohttp.ClientError, OSError, ValueError) as error:
                 raise in_words(error, self.name, self.options) from error
 
@@ -100,6 +108,18 @@ class Link:
         raise HttpError(
             f"{self.name} redirects without end, at last to {printable(str(target.with_query(None)))}", reply.status
         )
+
+    async def _request(self, method: str, url: URL, headers: Mapping[str, str] | Prepared, body: bytes | None) -> Reply:
+        session, connector = self._session, self._connector
+        if session is None or connector is None:
+            raise ConnectionLost(f"{self.name}: the client is closed")
+
+        fields = headers.fields if isinstance(headers, Prepared) else headers
+        if method != "POST" or body is None or not self._is_direct:
+            return await session.request(method, url, data=body, headers=fields, allow_redirects=False)
+        if not isinstance(headers, Prepared) or headers.request.url is not url:
+            headers = prepare(session, url, fields)
+        return await post(connector, self._timeout, headers, body)
 
     def _redirected(self, method: str, url: URL, target: URL, reply: Reply) -> URL:
         """Where a redirect leads, if it is one to follow."""
@@ -203,8 +223,9 @@ async def read_whole(reply: Reply, link: Link, limit: int) -> bytes | None:
     if length is not None and length > limit:
         return None
     if length is not None and "Content-Encoding" not in reply.headers:
+        content = reply.content
         try:
-            return await reply.content.read()
+            return content.read_nowait() if content.is_eof() else await content.read()
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise in_words(error, link.name, link.options) from error
 

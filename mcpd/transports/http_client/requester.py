@@ -11,6 +11,7 @@ from yarl import URL
 from ...channel import Heading
 from ...errors import HttpError
 from ...printable import printable
+from .direct import Prepared
 from .fields import checked
 from .link import Link, Reply
 from .options import Challenge, HttpOptions
@@ -38,7 +39,7 @@ class Requester:
         """The header field of the session; empty if there is none."""
         self.version: dict[str, str] = {}
         """The header field of a session's version."""
-        self._prepared: dict[Heading, Mapping[str, str]] = {}
+        self._prepared: dict[Heading, Mapping[str, str] | Prepared] = {}
         """The fields of messages that were sent, by their headings: most calls of a client look like one before."""
 
         headers = self.options.headers
@@ -52,22 +53,26 @@ class Requester:
 
     async def post(self, heading: Heading, body: bytes) -> Reply:
         """Send a message. Raises as `Link.request`."""
-        fields = self._prepared.get(heading)
-        if fields is None:
+        if not self._is_plain:
+            return await self.request("POST", self.link.url, self._fields(heading), body)
+
+        prepared = self._prepared.get(heading)
+        if prepared is None:
             if len(self._prepared) >= _PREPARED:
                 self._prepared.clear()
-            fields = self._prepared[heading] = self._prepare(heading)
-        if self._is_plain:
-            return await self.link.request("POST", self.link.url, fields, body)
-        return await self.request("POST", self.link.url, fields, body)
+            fields = {**(self._fixed or {}), **self._fields(heading)}
+            prepared = self._prepared[heading] = self.link.prepared(fields)
+        return await self.link.request("POST", self.link.url, prepared, body)
 
-    def _prepare(self, heading: Heading) -> Mapping[str, str]:
-        fields = {**self._fixed, **_POST} if self._is_plain and self._fixed is not None else dict(_POST)
+    def _fields(self, heading: Heading) -> dict[str, str]:
+        """What a message says of itself."""
+        fields = dict(_POST)
         if heading.in_session:
             fields.update(self.session)
         if heading.version is not None:
             fields["MCP-Protocol-Version"] = heading.version
-        return self.link.prepared({**fields, **dict(heading.fields)})
+        fields.update(heading.fields)
+        return fields
 
     async def request(self, method: str, url: URL, fields: Mapping[str, str], body: bytes | None = None) -> Reply:
         """Send a request with these fields besides those that all have. Raises as `Link.request`."""
