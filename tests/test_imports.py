@@ -31,6 +31,7 @@ EXTRAS: dict[str, set[str]] = {
     "publicsuffixlist": {"extensions"},
     "pypdf": {"docs"},
     "pytest": {"pytest_plugin", "testing"},
+    "ruamel": {"install"},
     "selectolax": {"docs"},
     "typing_extensions": {"client"},  # anyio brings it before Python 3.13, and it is used before 3.12
     "uvicorn": {"http"},
@@ -80,6 +81,7 @@ def test_pyproject_names_the_same_four() -> None:
         "compat",
         "docs",
         "http",
+        "install",
         "schema",
         "test",
         "watch",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import structs
@@ -40,7 +39,6 @@ class FixedResource:
     is_enabled = True
     visible: EntryRule | None = None
     of_tool: str | None = None
-    extension_data: Mapping[str, Any] = MappingProxyType({})
     hint: Callable[[], CacheHint] | None = None
 
     def __init__(
@@ -73,7 +71,6 @@ class FunctionResource:
     is_enabled = True
     visible: EntryRule | None = None
     of_tool: str | None = None
-    extension_data: Mapping[str, Any] = MappingProxyType({})
     hint: Callable[[], CacheHint] | None = None
 
     def __init__(

@@ -1,0 +1,84 @@
+"""Configuration files edited in place: what is not ours stays as it is, byte for byte.
+
+Each format is a module with three functions over the text of a file. `keys` lead to a member from the top.
+
+    parse(text, path)        the object in it; ConfigurationError with line and column if it cannot be read
+    put(text, keys, value)   the text with this value there: one that is there is replaced, objects on the way are made
+    drop(text, keys)         the text without that member
+
+Positions come from a scanner (`jsonc`, `toml`) or a library (`yaml`), the change is made in the text itself, and
+what came of it is read: unless everything else in it says the same as before, it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, Protocol, cast
+
+from ...errors import ConfigurationError
+from .document import changed
+
+__all__ = ["Format", "drop", "format_named", "put"]
+
+
+class Format(Protocol):
+    """The functions of a format's module."""
+
+    def parse(self, text: str, path: str) -> dict[str, Any]:
+        """The object in a file; {} for one without content."""
+        ...
+
+    def put(self, text: str, keys: Sequence[str], value: Any, *, in_list: bool = False) -> str:
+        """The text with this value there; `in_list`: the second key is the `name` of an object in a list."""
+        ...
+
+    def drop(self, text: str, keys: Sequence[str]) -> str:
+        """The text without that member."""
+        ...
+
+
+def format_named(name: str) -> Format:
+    """The format that a host has: `json`, `jsonc`, `toml` or `yaml`."""
+    module = "jsonc" if name == "json" else name
+    return cast(Format, import_module(f".{module}", __name__))
+
+
+def put(format: Format, text: str, keys: Sequence[str], value: Any, path: str, *, in_list: bool = False) -> str:
+    """`format.put`, looked over. Raises ConfigurationError rather than give a text that says anything else."""
+    before = format.parse(text, path)
+    wanted = changed(before, keys, value, in_list=in_list)
+    if _same(before, wanted):
+        return text
+    return _looked_over(format, format.put(text, keys, value, in_list=in_list), [wanted], path)
+
+
+def drop(format: Format, text: str, keys: Sequence[str], path: str) -> str:
+    """`format.drop`, looked over. Raises ConfigurationError rather than give a text that says anything else."""
+    before = format.parse(text, path)
+    wanted = [changed(before, keys, None)]
+    if not wanted[0].get(keys[0], True):
+        wanted.append(changed(before, keys[:1], None))  # in TOML a table that no header names any more is not there
+    return _looked_over(format, format.drop(text, keys), wanted, path)
+
+
+def _looked_over(format: Format, made: str, wanted: Sequence[dict[str, Any]], path: str) -> str:
+    try:
+        found = format.parse(made, path)
+    except ConfigurationError:
+        found = None
+    if found is None or not any(_same(found, each) for each in wanted):
+        raise ConfigurationError(
+            f"{path} is written in a way that cannot be edited safely, and was left as it is; change it by hand "
+            "(--print shows the entry)"
+        )
+    return made
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Equal, types too. The order is that of the text, of which nothing was moved."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(_same(a[key], b[key]) for key in a)
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(_same, a, b))
+    return type(a) is type(b) and bool(a == b or (a != a and b != b))

@@ -1,0 +1,285 @@
+"""JSON, with comments and trailing commas or without: one member is put in or taken out, all else stays (D18)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
+
+from msgspec import Struct
+
+from ...client.targets.documents import without_comments
+from ...errors import ConfigurationError
+from .document import line_end, position
+
+__all__ = ["drop", "parse", "put"]
+
+_TOKEN = re.compile(
+    r"(?P<space>(?:[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)+)"
+    r'|(?P<string>"(?:[^"\\\x00-\x1f]|\\.)*")'
+    r"|(?P<mark>[{}\[\]:,])"
+    r'|(?P<word>[^\s{}\[\]:,"/]+)',
+    re.DOTALL,
+)
+_SPACE_OF_LINE = re.compile(r"(?:[ \t]+|/\*[^\r\n]*?\*/)*(?://[^\r\n]*)?")
+_COMMENTS = re.compile(r"//[^\r\n]*|/\*.*?\*/", re.DOTALL)
+_OPEN, _CLOSED = "{[", "}]"
+
+
+class _Member(Struct):
+    key: str
+    start: int
+    """Where its key begins."""
+    value: int
+    end: int
+    """Where its value begins, and the place behind it."""
+    comma: int = -1
+    """The place behind the comma that follows it; -1 without one."""
+
+
+class _Object(Struct):
+    start: int
+    """Its brace."""
+    end: int
+    """Its closing brace."""
+    members: list[_Member]
+
+    def last(self, key: str) -> _Member | None:
+        """The member that counts, if there are several of one name."""
+        return next((member for member in reversed(self.members) if member.key == key), None)
+
+
+def parse(text: str, path: str) -> dict[str, Any]:
+    """The object in a file; {} for one without content. Raises ConfigurationError with line and column."""
+    if not without_comments(text).strip():
+        return {}
+    try:
+        found = json.loads(without_comments(text), parse_constant=_no_constant)
+        if isinstance(found, dict):
+            _object(text, _first(text))
+    except json.JSONDecodeError as error:
+        raise ConfigurationError(f"{path}, line {error.lineno}, column {error.colno}: {error.msg}") from None
+    except _Wrong as error:
+        raise ConfigurationError(f"{path}, {position(text, error.at)}: {error.what}") from None
+    except RecursionError:
+        raise ConfigurationError(f"{path}: what is in it is nested too deeply") from None
+    except ValueError as error:
+        raise ConfigurationError(f"{path}: {error}") from None
+    if not isinstance(found, dict):
+        raise ConfigurationError(f"{path}: there is no object in this file, but a {type(found).__name__}")
+    return found
+
+
+def put(text: str, keys: Sequence[str], value: Any, *, in_list: bool = False) -> str:
+    """The text with this value at `keys`; the text is one that `parse` has read."""
+    if not without_comments(text).strip():
+        gap = "" if not text or text.endswith("\n") else line_end(text)
+        text = f"{text}{gap}{{}}{line_end(text)}"
+    unit = _unit(text)
+    found = _object(text, _first(text))
+    for depth, key in enumerate(keys):
+        member = found.last(key)
+        behind = keys[depth + 1 :]
+        if member is None:
+            for name in reversed(behind):
+                value = {name: value}
+            return _insert(text, found, key, value, unit)
+        if not behind:
+            made = _render(value, _line_indent(text, member.start), unit, text, is_flat=_is_flat(text, found))
+            return text[: member.value] + made + text[member.end :]
+        if text[member.value] != "{":
+            raise ConfigurationError(f"{key} is no object in this file; write it by hand (--print shows the entry)")
+        found = _object(text, member.value)
+    raise AssertionError("no keys")
+
+
+def drop(text: str, keys: Sequence[str]) -> str:
+    """The text without the member at `keys`, which need not be there."""
+    if not without_comments(text).strip():
+        return text
+    found = _object(text, _first(text))
+    for depth, key in enumerate(keys):
+        member = found.last(key)
+        if member is None:
+            return text
+        if depth == len(keys) - 1:
+            return _remove(text, found, member)
+        if text[member.value] != "{":
+            return text
+        found = _object(text, member.value)
+    raise AssertionError("no keys")
+
+
+# ------------------------------------------------------------------------------------- changes
+
+
+def _insert(text: str, found: _Object, key: str, value: Any, unit: str) -> str:
+    """A new last member."""
+    name = json.dumps(key, ensure_ascii=False)
+    is_flat = _is_flat(text, found)
+    if is_flat:
+        made = f"{name}: {_render(value, '', unit, text, is_flat=True)}"
+        if not found.members:
+            return text[: found.start + 1] + made + text[found.end :]
+        last = found.members[-1]
+        if last.comma >= 0:
+            return f"{text[: last.comma]} {made},{text[last.comma :]}"
+        return f"{text[: last.end]}, {made}{text[last.end :]}"
+
+    nl = line_end(text)
+    outer = _line_indent(text, found.start)
+    indent = outer + unit
+    if found.members and _begins_line(text, found.members[-1].start):
+        indent = _line_indent(text, found.members[-1].start)
+    made = f"{nl}{indent}{name}: {_render(value, indent, unit, text, is_flat=False)}"
+    if not found.members:
+        return _into_empty(text, found, made, f"{nl}{outer}")
+
+    last = found.members[-1]
+    if last.comma >= 0:
+        at = _end_of_notes(text, last.comma)
+        return f"{text[:at]}{made},{text[at:]}"
+    at = _end_of_notes(text, last.end)
+    return f"{text[: last.end]},{text[last.end : at]}{made}{text[at:]}"
+
+
+def _into_empty(text: str, found: _Object, made: str, closing: str) -> str:
+    """The first member of an object that may hold comments."""
+    inner = text[found.start + 1 : found.end]
+    kept = inner.rstrip()
+    behind = inner[len(kept) :]
+    return text[: found.start + 1] + kept + made + (behind if "\n" in behind else closing) + text[found.end :]
+
+
+def _remove(text: str, found: _Object, member: _Member) -> str:
+    """Without this member, its comma, and the space before it."""
+    at = found.members.index(member)
+    before = found.members[at - 1] if at else None
+    begin = member.start
+    while begin > found.start + 1 and text[begin - 1] in " \t\r\n":
+        begin -= 1
+    end = member.end if member.comma < 0 else member.comma
+    if member.comma < 0 and before is not None:
+        # It was the last one, and what is last now had no comma before.
+        head = text[: before.comma - 1] + text[before.comma : begin]
+    else:
+        head = text[:begin]
+
+    tail = text[end:]
+    only = len(found.members) == 1
+    if only and not text[found.start + 1 : begin].strip() and not text[end : found.end].strip():
+        return text[: found.start + 1] + text[found.end :]
+    space_from = found.start + 1 if before is None else max(before.end, before.comma)
+    notes = [note for note in _COMMENTS.finditer(text, space_from, begin) if note.end() == begin]
+    if notes and notes[0][0].startswith("//") and not tail.lstrip(" \t").startswith(("\n", "\r\n")):
+        # What follows would become part of the comment before.
+        tail = line_end(text) + _line_indent(text, member.start) + tail.lstrip(" \t")
+    return head + tail
+
+
+def _render(value: Any, indent: str, unit: str, text: str, *, is_flat: bool) -> str:
+    """A value as JSON: on one line, or below what stands at `indent`, texts in lists beside each other."""
+    if is_flat or not isinstance(value, dict) or not value:
+        return json.dumps(value, ensure_ascii=False)
+    nl, inner = line_end(text), indent + unit
+    lines = []
+    for key, each in value.items():
+        made = _render(each, inner, unit, text, is_flat=False)
+        lines.append(f"{inner}{json.dumps(key, ensure_ascii=False)}: {made}")
+    return "{" + nl + f",{nl}".join(lines) + nl + indent + "}"
+
+
+# ---------------------------------------------------------------------------------- the scanner
+
+
+class _Wrong(Exception):
+    """What the scanner does not understand, and where."""
+
+    def __init__(self, at: int, what: str) -> None:
+        self.at, self.what = at, what
+
+
+def _first(text: str) -> int:
+    found = _TOKEN.match(text)
+    return found.end() if found is not None and found.lastgroup == "space" else 0
+
+
+def _tokens(text: str, at: int) -> Iterator[tuple[str, int, int]]:
+    """Kind (a mark is its own), start and end of all that is neither space nor comment."""
+    while at < len(text):
+        found = _TOKEN.match(text, at)
+        if found is None:
+            raise _Wrong(at, f"unexpected {text[at]!r}")
+        start, at = at, found.end()
+        if found.lastgroup != "space":
+            yield (text[start] if found.lastgroup == "mark" else str(found.lastgroup)), start, at
+
+
+def _object(text: str, start: int) -> _Object:
+    """The object whose brace is at `start`, and where its members are; what is inside of them is passed over."""
+    members: list[_Member] = []
+    tokens = _tokens(text, start + 1)
+    for kind, at, end in tokens:
+        if kind == "}":
+            return _Object(start, at, members)
+        if kind == ",":
+            if not members or members[-1].comma >= 0:
+                raise _Wrong(at, "a comma with nothing before it")
+            members[-1].comma = end
+            continue
+        if kind != "string" or (members and members[-1].comma < 0):
+            raise _Wrong(at, "a comma is missing" if members and members[-1].comma < 0 else "a key is missing")
+
+        key = json.loads(text[at:end])
+        next(tokens, None)  # the colon, which json.loads has seen
+        value, behind = _value(text, tokens)
+        members.append(_Member(key, at, value, behind))
+    raise _Wrong(len(text), "the object has no end")
+
+
+def _value(text: str, tokens: Iterator[tuple[str, int, int]]) -> tuple[int, int]:
+    depth, start = 0, -1
+    for kind, at, end in tokens:
+        start = at if start < 0 else start
+        depth += (kind in _OPEN) - (kind in _CLOSED)
+        if depth <= 0:
+            return start, end
+    raise _Wrong(len(text), "a value is missing")
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+# ----------------------------------------------------------------------------------- its style
+
+
+def _is_flat(text: str, found: _Object) -> bool:
+    """Whether an object is on one line with others: one with members, or an empty one in a text of one line."""
+    if found.members:
+        return "\n" not in text[found.start : found.end]
+    return "\n" not in text.strip() and text.strip() != "{}" and not _COMMENTS.search(text)
+
+
+def _unit(text: str) -> str:
+    """What a level is indented by: as the first member of all that begins a line."""
+    found = re.search(r"\n([ \t]+)\"", text)
+    return found[1] if found is not None and len(found[1]) <= 8 else "  "
+
+
+def _begins_line(text: str, at: int) -> bool:
+    return not text[text.rfind("\n", 0, at) + 1 : at].strip(" \t")
+
+
+def _line_indent(text: str, at: int) -> str:
+    line = text[text.rfind("\n", 0, at) + 1 : at]
+    return line[: len(line) - len(line.lstrip(" \t"))]
+
+
+def _end_of_notes(text: str, at: int) -> int:
+    """Behind the comments that stand on the rest of this line, if the line ends with them."""
+    found = _SPACE_OF_LINE.match(text, at)
+    assert found is not None
+    end = found.end()
+    return end if text[end : end + 1] in ("", "\n", "\r") and text[at:end].strip() else at
