@@ -25,6 +25,7 @@ from ..types.tools import CallToolResult
 
 if TYPE_CHECKING:
     from ..context.context import Context
+    from ..registry.entries import ResourceEntry
     from ..registry.problems import Problem
 
 __all__ = ["Extension", "ExtensionHost", "Method", "ResourceAddition", "ToolAddition"]
@@ -203,6 +204,13 @@ class Extension:
 
     def joined(self, other: Extension) -> None:
         """What another server offers, which has this extension as `other`, is offered by this one's server too."""
+
+    def joined_resource(self, entry: ResourceEntry, name_of: Callable[[str], str]) -> ResourceEntry:
+        """A resource that needs this extension, as a server offers it that was joined with others.
+
+        `name_of` gives the names under which tools of its own server are called there.
+        """
+        return entry
 
     def problems(self) -> list[Problem]:
         """What would not work for clients, for `mcpd check`."""

@@ -124,7 +124,9 @@ def _refresh(joined: Server, prefix: str, part: Server) -> None:
     found = [Problem(f"tool {key}", f"its name has more than {_MOST_NAME} characters; it is left out") for key in long]
     # What an extension brought is its own: it finds it again in the lists of the server.
     resources = [
-        resource if isinstance(resource, FixedResource) and resource.requires else _JoinedResource(part, resource)
+        part.extensions[resource.requires].joined_resource(resource, partial(_named, prefix))
+        if isinstance(resource, FixedResource) and resource.requires
+        else _JoinedResource(part, resource)
         for resource in catalog.resources
     ]
     joined.replace(
@@ -137,6 +139,10 @@ def _refresh(joined: Server, prefix: str, part: Server) -> None:
             problems=[problem for each in (*problems, found) for problem in each],
         ),
     )
+
+
+def _named(prefix: str, name: str) -> str:
+    return f"{prefix}_{name}"
 
 
 class _Joined:
@@ -169,7 +175,7 @@ class _Joined:
 
 class _JoinedTool(_Joined, ToolEntry):
     def __init__(self, prefix: str, part: Server, entry: ToolEntry) -> None:
-        super().__init__(f"{prefix}_{entry.key}", part, entry)
+        super().__init__(_named(prefix, entry.key), part, entry)
 
     @property
     def extension_meta(self) -> Mapping[str, ToolMeta]:
@@ -231,7 +237,7 @@ class _JoinedTemplate(_Joined, TemplateEntry):
 
 class _JoinedPrompt(_Joined, PromptEntry):
     def __init__(self, prefix: str, part: Server, entry: PromptEntry) -> None:
-        super().__init__(f"{prefix}_{entry.key}", part, entry)
+        super().__init__(_named(prefix, entry.key), part, entry)
 
     @property
     def arguments(self) -> Collection[str]:

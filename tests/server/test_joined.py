@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -130,6 +131,37 @@ async def test_views_of_each() -> None:
         (page,) = (await wire.result("resources/read", {"uri": uri}))["contents"]
         assert page["text"] == HTML
         assert (await wire.call("one_chart"))["content"]
+
+
+async def test_a_form_calls_its_tool_by_the_name_it_has_there() -> None:
+    """Not every host tells a View what its tool is called: the page says it itself, under the URI that is linked."""
+    garden = Server("garden")
+
+    @garden.tool(view="form")
+    def water(bed: str) -> str:
+        return bed
+
+    @garden.tool(view="table")
+    def beds() -> list[dict[str, int]]:
+        return [{"north": 1}]
+
+    joined = join([garden, Server("shed")])
+    async with memory_wire(joined) as wire:
+        await wire.open(LEGACY[-1], {"extensions": {UI: {"mimeTypes": ["text/html;profile=mcp-app"]}}})
+        tools = {tool["name"]: tool for tool in (await wire.result("tools/list"))["tools"]}
+        uri = tools["garden_water"]["_meta"]["ui"]["resourceUri"]
+        assert uri in {one["uri"] for one in (await wire.result("resources/list"))["resources"]}
+        (part,) = (await wire.result("resources/read", {"uri": uri}))["contents"]
+        spec = json.loads(part["text"].partition('id="spec">')[2].partition("</script>")[0])
+        assert spec["tool"]["name"] == "garden_water"
+        assert spec["tool"]["inputSchema"] == tools["garden_water"]["inputSchema"]
+        assert await wire.text(spec["tool"]["name"], bed="north") == "north"
+        other = tools["garden_beds"]["_meta"]["ui"]["resourceUri"]
+        assert "Connecting" in (await wire.result("resources/read", {"uri": other}))["contents"][0]["text"]
+
+        garden.tool(name="more")(lambda: "more")  # what has not changed is the same still
+        assert {(await wire.receive())["method"] for _ in range(1)} == {"notifications/tools/list_changed"}
+        await wire.quiet()
 
 
 def test_what_cannot_be_shared() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...envelope import ClientIdentity
@@ -19,6 +19,7 @@ from ..base import Extension, ExtensionHost, ResourceAddition, ToolAddition
 from .constants import MIME_TYPE, SCHEME, UI, AppsMode, has_ui, is_app_type
 
 if TYPE_CHECKING:
+    from ...registry.entries import ResourceEntry
     from ...registry.problems import Problem
     from .apps import Apps
 
@@ -142,6 +143,12 @@ class AppsExtension(Extension):
         """With Views of another server there are Views here."""
         if isinstance(other, AppsExtension) and other._apps is not None:
             self.apps  # noqa: B018 - announced by being asked for
+
+    def joined_resource(self, entry: ResourceEntry, name_of: Callable[[str], str]) -> ResourceEntry:
+        """A form calls its tool by the name that it has there."""
+        from .views.entry import ViewEntry  # few servers are joined
+
+        return entry.calling(name_of(entry.of_tool)) if isinstance(entry, ViewEntry) and entry.of_tool else entry
 
     def problems(self) -> list[Problem]:
         """What a host would stumble over."""

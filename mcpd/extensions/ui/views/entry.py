@@ -12,6 +12,8 @@ from typing import Any
 
 from ....errors import RegistrationError
 from ....registry.catalog import Catalog
+from ....registry.entries import ResourceEntry
+from ....registry.pages import ActiveExtensions
 from ....registry.tools import FunctionTool
 from ....types.resources import Resource
 from ..apps import AppEntry
@@ -27,7 +29,8 @@ __all__ = ["ViewEntry", "view_entry"]
 class ViewEntry(AppEntry):
     """A page of mcpd's own, for one kind or for one tool."""
 
-    def __init__(self, where: str, resource: Resource, view: View, make: Callable[[], str]) -> None:
+    def __init__(self, where: str, resource: Resource, view: View, make: Callable[[str | None], str]) -> None:
+        """`make` gives the document, by the name under which it calls its tool; None for the tool's own."""
         csp = {"resourceDomains": view.images} if view.images else None
         meta = view_meta(f"{where}, images of its view", csp=csp, prefers_border=True)
         resource.meta = meta.meta()
@@ -39,8 +42,39 @@ class ViewEntry(AppEntry):
     def html(self) -> str:
         """The document."""
         if not self._html:
-            self._html = self._make()
+            self._html = self._make(None)
         return self._html
+
+    def calling(self, name: str) -> ResourceEntry:
+        """The same page on a server that has its tool under another name."""
+        return _Renamed(self, name, self._make) if self.view.view == "form" else self
+
+
+class _Renamed(AppEntry):
+    """A form of a tool that has another name here. Its URI is the one that the tool links."""
+
+    def __init__(self, entry: ViewEntry, name: str, make: Callable[[str | None], str]) -> None:
+        super().__init__(entry.resource, "", entry.meta, entry.problems)
+        self.of_tool = name
+        self._entry = entry
+        self._make = make
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Renamed) and (self.of_tool, self._entry) == (other.of_tool, other._entry)
+
+    def __hash__(self) -> int:
+        return hash(self.of_tool)
+
+    @property
+    def html(self) -> str:
+        """The document."""
+        if not self._html:
+            self._html = self._make(self.of_tool)
+        return self._html
+
+    def listed(self, active: ActiveExtensions) -> Resource:
+        """As on its own server, whose tool links it."""
+        return self._entry.listed(active)
 
 
 def view_entry(catalog: Catalog, namespace: str, tool: str, view: View) -> ViewEntry:
@@ -62,8 +96,9 @@ def view_entry(catalog: Catalog, namespace: str, tool: str, view: View) -> ViewE
         mime_type=MIME_TYPE,
     )
 
-    def make() -> str:
-        return page(view.view, view.options, _described(catalog, tool, view))
+    def make(called: str | None) -> str:
+        described = _described(catalog, tool, view)
+        return page(view.view, view.options, {**described, "name": called or tool} if described else None)
 
     entry = ViewEntry(f"tool {tool}", resource, view, make)
     entry.of_tool = tool if is_own else ""
