@@ -19,17 +19,17 @@ from .talk.words import WrongUse
 __all__ = ["cli", "run"]
 
 _COMMANDS = {
-    "call": "Call a tool of any server.",
+    "call": "Call a tool of any MCP server.",
     "check": "Load a server, list what it offers, name every problem.",
     "complete": "Print what a server suggests for an argument.",
     "completion": "Print the script by which a shell completes commands and tools.",
     "init": "Write a small server into a folder, to begin with.",
-    "list": "List what any server offers.",
+    "list": "List what any MCP server offers.",
     "ping": "Ask a server whether it is there, and how fast.",
     "prompt": "Fill in a prompt, and print its messages.",
     "read": "Print what a resource holds.",
     "doctor": "Try a server step by step: what works, what does not, what to do.",
-    "serve": "Serve over stdio, WebSocket or HTTP.",
+    "serve": "Serve a server of yours over stdio, WebSocket or HTTP.",
     "trace": "Write down what a host and a server say to each other.",
     "watch": "Print what a server tells, until Ctrl-C.",
 }
@@ -130,7 +130,7 @@ class _Group(click.Group):
 @click.version_option(__version__, "-V", "--version", message="mcpd %(version)s")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """Give tools, resources, prompts and more to any MCP host."""
+    """Make MCP servers, and use any: programs that give tools, texts and prompts to AI hosts such as Claude Code."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
