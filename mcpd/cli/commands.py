@@ -19,6 +19,7 @@ from .talk.words import WrongUse
 __all__ = ["cli", "run"]
 
 _COMMANDS = {
+    "bundle": "Write a server into one file that Claude Desktop installs by a double click.",
     "call": "Call a tool of any MCP server.",
     "check": "Load a server, list what it offers, name every problem.",
     "complete": "Print what a server suggests for an argument.",
@@ -27,6 +28,7 @@ _COMMANDS = {
     "list": "List what any MCP server offers.",
     "ping": "Ask a server whether it is there, and how fast.",
     "prompt": "Fill in a prompt, and print its messages.",
+    "publish-info": "Write server.json, for the registry of servers.",
     "read": "Print what a resource holds.",
     "doctor": "Try a server step by step: what works, what does not, what to do.",
     "serve": "Serve a server of yours over stdio, WebSocket or HTTP.",
@@ -76,6 +78,9 @@ _ELSEWHERE = {
     "subscribe": "to hear of changes: mcpd watch {file} URI",
     "logs": "for what a server logs: mcpd watch {file}",
     "proxy": "it serves files only; in Python there is mcpd.Client for other servers",
+    "pack": "for one file that hosts install: mcpd bundle {file}",
+    "package": "for one file that hosts install: mcpd bundle {file}",
+    "publish": "for the registry of servers: mcpd publish-info {file}",
     "version": "write mcpd --version",
     "help": "write mcpd --help",
 }
@@ -99,7 +104,7 @@ class _Group(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        command: click.Command = import_module(f".{cmd_name}", __package__).command
+        command: click.Command = import_module(f".{cmd_name.replace('-', '_')}", __package__).command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
