@@ -132,10 +132,10 @@ WORDS_OF_APPS = re.compile(
 )
 APPS_ARE_KNOWN = {
     "mcpd/__init__.py": "the public names of the extension",
-    "mcpd/bundle/pack.py": "a server that has them needs one extra more",
     "mcpd/client/group_names.py": "URIs of pages, and what names them, in a group of servers",
     "mcpd/client/functions.py": "what is for pages alone is no function for a model",
     "mcpd/client/targets/hosts.py": "which hosts show them",
+    "mcpd/docs/notebooks/clean.py": "an element of HTML that is left out",
     "mcpd/extensions/builtin.py": "its row in the table, and what it adds to `Server`",
     "mcpd/extensions/options.py": "what it lets authors say, for type checkers",
     "mcpd/pending.py": "its docstring says who waits, the host among them",
@@ -143,6 +143,7 @@ APPS_ARE_KNOWN = {
     "mcpd/sources/code.py": "a tool opens the page of its name",
     "mcpd/sources/configuration.py": "a table of a folder's file is about them",
     "mcpd/sources/configuration_schema.py": "the file is among the assets",
+    "mcpd/sources/notebooks.py": "notebooks have a View",
     "mcpd/sources/scaffold.py": "what it writes is among the assets",
     "mcpd/sources/folder.py": "a sub-folder has them",
     "mcpd/sources/lookup.py": "the name of that sub-folder",

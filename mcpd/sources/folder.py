@@ -7,6 +7,7 @@ from a folder that was named, or that says itself that it is a server (D9).
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ..errors import ConfigurationError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ..extensions.ui.apps import AppEntry
     from .app_files import Page
     from .code import Code
+    from .notebooks import Notebooks
     from .prompt_files import FilePrompt
 
 __all__ = ["Folder", "open_folder"]
@@ -51,6 +53,7 @@ class Folder:
         self._told: set[Problem] = set()
         self._pages: dict[str, Page] = {}
         self._prompts: dict[str, FilePrompt] = {}
+        self._notebooks: Notebooks | None = None
         _check(place, self.configuration)
         self._code = self._make_code()
         self.server = self._make_server()
@@ -72,6 +75,9 @@ class Folder:
         if pages is not None or files is not None:
             resources = [*(pages or {}).values(), *(files[0] if files else ())]
         templates = files[1] if files else None
+        added = self._load_notebooks(files[0] if files else ())
+        if added:
+            tools, resources = [*(tools or ()), *added[0]], [*(resources or ()), *added[1]]
         if self._is_growing:
             tools, resources, templates, prompts = tools or [], resources or [], templates or [], prompts or []
         return Entries(tools=tools, resources=resources, templates=templates, prompts=prompts, problems=found)
@@ -146,6 +152,15 @@ class Folder:
 
         table = self.configuration.resources
         return resources_of(self._folder("resources"), table, table.uri or uri_prefix(self.server.name), report)
+
+    def _load_notebooks(self, files: Iterable[ResourceEntry]) -> tuple[list[ToolEntry], list[ResourceEntry]] | None:
+        if self._notebooks is None and not any(entry.key.endswith(".ipynb") for entry in files):
+            return None
+        from .notebooks import Notebooks, notebooks_among
+
+        if self._notebooks is None:
+            self._notebooks = Notebooks(self.server)
+        return self._notebooks.entries(notebooks_among(files))
 
     def _load_prompts(self, report: Report) -> list[PromptEntry] | None:
         if not self._is_there("prompts"):

@@ -16,7 +16,7 @@ import pytest
 from support.apps_scene import HASTY, OPAQUE, STRICT, Open, Scene, initialize_result
 from support.browser import Chromium, chromium
 from support.pages import Pages
-from support.views_stage import FORM_TOOL
+from support.views_stage import CALLED, FORM_TOOL
 
 from mcpd.extensions.ui.views.pages import page as make_page
 
@@ -117,10 +117,11 @@ def open_view(chromium: Chromium, pages: Pages) -> Open:
         told["hostContext"].update({"locale": "en-GB", "timeZone": "UTC", **(context or {})})
         offered = {**told["hostCapabilities"], **(capabilities or {})}
         told["hostCapabilities"] = {name: offer for name, offer in offered.items() if offer is not None}
+        called = {"tools/call": {"result": CALLED[kind]}} if kind in CALLED else {}
         sent = [("tool-input", {"arguments": arguments or {}})] + ([] if result is None else [("tool-result", result)])
         planned = {
             "view": pages.url("/view", "view"),
-            "answers": {"ui/initialize": {"result": told}, **(answers or {})},
+            "answers": {"ui/initialize": {"result": told}, **called, **(answers or {})},
             "sandbox": OPAQUE,
             "fitHeight": True,
             "initialized": [{"jsonrpc": "2.0", "method": f"ui/notifications/{m}", "params": p} for m, p in sent],

@@ -6,6 +6,7 @@ What a page does in itself is in test_views_pages.py, what it withstands in test
 from __future__ import annotations
 
 import importlib.util
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,9 +17,9 @@ from support.apps_scene import OPAQUE, STRICT, Scene
 from support.browser import Chromium, Frame, Page
 from support.page_stage import showing
 from support.pages import Pages
-from support.views_stage import DARK, FORM_TOOL, LIGHT, MARKDOWN, SAMPLES, look, png
+from support.views_stage import CALLED, DARK, FORM_TOOL, LIGHT, MARKDOWN, SAMPLES, look, png
 
-from mcpd import ImageContent, Server
+from mcpd import ImageContent, Server, ViewResult, view_result
 from mcpd.extensions.ui.views.pages import page as make_page
 from mcpd.host.context import HostContext
 from mcpd.host.events import Closed, Finding
@@ -57,7 +58,21 @@ def make_server() -> Server:
             raise ValueError("no such city")
         return [{"city": city, "day": day} for day in range(days)]
 
+    for kind, calls in (("reader", "show_docs"), ("notebook", "show_notebook_cells")):
+        server.app(kind, make_page(kind, {"calls": calls}))
+        server.add_tool(partial(_of_kind, kind), name=kind, ui=kind)
+        server.add_tool(partial(_called_by, kind), name=calls, visibility=["app"])
     return server
+
+
+def _of_kind(kind: str, city: str = "Oslo") -> ViewResult:
+    """What a tool of that kind gives."""
+    return view_result("words", SAMPLES[kind][0]["structuredContent"])
+
+
+def _called_by(kind: str, path: str = "", first: int = 1) -> ViewResult:
+    """What its page asks for."""
+    return view_result("words", CALLED[kind]["structuredContent"])
 
 
 async def shown(view: Frame) -> None:
@@ -107,6 +122,7 @@ async def test_in_the_official_host(chromium: Chromium, pages: Pages, bridge_bun
         "locale": "en-GB",
     }
     planned = {
+        "called": CALLED.get(kind),
         "view": pages.url("/view", "view"),
         "sandbox": OPAQUE,
         "capabilities": {"openLinks": {}, "serverTools": {}, "updateModelContext": {"text": {}}},

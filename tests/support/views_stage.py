@@ -13,7 +13,21 @@ from typing import Any
 
 from support.browser import Frame
 
-__all__ = ["DARK", "FORM_TOOL", "LIGHT", "MARKDOWN", "SAMPLES", "data", "look", "png", "text"]
+__all__ = [
+    "CALLED",
+    "CELLS",
+    "DARK",
+    "FORM_TOOL",
+    "HITS",
+    "LIGHT",
+    "MARKDOWN",
+    "PAGE",
+    "SAMPLES",
+    "data",
+    "look",
+    "png",
+    "text",
+]
 
 LIGHT, DARK = "light", "dark"
 
@@ -96,14 +110,91 @@ _SALES = [
     for region in ("North", "South")
 ]
 
+HITS: dict[str, Any] = {
+    "query": "filter units",
+    "total": 12,
+    "results": [
+        {
+            "path": "02-guides/units.md",
+            "title": "Units",
+            "section": "guides",
+            "heading": "Filters",
+            "anchor": "filters",
+            "snippet": "How to filter the \U0001f33f units that a run takes",
+            "highlights": [[7, 13], [20, 25]],
+        },
+        {"path": "index.md", "title": "Welcome", "section": "", "snippet": "Units, and more", "highlights": [[0, 5]]},
+    ],
+    "next_cursor": "c2",
+}
+"""What a search of documents gives, under its default names."""
+
+PAGE: dict[str, Any] = {
+    "path": "02-guides/units.md",
+    "title": "Units",
+    "section": "guides",
+    "section_title": "Guides",
+    "html": (
+        '<h1 id="page-units">Units</h1><p>What a <em>unit</em> is; see <a href="#" data-page="02-guides/stacks.md" '
+        'data-anchor="deep">stacks</a>, <a href="#" data-page="02-guides/units.md" data-anchor="filters">below</a> and '
+        '<a href="https://example.com/x" target="_blank">the site</a>.</p>'
+        '<pre><code class="language-hcl">unit "a" {\n  path = "x"\n}\n</code></pre>'
+        '<h2 id="page-kinds">Kinds</h2><ul><li>[ ] one</li><li>two</li></ul>'
+        '<h2 id="page-filters">Filters</h2><table><thead><tr><th>Name</th><th>Takes</th></tr></thead>'
+        "<tbody><tr><td>glob</td><td>2</td></tr></tbody></table>" + "<p>More about it.</p>" * 40
+    ),
+    "toc": [
+        {"level": 1, "title": "Units", "anchor": "units"},
+        {"level": 2, "title": "Kinds", "anchor": "kinds"},
+        {"level": 2, "title": "Filters", "anchor": "filters"},
+    ],
+    "next": {"path": "02-guides/stacks.md", "title": "Stacks"},
+}
+"""A page, as the tool gives it that is for the reader alone."""
+
+CELLS: dict[str, Any] = {
+    "path": "resources/spring.ipynb",
+    "cells": [
+        {
+            "kind": "markdown",
+            "source": "",
+            "html": '<h1>Spring</h1><p><math display="block"><mrow><msup><mi>x</mi><mn>2</mn></msup></mrow></math></p>',
+        },
+        {
+            "kind": "code",
+            "source": "frame.head()",
+            "count": 3,
+            "outputs": [
+                {"kind": "text", "text": "\x1b[31mred\x1b[0m and \x1b[1mstrong\x1b[0m"},
+                {"kind": "html", "html": "<table><tr><th>a</th></tr><tr><td>1.5</td></tr></table>"},
+                {"kind": "image", "type": "image/png", "data": png(), "alt": "A plot"},
+                {"kind": "error", "name": "KeyError", "value": "'none'", "text": "\x1b[32mline 1\x1b[0m"},
+                {"kind": "text", "text": "careful", "stream": "stderr"},
+            ],
+        },
+        {"kind": "markdown", "source": "**by itself**"},
+        {"kind": "raw", "source": "raw"},
+        {"kind": "broken", "reason": "a cell that is no object"},
+    ],
+}
+"""Cells of a notebook, as the tool gives them that is for its page alone."""
+
 SAMPLES: dict[str, tuple[dict[str, Any], str]] = {
     "table": (data(_SALES), "tbody tr"),
     "chart": (data([row for row in _SALES if row["region"] == "North"]), ".plot svg path"),
     "markdown": (text(MARKDOWN), ".markdown h1"),
     "image": ({"content": [{"type": "image", "data": png(), "mimeType": "image/png"}]}, ".stage img"),
     "form": (data([{"day": "2026-03-01", "high": 12.5}]), ".outcome tbody tr"),
+    "reader": (data(HITS), ".hits mark"),
+    "notebook": (data({"path": "resources/spring.ipynb", "title": "Spring", "cells": 5}), ".cell math"),
 }
 """For each kind a result, and what is there once it is shown."""
+
+CALLED: dict[str, dict[str, Any]] = {
+    "reader": {"content": [], "structuredContent": PAGE},
+    "notebook": {"content": [], "structuredContent": CELLS},
+}
+"""What the tool gives that the reader and the notebook call themselves."""
 
 _LOOK = """() => {
   const parse = (colour) => {

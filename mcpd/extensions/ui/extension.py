@@ -146,9 +146,9 @@ class AppsExtension(Extension):
 
     def joined_resource(self, entry: ResourceEntry, name_of: Callable[[str], str]) -> ResourceEntry:
         """A form calls its tool by the name that it has there."""
-        from .views.entry import ViewEntry  # few servers are joined
+        from .views.entry import BundledEntry  # few servers are joined
 
-        return entry.calling(name_of(entry.of_tool)) if isinstance(entry, ViewEntry) and entry.of_tool else entry
+        return entry.calling(name_of(entry.of_tool)) if isinstance(entry, BundledEntry) and entry.of_tool else entry
 
     def problems(self) -> list[Problem]:
         """What a host would stumble over."""

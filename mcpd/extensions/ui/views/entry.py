@@ -23,19 +23,18 @@ from ..uris import app_uri
 from .pages import page
 from .view import View
 
-__all__ = ["ViewEntry", "view_entry"]
+__all__ = ["BundledEntry", "ViewEntry", "bundled_page", "view_entry"]
 
 
-class ViewEntry(AppEntry):
-    """A page of mcpd's own, for one kind or for one tool."""
+class BundledEntry(AppEntry):
+    """A page of mcpd's own, made when it is first asked for."""
 
-    def __init__(self, where: str, resource: Resource, view: View, make: Callable[[str | None], str]) -> None:
+    def __init__(self, where: str, resource: Resource, images: list[str], make: Callable[[str | None], str]) -> None:
         """`make` gives the document, by the name under which it calls its tool; None for the tool's own."""
-        csp = {"resourceDomains": view.images} if view.images else None
+        csp = {"resourceDomains": images} if images else None
         meta = view_meta(f"{where}, images of its view", csp=csp, prefers_border=True)
         resource.meta = meta.meta()
         super().__init__(resource, "", meta, meta.problems)
-        self.view = view
         self._make = make
 
     @property
@@ -47,13 +46,25 @@ class ViewEntry(AppEntry):
 
     def calling(self, name: str) -> ResourceEntry:
         """The same page on a server that has its tool under another name."""
-        return _Renamed(self, name, self._make) if self.view.view == "form" else self
+        return _Renamed(self, name, self._make)
+
+
+class ViewEntry(BundledEntry):
+    """The page of a `view=`, for one kind or for one tool."""
+
+    def __init__(self, where: str, resource: Resource, view: View, make: Callable[[str | None], str]) -> None:
+        super().__init__(where, resource, view.images, make)
+        self.view = view
+
+    def calling(self, name: str) -> ResourceEntry:
+        """Only a form calls its tool."""
+        return super().calling(name) if self.view.view == "form" else self
 
 
 class _Renamed(AppEntry):
-    """A form of a tool that has another name here. Its URI is the one that the tool links."""
+    """A page that calls a tool which has another name here. Its URI is the one that tools link."""
 
-    def __init__(self, entry: ViewEntry, name: str, make: Callable[[str | None], str]) -> None:
+    def __init__(self, entry: BundledEntry, name: str, make: Callable[[str | None], str]) -> None:
         super().__init__(entry.resource, "", entry.meta, entry.problems)
         self.of_tool = name
         self._entry = entry
@@ -75,6 +86,25 @@ class _Renamed(AppEntry):
     def listed(self, active: ActiveExtensions) -> Resource:
         """As on its own server, whose tool links it."""
         return self._entry.listed(active)
+
+
+def bundled_page(
+    namespace: str, kind: str, calls: str, options: Mapping[str, Any], named: tuple[str, str, str]
+) -> BundledEntry:
+    """The page of a kind that no `view=` has, as the notebook's; `calls` is the tool that is there for it alone.
+
+    `named` are its name, with which tools open it (`ui=`), its title and its description.
+    """
+    name, title, description = named
+    uri = app_uri(namespace, name)
+    resource = Resource(uri=uri, name=name, title=title, description=description, mime_type=MIME_TYPE)
+
+    def make(called: str | None) -> str:
+        return page(kind, {**options, "calls": called or calls})
+
+    entry = BundledEntry(f"app {uri}", resource, [], make)
+    entry.of_tool = calls
+    return entry
 
 
 def view_entry(catalog: Catalog, namespace: str, tool: str, view: View) -> ViewEntry:

@@ -23,8 +23,13 @@ PARTS: Final = {
     "markdown": ("markdown",),
     "image": ("image",),
     "form": ("table", "markdown", "form"),
+    "reader": ("markdown", "image", "page", "reader"),
+    "notebook": ("markdown", "image", "page", "notebook"),
 }
-"""What each kind is made of, beside the base: a chart has its rows as a table, a form shows results of all shapes."""
+"""What each kind is made of, beside the base: a chart has its rows as a table, a form shows results of all shapes.
+
+The last two are no kinds of `view=`: each belongs to tools of mcpd's own, and calls another one of them.
+"""
 
 _PAGE: Final = """\
 <!doctype html>
