@@ -22,12 +22,14 @@ from ..errors import ConfigurationError
 from ..sources.lookup import place_here
 from .interpreter import serving_command
 
-__all__ = ["APPS_OFF", "Entry", "Made", "Transport", "as_target", "make_entry", "server_name"]
+__all__ = ["APPS_OFF", "SWITCHES", "Entry", "Made", "Transport", "as_target", "make_entry", "server_name"]
 
 Transport: TypeAlias = Literal["stdio", "http", "ws"]
 
-APPS_OFF = {"MCP_APPS_ENABLED": "false"}
-"""The variable with which a server offers no Apps."""
+SWITCHES = {"--no-apps": ({"MCP_APPS_ENABLED": "false"}, "Let the server offer no pages (MCP_APPS_ENABLED=false).")}
+"""Options that are variables for the server: what each sets, and its help."""
+
+APPS_OFF = SWITCHES["--no-apps"][0]
 
 _SAYS_NOTHING = ("server", "main", "app", "mcp", "index", "src", "dist", "build", "run", "start", "cli")
 _MOST_NAME = 40

@@ -78,7 +78,7 @@ def test_help_of_check_names_the_exit_codes(run: Run) -> None:
         (["run", "-v", "a.py"], "to serve a file on stdio: mcpd serve --stdio a.py"),
         (["dev", "a.py"], "to try a file, in a host or the Inspector: mcpd serve --http :8080 a.py"),
         (["inspect", "a.py"], "for what a server offers, with all schemas: mcpd list --verbose a.py"),
-        (["install", "a.py"], "hosts are told by hand: mcpd serve --http :8080 a.py prints a line for each of them"),
+        (["add", "a.py"], "to tell a host of a file: mcpd install HOST a.py"),
         (["tools", "a.py"], "for the tools of a server: mcpd list a.py tools"),
         (["connect", "a.py"], "each command connects by itself: mcpd list a.py, or mcpd list URL"),
         (["version"], "write mcpd --version"),

@@ -121,7 +121,7 @@ _ALL = (
     Host(
         "claude-code",
         "Claude Code",
-        _everywhere("~/.claude.json"),
+        _everywhere("{CLAUDE_CONFIG_DIR:-~}/.claude.json"),
         (".mcp.json",),
         folders="projects",
         variables="braces",

@@ -1,0 +1,263 @@
+"""`mcpd install`, and what `mcpd uninstall` shares with it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..errors import ConfigurationError
+from ..install.entry import SWITCHES, make_entry
+from ..printable import printable
+from .client_options import ClientCommand, json_option
+from .talk.terminal import as_json_text
+from .talk.words import WrongUse
+
+if TYPE_CHECKING:
+    from ..install.commands import Listed, Outcome, Wishes
+    from ..install.entry import Made
+
+__all__ = ["SHARED", "ClientCommand", "command", "echo_json", "hosts_of", "pairs", "show", "wishes_of"]
+
+_HELP = """Tell a host (Claude Desktop, Claude Code, Cursor, VS Code, …) of a server, in the host's own file.
+
+The server is started once, exactly as the host will start it; then its entry is written, and nothing else in the file
+is touched. A copy of the file is kept.
+
+\b
+  mcpd install claude-desktop server.py
+  mcpd install cursor server.py --env API_KEY=…
+  mcpd install vscode --project            the folder here, for this project only
+  mcpd install codex --http http://127.0.0.1:8080/mcp
+  mcpd install zed -- npx -y some-server   a program of somebody else's
+  mcpd install --all server.py             every host that is here
+  mcpd install --list                      which are here, and what is in them
+  mcpd install --undo cursor               the file as it was before
+
+TARGET is a file, a folder, package.module:object, a URL or HOST:NAME of another host; without it the folder that is
+meant here, or the built-in starter.
+"""
+
+_EPILOG = "Exit codes: 0 done, or nothing to do; 1 not done, and the file is as it was; 2 wrong use; 130 Ctrl-C."
+
+SHARED: list[click.Parameter] = [
+    click.Argument(["words"], nargs=-1, metavar="HOST [TARGET]"),
+    click.Option(["--all", "everywhere"], is_flag=True, help="All hosts on this machine, in place of HOST."),
+    click.Option(["--name"], metavar="NAME", help="What the host calls the server."),
+    click.Option(
+        ["--project"], is_flag=False, flag_value=".", metavar="[DIR]",
+        help="The file of one project, in DIR or here, in place of the user's.",
+    ),
+    click.Option(["--file"], metavar="FILE", help="This file of the host, where it has several."),
+    click.Option(["--dry-run"], is_flag=True, help="Show what would change, and change nothing."),
+    json_option("Print what was done as one JSON object, for programs."),
+]  # fmt: skip
+
+
+@click.command(
+    "install",
+    cls=ClientCommand,
+    help=_HELP,
+    epilog=_EPILOG,
+    params=[
+        *SHARED,
+        click.Option(["--http"], metavar="URL", help="A server that runs already, in place of TARGET."),
+        click.Option(["--env"], multiple=True, metavar="NAME=VALUE", help="A variable for it. Can be repeated."),
+        click.Option(
+            ["-H", "--header", "headers"], multiple=True, metavar="NAME:VALUE",
+            help="A header for a server behind a URL. Can be repeated.",
+        ),
+        *(click.Option([flag], is_flag=True, help=help) for flag, (_, help) in SWITCHES.items()),
+        click.Option(["--force"], is_flag=True, help="Replace another server of this name, or later changes."),
+        click.Option(["--no-start"], is_flag=True, help="Do not start the server before writing."),
+        click.Option(["--print", "prints"], is_flag=True, help="Print the entry, and write nothing."),
+        click.Option(["--link", "links"], is_flag=True, help="Print a link that adds it, for hosts that have them."),
+        click.Option(["--list", "lists"], is_flag=True, help="List the hosts on this machine and what is in them."),
+        click.Option(["--undo", "undoes"], is_flag=True, help="Bring back the host's file of before the last change."),
+    ],
+)  # fmt: skip
+def command(words: tuple[str, ...], command: tuple[str, ...], **said: Any) -> int:
+    from ..install import commands
+    from ..install.journal import Journal
+
+    journal = Journal()
+    if said["lists"]:
+        _no_more("--list", words, 0)
+        return _list(commands.listed(journal), as_json=said["as_json"])
+    wishes = wishes_of(said)
+    if said["undoes"]:
+        _no_more("--undo", words, 1)
+        record = commands.undo(_host(words), wishes, journal)
+        click.echo(f"{printable(record.path, 1000)} is as it was before {printable(record.name)} was {record.action}ed")
+        return 0
+
+    hosts, rest = hosts_of(words, everywhere=said["everywhere"])
+    target = rest[0] if rest else None
+    variables = pairs(said["env"], "=", "--env", "NAME=VALUE")
+    for flag, (value, _) in SWITCHES.items():
+        variables.update(value if said[flag.lstrip("-").replace("-", "_")] else {})
+    headers = pairs(said["headers"], ":", "--header", "NAME:VALUE")
+    made = make_entry(target, command, url=said["http"], env=variables, headers=headers)
+    if said["prints"] or said["links"]:
+        return _print(hosts, wishes.name or made.name, made, links=said["links"])
+    return asyncio.run(_install(hosts, made, wishes, as_json=said["as_json"]))
+
+
+async def _install(hosts: Sequence[Any], made: Made, wishes: Wishes, *, as_json: bool) -> int:
+    from ..install import commands
+    from ..install.journal import Journal
+
+    journal, code, shown = Journal(), 0, []
+    for host in hosts:
+
+        def tell(text: str) -> None:
+            if sys.stderr.isatty():
+                print(f"mcpd: {text}", file=sys.stderr)
+
+        try:
+            outcome = await commands.install(host, made, wishes, journal, tell)
+        except ConfigurationError as error:
+            if len(hosts) == 1:
+                raise
+            code = 1
+            shown.append({"host": host.id, "error": str(error)})
+            if not as_json:
+                click.echo(f"{host.name}: {printable(error, 2000)}")
+            continue
+        code = max(code, 0 if outcome.works else 1)
+        shown.append(outcome.as_json())
+        if not as_json:
+            show(outcome, is_dry=wishes.dry_run)
+    if as_json:
+        echo_json(shown[0] if len(hosts) == 1 else shown)
+    return code
+
+
+def show(outcome: Outcome, *, is_dry: bool) -> None:
+    """What came of it, for people."""
+    plan, verdict = outcome.plan, outcome.verdict
+    name, path = printable(plan.name), printable(plan.before.path, 1000)
+    if verdict is not None:
+        for line in verdict.lines if verdict.works else ():
+            click.echo(line)
+        if not verdict.works:
+            for line in verdict.lines:
+                click.echo(line, err=True)
+            click.echo(f"mcpd: {path} is as it was; --no-start writes without a try", err=True)
+            return
+    for warning in outcome.warnings:
+        if verdict is None or warning not in verdict.warnings:
+            click.echo(f"warning: {printable(warning, 1000)}")
+    if is_dry and plan.change != "none":
+        click.echo(plan.difference or f"{path} would be brought back as it was before")
+        return
+
+    if plan.change == "none":
+        click.echo(f"{plan.host.name}: nothing to change, {path} {'has' if plan.entry else 'does not have'} {name}")
+    elif outcome.done is not None:
+        by = f" by {outcome.done.by}" if outcome.done.by else ""
+        where = "from" if plan.change == "removed" else "in"
+        click.echo(f"{plan.host.name}: {name} {plan.change} {where} {path}{by}")
+        if outcome.done.backup:
+            copy = printable(outcome.done.backup, 1000)
+            click.echo(f"a copy of before is {copy} (mcpd install --undo {plan.host.id})")
+    for note in outcome.notes:
+        click.echo(note)
+
+
+def wishes_of(said: dict[str, Any]) -> Wishes:
+    """What was said beside host and server. Raises WrongUse."""
+    from ..install.commands import Wishes
+
+    project = said["project"]
+    if project is not None and not os.path.isdir(project):
+        raise WrongUse(f"--project {project}: there is no such folder; for the one here write --project=.")
+    if said["everywhere"] and said["file"] is not None:
+        raise WrongUse("--file is the file of one host; leave --all out")
+    return Wishes(
+        name=said["name"],
+        project=None if project is None else os.path.abspath(project),
+        file=said["file"],
+        force=said["force"],
+        dry_run=said["dry_run"],
+        starts=not said.get("no_start", False),
+    )
+
+
+def pairs(words: Sequence[str], sign: str, option: str, form: str) -> dict[str, str]:
+    """Names and values. Raises WrongUse, which shows no value."""
+    found: dict[str, str] = {}
+    for word in words:
+        name, there, value = word.partition(sign)
+        if not there or not name.strip():
+            raise WrongUse(f"{option} {name if not there else '…'}: write {option} {form}")
+        found[name.strip()] = value.strip() if sign == ":" else value
+    return found
+
+
+def hosts_of(words: Sequence[str], *, everywhere: bool) -> tuple[list[Any], list[str]]:
+    """The hosts that are meant, and the words behind them."""
+    from ..install.commands import hosts_for_all
+
+    if everywhere:
+        _no_more("--all", words, 1)
+        found = hosts_for_all()
+        if not found:
+            raise ConfigurationError("there is no host on this machine that is known; name one, to write its file")
+        return found, list(words)
+    if len(words) > 2:
+        raise WrongUse(f"{words[2]!r} is one word too many; there are HOST and TARGET, or a command behind --")
+    return [_host(words[:1])], list(words[1:])
+
+
+def _host(words: Sequence[str]) -> Any:
+    from ..client.targets.hosts import HOSTS
+    from ..install.hosts import find_host
+
+    if not words:
+        raise WrongUse(f"name a host: {', '.join(HOSTS)}; --list shows which are here, --all takes all of these")
+    return find_host(words[0])
+
+
+def _no_more(option: str, words: Sequence[str], most: int) -> None:
+    if len(words) > most:
+        raise WrongUse(f"{words[most]!r} is one word too many for {option}")
+
+
+def _print(hosts: Sequence[Any], name: str, made: Made, *, links: bool) -> int:
+    from ..install.links import link_to
+    from ..install.plan import rendered
+
+    for host in hosts:
+        click.echo(link_to(host, name, made.entry) if links else rendered(host, name, made.entry).rstrip())
+    for warning in made.warnings:
+        click.echo(f"mcpd: {warning}", err=True)
+    return 0
+
+
+def _list(rows: Sequence[Listed], *, as_json: bool) -> int:
+    if as_json:
+        from msgspec import to_builtins
+
+        echo_json(to_builtins(rows))
+        return 0
+    if not rows:
+        click.echo("no host that is known was found on this machine", err=True)
+    for row in rows:
+        others = f"{row.others} other{'s' if row.others != 1 else ''}" if row.others else ""
+        inside = ", ".join([*row.ours, *([others] if others else [])]) or (
+            "no servers" if row.has_file else "no file yet"
+        )
+        click.echo(f"{row.host:<18} {printable(row.file, 1000)}\n{'':<18} {printable(row.error or inside, 1000)}")
+    return 0
+
+
+def echo_json(value: Any) -> None:
+    """A value as JSON that is safe to show."""
+    from msgspec.json import encode, format
+
+    click.echo(as_json_text(format(encode(value), indent=2).decode()))

@@ -1,0 +1,69 @@
+"""`mcpd uninstall`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ..errors import ConfigurationError
+from ..printable import printable
+from . import install
+
+__all__ = ["command"]
+
+_HELP = """Take a server out of a host's file: the entry that `mcpd install` has written, and nothing else.
+
+If nothing but that has changed since, the file is byte for byte what it was before. Without TARGET and --name the only
+one of ours is meant.
+
+\b
+  mcpd uninstall cursor
+  mcpd uninstall claude-desktop server.py
+  mcpd uninstall --all --name garden
+"""
+
+_EPILOG = "Exit codes: 0 done, or nothing to do; 1 not done, and the file is as it was; 2 wrong use; 130 Ctrl-C."
+
+
+@click.command(
+    "uninstall",
+    cls=install.ClientCommand,
+    help=_HELP,
+    epilog=_EPILOG,
+    params=[
+        *install.SHARED,
+        click.Option(["--force"], is_flag=True, help="Take out an entry that is not of mcpd install, too."),
+    ],
+)
+def command(words: tuple[str, ...], command: tuple[str, ...], **said: Any) -> int:
+    from ..install import commands
+    from ..install.entry import make_entry
+    from ..install.journal import Journal
+
+    wishes = install.wishes_of(said)
+    hosts, rest = install.hosts_of(words, everywhere=said["everywhere"])
+    made = make_entry(rest[0] if rest else None, command) if rest or command else None
+    journal, code, shown = Journal(), 0, []
+    for host in hosts:
+        try:
+            name = commands.name_to_remove(host, made, wishes, journal)
+            outcome = None if name is None else commands.uninstall(host, name, wishes, journal)
+        except ConfigurationError as error:
+            if len(hosts) == 1:
+                raise
+            code = 1
+            shown.append({"host": host.id, "error": str(error)})
+            if not said["as_json"]:
+                click.echo(f"{host.name}: {printable(error, 2000)}")
+            continue
+        shown.append({"host": host.id, "change": "none"} if outcome is None else outcome.as_json())
+        if said["as_json"]:
+            continue
+        if outcome is None:
+            click.echo(f"{host.name}: nothing of ours in {printable(wishes.path_of(host), 1000)}")
+        else:
+            install.show(outcome, is_dry=wishes.dry_run)
+    if said["as_json"]:
+        install.echo_json(shown[0] if len(hosts) == 1 else shown)
+    return code

@@ -1,0 +1,106 @@
+"""From a plan to a changed file: the copy of before, the change, the record of it; and what its user should know."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+
+from ..client.targets.hosts import HOSTS, Host, places, system
+from ..errors import ConfigurationError
+from .entry import Entry
+from .files import back_up, read, write
+from .hosts import is_here
+from .journal import Journal, Record, entry_fingerprint, fingerprint
+from .ours import essence
+from .own_command import has_own_command, tell
+from .plan import Plan
+
+__all__ = ["Done", "apply", "notes"]
+
+_WITH = {"windsurf": "devin", "devin": "windsurf", "cline": "cline-legacy"}
+"""Hosts that are one program in several versions, each with a file of its own."""
+
+
+class Done(Struct, frozen=True):
+    """A change that was made."""
+
+    path: str
+    backup: str = ""
+    """The copy of before, "" if there was no file."""
+    by: str = ""
+    """The host's own command that made it, "" for none."""
+
+
+def apply(
+    plan: Plan,
+    journal: Journal,
+    *,
+    is_project: bool = False,
+    by_host: bool = True,
+    environment: Mapping[str, str] = os.environ,
+) -> Done:
+    """Make the change. Raises ConfigurationError, with the file as it was.
+
+    The copy stands beside the file; of a project's file, which others may share, in our own folder. `by_host`: the
+    host's own command is used, if it has one.
+    """
+    if plan.change == "none":
+        return Done(plan.before.path)
+    backup = back_up(plan.before, os.path.join(journal.folder, "backups") if is_project else None)
+    program = has_own_command(plan.host, environment) if by_host and not is_project else None
+    if program is not None:
+        try:
+            tell(program, plan)
+        except ConfigurationError:
+            _bring_back(plan)
+            raise
+    else:
+        write(plan.before, plan.data)
+
+    after = read(plan.before.path)
+    journal.add(
+        Record(
+            host=plan.host.id,
+            path=plan.before.target,
+            name=plan.name,
+            action="uninstall" if plan.change == "removed" else "install",
+            before=fingerprint(plan.before.data),
+            after=fingerprint(after.data),
+            backup=backup,
+            made=plan.makes_key,
+            entry=entry_fingerprint(essence(plan.entry) or []),
+        )
+    )
+    return Done(plan.before.path, backup, "" if program is None else f"{os.path.basename(program)} mcp")
+
+
+def _bring_back(plan: Plan) -> None:
+    """A host that was told half of it has the file of before again."""
+    now = read(plan.before.path)
+    if now.data != plan.before.data and plan.before.data is not None:
+        write(now, plan.before.data)
+
+
+def notes(
+    plan: Plan, entry: Entry, *, project: str | None, environment: Mapping[str, str] = os.environ
+) -> Iterator[str]:
+    """Sentences, the last says what to do so that the host takes notice."""
+    host = plan.host
+    if project is None and not is_here(host, plan.before.path, environment) and plan.change != "none":
+        yield f"there is no other sign of {host.name} on this machine"
+    if project is not None and entry.command and plan.change != "none":
+        yield "the file names paths of this machine: whoever shares the project writes their own"
+    if plan.has_variables:
+        yield f"{host.name} replaces what looks like a variable ($NAME and the like), and does so in these values"
+    other = HOSTS.get(_WITH.get(host.id, ""))
+    if other is not None and project is None and _has_folder(other, environment):
+        yield f"{other.name} is here too, with a file of its own: mcpd install {other.id}"
+    if plan.change != "none":
+        asks = f", and say yes when {host.name} asks about the servers of this project" if host.asks and project else ""
+        yield f"now: {host.notice.format(host=host.name)}{asks}"
+
+
+def _has_folder(host: Host, environment: Mapping[str, str]) -> bool:
+    return any(os.path.isdir(os.path.dirname(path)) for path in places(host, environment, system()))

@@ -1,0 +1,183 @@
+"""What `mcpd install` and `mcpd uninstall` do for one host, as values that a command line shows."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct, to_builtins
+
+from ..client.targets.hosts import HOSTS, Host
+from ..errors import ConfigurationError
+from ..printable import printable
+from .apply import Done, apply, notes
+from .bites import bites
+from .entry import Made
+from .files import read
+from .hosts import file_of, found_hosts
+from .journal import Journal, Record
+from .launch import Verdict, verify
+from .ours import is_ours, same_server
+from .plan import Plan, entries_of, plan_install, plan_uninstall
+from .shapes import shaped
+
+__all__ = ["Listed", "Outcome", "Wishes", "hosts_for_all", "install", "listed", "name_to_remove", "undo", "uninstall"]
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class Wishes(Struct, frozen=True):
+    """What was said beside the host and the server."""
+
+    name: str | None = None
+    project: str | None = None
+    """The folder whose own file is written, None for the user's."""
+    file: str | None = None
+    """A file in place of the one that the table names."""
+    force: bool = False
+    dry_run: bool = False
+    starts: bool = True
+    """Start the server before anything is written."""
+
+    def path_of(self, host: Host) -> str:
+        """The file that is to be changed. Raises ConfigurationError."""
+        return os.path.abspath(self.file) if self.file is not None else file_of(host, project=self.project)
+
+
+class Outcome(Struct, frozen=True, kw_only=True):
+    """What came of it for one host."""
+
+    plan: Plan
+    done: Done | None = None
+    """None if nothing was to be changed, or could not be."""
+    verdict: Verdict | None = None
+    """None if the server was not started."""
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def works(self) -> bool:
+        """Whether all is now as it was wanted."""
+        return self.verdict is None or self.verdict.works
+
+    def as_json(self) -> dict[str, Any]:
+        """The same for programs: no value of a variable or a header is in it."""
+        verdict = self.verdict
+        started = None if verdict is None else {
+            "works": verdict.works, "error": verdict.error or None, "advice": verdict.advice or None,
+            "seconds": round(verdict.seconds, 3), "server": verdict.offers.name, "version": verdict.offers.version,
+            "protocolVersion": verdict.offers.protocol, "tools": verdict.tools, "apps": verdict.offers.apps,
+            "stderr": verdict.stderr_tail,
+        }  # fmt: skip
+        return {
+            "host": self.plan.host.id,
+            "name": self.plan.name,
+            "file": self.plan.before.path,
+            "change": self.plan.change,
+            "written": self.done is not None,
+            "difference": self.plan.difference,
+            "backup": (self.done.backup if self.done is not None else "") or None,
+            "started": to_builtins(started),
+            "warnings": self.warnings,
+            "notes": self.notes,
+        }
+
+
+class Listed(Struct, frozen=True):
+    """A host on this machine, and what is in its file."""
+
+    host: str
+    name: str
+    file: str
+    has_file: bool
+    ours: tuple[str, ...] = ()
+    others: int = 0
+    error: str = ""
+
+
+async def install(host: Host, made: Made, wishes: Wishes, journal: Journal, tell: Callable[[str], None]) -> Outcome:
+    """Write the entry, once the server has started as this host will start it. `tell` hears what is going on.
+
+    Raises ConfigurationError for what cannot be written; a server that does not start is in the outcome.
+    """
+    name = wishes.name or made.name
+    if not _NAME.fullmatch(name):
+        raise ConfigurationError(f"{printable(name)}: hosts take names of letters, digits, - and _, up to 64 of them")
+    path = wishes.path_of(host)
+    plan = plan_install(host, name, made.entry, path, force=wishes.force, journal=journal)
+    said = tuple(notes(plan, made.entry, project=wishes.project))
+    if wishes.dry_run or plan.change == "none":
+        return Outcome(plan=plan, warnings=made.warnings, notes=said)
+
+    verdict: Verdict | None = None
+    warnings = [*made.warnings]
+    if wishes.starts:
+        what = "asking the server" if made.entry.url else f"starting the server as {host.name} will"
+        tell(what)
+        verdict = await verify(made.entry, host, project=wishes.project)
+        if not verdict.works:
+            return Outcome(plan=plan, verdict=verdict, warnings=made.warnings)
+        warnings += [*verdict.warnings, *bites(host, name, verdict.offers, verdict.seconds)]
+
+    done = apply(plan, journal, is_project=wishes.project is not None, by_host=wishes.file is None)
+    return Outcome(plan=plan, done=done, verdict=verdict, warnings=(*warnings,), notes=said)
+
+
+def uninstall(host: Host, name: str, wishes: Wishes, journal: Journal) -> Outcome:
+    """Take the entry out. Raises ConfigurationError for one that is not ours, and for what cannot be written."""
+    plan = plan_uninstall(host, name, wishes.path_of(host), force=wishes.force, journal=journal)
+    said = (f"now: {host.notice.format(host=host.name)}",) if plan.change != "none" else ()
+    if wishes.dry_run or plan.change == "none":
+        return Outcome(plan=plan, notes=said)
+    done = apply(plan, journal, is_project=wishes.project is not None, by_host=wishes.file is None)
+    return Outcome(plan=plan, done=done, notes=said)
+
+
+def name_to_remove(host: Host, made: Made | None, wishes: Wishes, journal: Journal) -> str | None:
+    """What the entry is called that is meant: by its name, its server, or because it is the only one of ours.
+
+    None if there is none. Raises ConfigurationError if there are several.
+    """
+    if wishes.name is not None:
+        return wishes.name
+    content = read(wishes.path_of(host))
+    entries = entries_of(host, content)
+    if made is not None:
+        wanted = shaped(host, made.name, made.entry)
+        found = [name for name, entry in entries.items() if same_server(entry, wanted)]
+    else:
+        found = [name for name, entry in entries.items() if is_ours(entry, journal.of(content.target, name))]
+    if len(found) > 1:
+        raise ConfigurationError(
+            f"{content.path} has several: {', '.join(map(printable, found))}; say which: --name NAME"
+        )
+    return found[0] if found else None
+
+
+def undo(host: Host, wishes: Wishes, journal: Journal) -> Record:
+    """Bring back the file as it was before the last change. Raises ConfigurationError."""
+    return journal.undo(host.id, os.path.realpath(wishes.path_of(host)), force=wishes.force)
+
+
+def hosts_for_all() -> list[Host]:
+    """The hosts on this machine; of one that is there in two versions the newer."""
+    here = list(dict.fromkeys(found.host.id for found in found_hosts()))
+    return [HOSTS[id] for id in here if not (id == "cline-legacy" and "cline" in here)]
+
+
+def listed(journal: Journal) -> list[Listed]:
+    """All hosts on this machine, each with its file and whose servers are in it."""
+    rows = []
+    for found in found_hosts():
+        host = found.host
+        try:
+            content = read(found.path)
+            entries = entries_of(host, content)
+        except ConfigurationError as error:
+            rows.append(Listed(host.id, host.name, found.path, True, error=str(error)))
+            continue
+        ours = tuple(name for name, entry in entries.items() if is_ours(entry, journal.of(content.target, name)))
+        rows.append(Listed(host.id, host.name, found.path, content.data is not None, ours, len(entries) - len(ours)))
+    return rows

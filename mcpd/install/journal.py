@@ -1,0 +1,140 @@
+"""What was written into which file of a host, and the way back: a small file where programs keep their state.
+
+It holds hashes and paths, no entries: what is in those is their owner's. Without it nothing breaks but `--undo`, and an
+uninstall that gives back the bytes of before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from ..errors import ConfigurationError
+from .files import Content, read, write
+
+__all__ = ["Journal", "Record", "entry_fingerprint", "fingerprint", "state_folder"]
+
+_MOST_RECORDS = 200
+
+
+class Record(Struct, omit_defaults=True):
+    """One change of one file."""
+
+    host: str
+    path: str
+    name: str
+    action: Literal["install", "uninstall"]
+    before: str
+    """The hash of the file, "" for none; `after` likewise."""
+    after: str
+    backup: str = ""
+    """Where its bytes of before are; "" if there was no file."""
+    made: bool = False
+    """The member for all servers was not there before."""
+    entry: str = ""
+    """The hash of what the entry starts or reaches."""
+
+
+class Journal:
+    """All records, the oldest first."""
+
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        self.folder = state_folder(environment)
+        self._path = os.path.join(self.folder, "installed.json")
+        self.records: list[Record] = []
+        try:
+            with open(self._path, "rb") as file:
+                self.records = msgspec.json.decode(file.read(), type=list[Record])
+        except (OSError, msgspec.MsgspecError):
+            pass  # there is none yet, or it is another version's
+
+    def add(self, record: Record) -> None:
+        """Keep one more. A state folder that cannot be written is no reason to fail."""
+        self.records = [*self.records, record][-_MOST_RECORDS:]
+        self._save()
+
+    def forget(self, record: Record) -> None:
+        """It was undone."""
+        self.records.remove(record)
+        self._save()
+
+    def of(self, path: str, name: str) -> list[Record]:
+        """Installs of this name into this file, the newest first."""
+        return [
+            each for each in reversed(self.records) if (each.path, each.name, each.action) == (path, name, "install")
+        ]
+
+    def bytes_before(self, now: Content, name: str) -> tuple[bool, bytes | None]:
+        """Whether the file was changed by nothing but us since an entry of this name came into it, and what it held
+        before that; None if there was no file."""
+        current = fingerprint(now.data)
+        found: Record | None = None
+        for record in self.of(now.target, name):
+            if record.after == current:
+                found, current = record, record.before
+        if found is None:
+            return False, None
+        if not found.before:
+            return True, None
+        try:
+            data = read(found.backup).data if found.backup else None
+        except ConfigurationError:
+            return False, None
+        return data is not None and fingerprint(data) == found.before, data
+
+    def undo(self, host: str, path: str, *, force: bool = False) -> Record:
+        """Take back the last change of this host's file. Raises ConfigurationError if it was changed since then."""
+        record = next((each for each in reversed(self.records) if (each.host, each.path) == (host, path)), None)
+        if record is None:
+            raise ConfigurationError(f"{path}: nothing was written here that could be undone")
+        now = read(path)
+        if fingerprint(now.data) != record.after and not force:
+            kept = f"; what was there before is in {record.backup}" if record.backup else ""
+            raise ConfigurationError(
+                f"{path} was changed since then, and is left as it is{kept}; mcpd uninstall takes out one entry, "
+                "--force brings back the whole file"
+            )
+        data = None
+        if record.backup:
+            data = read(record.backup).data
+            if data is None:
+                raise ConfigurationError(f"{path}: the copy of before is gone ({record.backup})")
+        write(now, data)
+        self.forget(record)
+        return record
+
+    def _save(self) -> None:
+        try:
+            os.makedirs(self.folder, mode=0o700, exist_ok=True)
+            write(read(self._path), msgspec.json.format(msgspec.json.encode(self.records), indent=1))
+        except (OSError, ConfigurationError):
+            pass
+
+
+def fingerprint(data: bytes | None) -> str:
+    """The hash of a file's bytes; "" for no file."""
+    return "" if data is None else hashlib.sha256(data).hexdigest()
+
+
+def entry_fingerprint(said: Any) -> str:
+    """The hash of what an entry starts or reaches."""
+    return fingerprint(msgspec.json.encode(said, order="sorted"))
+
+
+def state_folder(environment: Mapping[str, str] = os.environ) -> str:
+    """`mcpd` in the folder where this user's programs keep their state."""
+    home = environment.get("USERPROFILE" if sys.platform == "win32" else "HOME") or os.path.expanduser("~")
+    if sys.platform == "darwin":
+        base = os.path.join(home, "Library", "Application Support")
+    elif sys.platform == "win32":
+        base = environment.get("LOCALAPPDATA") or os.path.join(home, "AppData", "Local")
+    else:
+        named = environment.get("XDG_STATE_HOME", "")
+        base = named if os.path.isabs(named) else os.path.join(home, ".local", "state")
+    return os.path.join(base, "mcpd")

@@ -1,0 +1,184 @@
+"""What a change of a host's file would be: the text of after, and the difference to show. Nothing is written here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import unified_diff
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from ..client.targets.hosts import Host
+from ..client.targets.variables import Variables
+from ..errors import ConfigurationError
+from ..printable import printable
+from ..trace.masking import mask_text
+from .entry import Entry
+from .files import Content, read
+from .formats import Format, drop, format_named, put
+from .journal import Journal
+from .ours import is_ours, same_server, shown
+from .shapes import OURS, shaped
+
+__all__ = ["Change", "Plan", "entries_of", "plan_install", "plan_uninstall", "rendered"]
+
+Change: TypeAlias = Literal["added", "updated", "replaced", "removed", "none"]
+
+
+class Plan(Struct, frozen=True):
+    """One change of one file."""
+
+    host: Host
+    name: str
+    change: Change
+    before: Content
+    data: bytes | None
+    """What the file is to hold; None for no file."""
+    entry: dict[str, Any]
+    """As the host's file has it, or had it."""
+    makes_key: bool = False
+    """The member for all servers is not there yet."""
+
+    @property
+    def difference(self) -> str:
+        """The changed lines with two on each side, values that are secrets by their name not shown; "" for none."""
+        after = "" if self.data is None else self.data.removeprefix(b"\xef\xbb\xbf").decode()
+        lines = unified_diff(
+            self.before.text.splitlines(), after.splitlines(), self.before.path, self.before.path, lineterm="", n=2
+        )
+        return "\n".join(printable(mask_text(line), 2000) for line in lines)
+
+    @property
+    def has_variables(self) -> bool:
+        """Whether the host would replace parts of values, as `$HOME`, that are meant as they are."""
+        variables = Variables(self.host.variables, {}, "", is_windows=False)
+        try:
+            return any(variables.expand(each) != each for each in _texts(self.entry))
+        except ConfigurationError:
+            return True
+
+
+def entries_of(host: Host, content: Content) -> dict[str, Any]:
+    """All servers in a host's file, by name. Raises ConfigurationError for a file that cannot be read."""
+    found = format_named(host.format).parse(content.text, content.path).get(host.key)
+    if isinstance(found, list):
+        return {str(each["name"]): each for each in found if isinstance(each, dict) and "name" in each}
+    return {str(name): each for name, each in found.items()} if isinstance(found, dict) else {}
+
+
+def plan_install(
+    host: Host, name: str, entry: Entry, path: str, *, force: bool = False, journal: Journal | None = None
+) -> Plan:
+    """What writing this entry would change.
+
+    An entry for the same server is brought up to date, and keeps its user's variables and other members. Raises
+    ConfigurationError for another one of this name, unless `force` replaces it, and for a file that cannot be edited.
+    """
+    content = read(path)
+    format = format_named(host.format)
+    document = format.parse(content.text, content.path)
+    existing = entries_of(host, content).get(name)
+    made = shaped(host, name, entry)
+    makes_key = document.get(host.key) is None
+    if existing is None:
+        text = put(format, content.text, (host.key, name), made, content.path, in_list=_in_list(host))
+        return Plan(host, name, "added", content, content.bytes_of(text), made, makes_key)
+
+    records = [] if journal is None else journal.of(content.target, name)
+    is_known = same_server(existing, made) and is_ours(existing, records) or existing == made
+    if not is_known and not force:
+        raise ConfigurationError(
+            f"{content.path}: there is another server {name!r} in it, {printable(shown(existing))}; this one is "
+            f"{printable(shown(made))}; give it another name with --name, or replace that one with --force"
+        )
+    if not isinstance(existing, dict):
+        text = put(format, content.text, (host.key, name), made, content.path)
+        return Plan(host, name, "replaced", content, content.bytes_of(text), made)
+
+    wanted = _merged(existing, made, keeps_variables=is_known and not force)
+    text = _update(format, content, (host.key, name), existing, wanted, in_list=_in_list(host))
+    change: Change = "none" if text == content.text else "updated" if is_known else "replaced"
+    return Plan(host, name, change, content, content.bytes_of(text), wanted)
+
+
+def plan_uninstall(host: Host, name: str, path: str, *, force: bool = False, journal: Journal | None = None) -> Plan:
+    """What taking out the entry of this name would change: the bytes of before, if nothing else has changed since.
+
+    Raises ConfigurationError for an entry that is not ours, unless `force` is said.
+    """
+    content = read(path)
+    format = format_named(host.format)
+    existing = entries_of(host, content).get(name)
+    if existing is None:
+        return Plan(host, name, "none", content, content.data, {})
+    records = [] if journal is None else journal.of(content.target, name)
+    if not is_ours(existing, records) and not force:
+        raise ConfigurationError(
+            f"{content.path}: {name!r} is not of mcpd install: {printable(shown(existing))}; --force takes it out"
+        )
+
+    entry = existing if isinstance(existing, dict) else {}
+    if journal is not None:
+        is_known, data = journal.bytes_before(content, name)
+        if is_known:
+            return Plan(host, name, "removed", content, data, entry)
+    text = drop(format, content.text, (host.key, name), content.path)
+    if any(record.made for record in records) and not entries_of(host, _with_text(content, text)):
+        text = drop(format, text, (host.key,), content.path)
+    is_ours_alone = bool(records) and not records[-1].before and not format.parse(text, content.path)
+    return Plan(host, name, "removed", content, None if is_ours_alone else content.bytes_of(text), entry)
+
+
+def rendered(host: Host, name: str, entry: Entry) -> str:
+    """The entry alone, as a whole file of this host would have it."""
+    format = format_named(host.format)
+    return put(format, "", (host.key, name), shaped(host, name, entry), host.id, in_list=_in_list(host))
+
+
+def _merged(existing: dict[str, Any], made: Mapping[str, Any], *, keeps_variables: bool) -> dict[str, Any]:
+    """Ours, and of what is there all that does not say what is started; their order is that of before."""
+    wanted = {key: made.get(key, value) for key, value in existing.items() if key in made or key not in OURS}
+    wanted.update(made)
+    for key in ("env", "envs", "environment") if keeps_variables else ():
+        kept = existing.get(key)
+        if isinstance(kept, dict):
+            wanted[key] = {**kept, **made.get(key, {})}
+    for key in ("enabled", "timeout", "tools", "type"):
+        # What its user may have changed, and `type` where it may be left out.
+        if key in existing and key in made and (key != "type" or keeps_variables):
+            wanted[key] = existing[key]
+    return wanted
+
+
+def _update(
+    format: Format,
+    content: Content,
+    keys: tuple[str, str],
+    existing: dict[str, Any],
+    wanted: dict[str, Any],
+    *,
+    in_list: bool,
+) -> str:
+    """Member by member: what else is written in the entry stays as it is."""
+    text = content.text
+    for member in [key for key in existing if key not in wanted]:
+        text = drop(format, text, (*keys, member), content.path)
+    for member, value in wanted.items():
+        text = put(format, text, (*keys, member), value, content.path, in_list=in_list)
+    return text
+
+
+def _in_list(host: Host) -> bool:
+    return host.shape == "continue"
+
+
+def _with_text(content: Content, text: str) -> Content:
+    return Content(content.path, content.target, content.data, content.mode, text)
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        return [text for each in value.values() for text in _texts(each)]
+    if isinstance(value, list):
+        return [text for each in value for text in _texts(each)]
+    return [value] if isinstance(value, str) else []

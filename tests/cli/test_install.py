@@ -1,0 +1,241 @@
+"""`mcpd install` and `mcpd uninstall`: a server is started, a file changed, and people are told what to do now."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import pytest
+
+from mcpd.cli import _run
+
+SERVER = """\
+import os
+from mcpd import Server
+
+server = Server("garden", instructions="Water it. " * 60)
+
+@server.tool
+def plant(bed: str) -> str:
+    return bed
+
+@server.tool
+def a_name_that_is_far_too_long_for_a_host_that_counts_them_and_leaves_it_out() -> str:
+    return os.environ["BED"]
+"""
+
+Said = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home folder with nothing but a Cursor in it, and a server in the folder where we are."""
+    home, garden = tmp_path / "home", tmp_path / "garden"
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "CODEX_HOME", "CLAUDE_CONFIG_DIR", "CLINE_MCP_SETTINGS_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    (home / ".cursor").mkdir(parents=True)
+    garden.mkdir()
+    (garden / "server.py").write_text(SERVER)
+    monkeypatch.chdir(garden)
+    return home
+
+
+@pytest.fixture
+def mcpd(capfd: pytest.CaptureFixture[str]) -> Said:
+    def run(*words: str) -> tuple[int, str, str]:
+        code = _run(words)
+        said = capfd.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+def cursor(home: Path) -> Path:
+    return home / ".cursor" / "mcp.json"
+
+
+def test_there_and_back(home: Path, mcpd: Said) -> None:
+    before = '{\n  "mcpServers": {\n    "other": {"command": "x"}\n  }\n}\n'
+    cursor(home).write_text(before)
+    code, out, err = mcpd("install", "cursor", "server.py", "--env", "BED=north", "--no-apps")
+    assert (code, err) == (0, "")
+    assert "started: garden" in out
+    assert "tools (2): plant" in out
+    assert "may be missing: names of tools have room for" in out  # where the limits of the host bite
+    assert f"Cursor: garden added in {cursor(home)}" in out
+    assert out.endswith("now: start Cursor again\n")
+    entry = json.loads(cursor(home).read_text())["mcpServers"]["garden"]
+    assert entry["args"][-3:] == ["serve", "--stdio", str(Path("server.py").absolute())]
+    assert entry["env"] == {"BED": "north", "MCP_APPS_ENABLED": "false"}
+
+    written = cursor(home).read_bytes()
+    assert mcpd("install", "cursor", "server.py") == (0, f"Cursor: nothing to change, {cursor(home)} has garden\n", "")
+    assert cursor(home).read_bytes() == written
+    code, out, _ = mcpd("install", "--list")
+    assert [line.strip() for line in out.splitlines()] == [f"cursor             {cursor(home)}", "garden, 1 other"]
+
+    code, out, _ = mcpd("uninstall", "cursor")
+    assert (code, out.splitlines()[0]) == (0, f"Cursor: garden removed from {cursor(home)}")
+    assert cursor(home).read_text() == before
+    assert mcpd("uninstall", "cursor", "server.py")[:2] == (0, f"Cursor: nothing of ours in {cursor(home)}\n")
+    code, out, _ = mcpd("install", "--undo", "cursor")
+    assert (code, cursor(home).read_bytes()) == (0, written)
+    assert "as it was before garden was uninstalled" in out
+
+
+def test_a_server_that_does_not_start_is_not_written(home: Path, mcpd: Said) -> None:
+    Path("broken.py").write_text("import sys\nsys.exit('no key: set GARDEN_KEY')\n")
+    code, out, err = mcpd("install", "cursor", "broken.py")
+    assert (code, out) == (1, "")
+    assert "it does not start" in err
+    assert "GARDEN_KEY" in err
+    assert "--no-start" in err
+    assert not cursor(home).exists()
+    assert mcpd("install", "cursor", "broken.py", "--no-start")[0] == 0
+    assert cursor(home).exists()
+
+
+def test_what_is_shown_and_not_done(home: Path, mcpd: Said) -> None:
+    code, out, _ = mcpd("install", "cursor", "server.py", "--env", "API_KEY=hunter2hunter2", "--dry-run")
+    assert code == 0
+    assert '+    "garden": {' in out.splitlines()
+    assert "hunter2" not in out
+
+    _, out, _ = mcpd("install", "codex", "server.py", "--print", "--name", "g")
+    assert out.startswith("[mcp_servers.g]\ncommand = ")
+    _, out, _ = mcpd("install", "cursor", "server.py", "--link")
+    query = parse_qs(urlsplit(out.strip()).query)
+    entry = json.loads(base64.b64decode(query["config"][0]))
+    assert (query["name"], os.path.isabs(entry["command"])) == (["garden"], True)
+    _, out, _ = mcpd("install", "vscode", "--http", "http://127.0.0.1:8080/mcp", "--link")
+    said = json.loads(unquote(out.strip().removeprefix("vscode:mcp/install?")))
+    assert said == {"name": "mcpd", "type": "http", "url": "http://127.0.0.1:8080/mcp"}
+    _, out, _ = mcpd("install", "goose", "--link", "--", "true", "a b")
+    assert out.startswith("goose://extension?cmd=%2F")
+    assert "arg=a%20b" in out
+    assert not cursor(home).exists()
+
+
+def test_json(home: Path, mcpd: Said) -> None:
+    code, out, _ = mcpd("install", "cursor", "server.py", "--env", "API_KEY=hunter2hunter2", "--json")
+    said = json.loads(out)
+    assert (code, said["host"], said["name"], said["change"], said["written"]) == (0, "cursor", "garden", "added", True)
+    assert said["started"]["tools"][0] == "plant"
+    assert "hunter2" not in out
+    (row,) = json.loads(mcpd("install", "--list", "--json")[1])
+    assert row["ours"] == ["garden"]
+    assert json.loads(mcpd("uninstall", "cursor", "--json")[1])["change"] == "removed"
+
+
+def test_a_project(home: Path, mcpd: Said) -> None:
+    code, out, _ = mcpd("install", "vscode", "server.py", "--project=.", "--no-start")
+    assert code == 0
+    assert "names paths of this machine" in out
+    assert "say yes when VS Code asks" in out
+    assert list(json.loads(Path(".vscode/mcp.json").read_text())["servers"]) == ["garden"]
+    assert mcpd("uninstall", "vscode", "--project", ".", "--name", "garden")[0] == 0
+    assert os.listdir(".vscode") == []
+
+
+def test_every_host_that_is_here(home: Path, mcpd: Said) -> None:
+    (home / ".codex").mkdir()
+    (home / ".codex" / "config.toml").write_text("model = \n")
+    code, out, _ = mcpd("install", "--all", "server.py", "--no-start")
+    assert code == 1
+    assert "Codex: " in out
+    assert "line 1, column 9" in out
+    assert "garden" in cursor(home).read_text()
+    (home / ".codex" / "config.toml").write_text("model = 1\n")
+    assert mcpd("install", "--all", "server.py", "--no-start")[0] == 0
+    assert mcpd("uninstall", "--all", "server.py")[0] == 0
+    assert (home / ".codex" / "config.toml").read_text() == "model = 1\n"
+
+
+FAKE_CLAUDE = """\
+#!{python}
+import json, os, sys
+words, path = sys.argv[1:], os.path.expanduser("~/.claude.json")
+open(os.path.expanduser("~/words"), "a").write(json.dumps(words) + "\\n")
+if os.environ.get("FAIL"):
+    sys.exit("you are not allowed to")
+held = json.load(open(path)) if os.path.exists(path) else {{}}
+servers = held.setdefault("mcpServers", {{}})
+if words[1] == "remove":
+    del servers[words[-1]]
+elif not os.environ.get("LIE"):
+    servers[words[-2]] = json.loads(words[-1])
+json.dump(held, open(path, "w"))
+"""
+
+
+def test_claude_code_is_told_by_its_own_command(home: Path, mcpd: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It rewrites its file while it runs."""
+    program = home / "bin" / "claude"
+    program.parent.mkdir()
+    program.write_text(FAKE_CLAUDE.format(python=sys.executable))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    file = home / ".claude.json"
+    file.write_text('{"numStartups": 3}')
+
+    code, out, _ = mcpd("install", "claude-code", "server.py", "--no-start")
+    assert code == 0
+    assert f"garden added in {file} by claude mcp" in out
+    assert json.loads(file.read_text())["mcpServers"]["garden"]["type"] == "stdio"
+    words = json.loads((home / "words").read_text())
+    assert words[:6] == ["mcp", "add-json", "--scope", "user", "--", "garden"]
+    assert mcpd("uninstall", "claude-code")[0] == 0
+    assert json.loads(file.read_text())["mcpServers"] == {}
+
+    held = file.read_bytes()
+    for name, said in (("FAIL", "you are not allowed to"), ("LIE", "does not show it")):
+        monkeypatch.setenv(name, "1")
+        code, _, err = mcpd("install", "claude-code", "server.py", "--no-start")
+        assert (code, said in err) == (1, True)
+        assert file.read_bytes() == held
+        monkeypatch.delenv(name)
+    assert mcpd("install", "claude-code", "server.py", "--no-start", "--file", str(file))[0] == 0
+    assert file.read_bytes() != held
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["install"], 2, "name a host: claude-desktop, "),
+        (["install", "curser"], 1, "did you mean cursor?"),
+        (["install", "cursor", "a", "b"], 2, "'b' is one word too many"),
+        (["install", "cursor", "server.py", "--env", "x"], 2, "write --env NAME=VALUE"),
+        (["install", "cursor", "server.py", "--name", "a b"], 1, "letters, digits"),
+        (["install", "cursor", "--project", "server.py"], 2, "no such folder"),
+        (["install", "cursor", "nothing.py"], 1, "no such file"),
+        (["install", "claude-desktop", "--http", "http://h/mcp"], 1, "Settings > Connectors"),
+        (["install", "cursor", "--link", "--http", "ws://h/mcp"], 1, "no WebSocket"),
+        (["install", "zed", "--link"], 1, "these have: cursor"),
+        (["install", "--undo", "cursor"], 1, "nothing was written"),
+        (["install", "--all", "--file", "x"], 2, "leave --all out"),
+        (["uninstall", "cursor", "--name", "garden", "--force", "x", "y"], 2, "one word too many"),
+    ],
+)
+def test_wrong_use(words: list[str], code: int, said: str, home: Path, mcpd: Said) -> None:
+    got, out, err = mcpd(*words)
+    assert (got, out) == (code, "")
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_several_of_ours(home: Path, mcpd: Said) -> None:
+    Path("herbs.py").write_text(SERVER)
+    for file in ("server.py", "herbs.py"):
+        assert mcpd("install", "cursor", file, "--no-start")[0] == 0
+    code, _, err = mcpd("uninstall", "cursor")
+    assert code == 1
+    assert "has several: garden, herbs; say which: --name NAME" in err
+    assert mcpd("uninstall", "cursor", "herbs.py")[0] == 0
+    assert list(json.loads(cursor(home).read_text())["mcpServers"]) == ["garden"]
