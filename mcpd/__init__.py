@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from .registry.rules import CatalogEntry as CatalogEntry
     from .server import Server as Server
     from .sources.marks import tool as tool
+    from .sources.skill_files import add_skills as add_skills
     from .transports.authentication import Authenticator as Authenticator
     from .transports.authentication import Refusal as Refusal
     from .transports.http_client.options import Challenge as Challenge
@@ -169,6 +170,7 @@ __all__ = [
     "View",
     "ViewResult",
     "__version__",
+    "add_skills",
     "audio",
     "choices",
     "elicit_form",
@@ -255,6 +257,7 @@ _HOMES = {
     "ToolError": "errors",
     "View": "extensions.ui.views.view",
     "ViewResult": "extensions.ui.results",
+    "add_skills": "sources.skill_files",
     "audio": "registry.content",
     "choices": "context.forms",
     "elicit_form": "context.questions",

@@ -52,6 +52,11 @@ BUILT_IN = (
         options="ui.server_options:AppsServerOptions",
         environment=(("MCP_APPS_ENABLED=false", "no MCP Apps, whatever --apps says"),),
     ),
+    BuiltIn(
+        "io.modelcontextprotocol/skills",
+        extension="skills.extension:SkillsExtension",
+        options="skills.options:SkillsServerOptions",
+    ),
 )
 
 _HELP = (ui.HELP,)

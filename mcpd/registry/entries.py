@@ -68,6 +68,11 @@ class ResourceEntry(Entry, Protocol):
     """The tool that it is a part of: whoever sees that tool sees it, and nobody else, whatever rules say of resources.
     `""` is a part of several that tells of none of them: everybody sees it."""
 
+    @property
+    def extension_data(self) -> Mapping[str, Any]:
+        """What extensions know of the resource beside what is listed, by the extension's id."""
+        return {}
+
     def listed(self, active: ActiveExtensions) -> Resource:
         """The resource as `resources/list` shows it where those extensions are active."""
 

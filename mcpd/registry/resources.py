@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import structs
@@ -39,6 +40,7 @@ class FixedResource:
     is_enabled = True
     visible: EntryRule | None = None
     of_tool: str | None = None
+    extension_data: Mapping[str, Any] = MappingProxyType({})
     hint: Callable[[], CacheHint] | None = None
 
     def __init__(
@@ -71,6 +73,7 @@ class FunctionResource:
     is_enabled = True
     visible: EntryRule | None = None
     of_tool: str | None = None
+    extension_data: Mapping[str, Any] = MappingProxyType({})
     hint: Callable[[], CacheHint] | None = None
 
     def __init__(

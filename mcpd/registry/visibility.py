@@ -190,6 +190,7 @@ class _Seen(Listing[E]):
     def __init__(self, inner: Listing[E], hidden: frozenset[str]) -> None:
         self._inner = inner
         self._hidden = hidden
+        self.page_size = inner.page_size
 
     def __iter__(self) -> Iterator[E]:
         return (entry for entry in self._inner if entry.key not in self._hidden)

@@ -201,6 +201,11 @@ class _JoinedResource(_Joined, ResourceEntry):
     def __init__(self, part: Server, entry: ResourceEntry) -> None:
         super().__init__(entry.key, part, entry)
 
+    @property
+    def extension_data(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self._entry.extension_data
+        return found
+
     def listed(self, active: ActiveExtensions) -> Resource:
         found: Resource = self._entry.listed(active)
         return found

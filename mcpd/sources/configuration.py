@@ -17,11 +17,14 @@ from msgspec import Meta, Struct
 from ..errors import ConfigurationError
 from ..printable import printable
 from ..serve_options import Option, command_options, parse_size
-from .lookup import FILE
+from .lookup import FILE, FOLDERS
 
-__all__ = ["Configuration", "ResourcesTable", "read", "serve_keys"]
+__all__ = ["SKILL_PREFIX", "Configuration", "ResourcesTable", "SkillsTable", "read", "serve_keys"]
 
 _MOST_BYTES = 1024 * 1024
+
+SKILL_PREFIX = r"^[A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*$"
+"""What may stand before the paths of skills."""
 
 _Folder = Annotated[str, Meta(min_length=1, description="The sub-folder, below this file's.")]
 _Enabled = Annotated[bool, Meta(description="False: its sub-folder is not looked at.")]
@@ -69,6 +72,20 @@ class _PromptsTable(_Table, frozen=True):
     folder: _Folder = "prompts"
 
 
+class SkillsTable(_Table, frozen=True):
+    """Folders of instructions for models: `[skills]`."""
+
+    enabled: _Enabled = True
+    folder: _Folder = "skills"
+    prefix: Annotated[
+        Annotated[str, Meta(pattern=r"^[A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*$")] | None,
+        Meta(
+            description="What stands before the paths of its skills, as acme/billing in skill://acme/billing/refunds."
+        ),
+    ] = None
+    exclude: Annotated[tuple[str, ...], Meta(description='Files that are not served, as "*.bak" or "drafts/*".')] = ()
+
+
 class Configuration(_Table, frozen=True):
     """All of the file, with the defaults of a folder that has none."""
 
@@ -97,6 +114,7 @@ class Configuration(_Table, frozen=True):
     apps: _AppsTable = _AppsTable()
     resources: ResourcesTable = ResourcesTable()
     prompts: _PromptsTable = _PromptsTable()
+    skills: SkillsTable = SkillsTable()
 
 
 def read(path: str) -> Configuration:
@@ -204,7 +222,7 @@ def _unknown(shown: str, key: str, known: list[str]) -> str:
 
 
 def _check_folders(found: Configuration, say: Any) -> None:
-    for name in ("tools", "apps", "resources", "prompts"):
+    for name in FOLDERS:
         folder = getattr(found, name).folder
         parts = folder.replace("\\", "/").split("/")
         if os.path.isabs(folder) or ".." in parts:

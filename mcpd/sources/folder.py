@@ -1,4 +1,5 @@
-"""A folder is a server: functions in `tools/`, pages in `apps/`, files in `resources/`, prompts in `prompts/`.
+"""A folder is a server: functions in `tools/`, pages in `apps/`, files in `resources/`, prompts in `prompts/`, skills
+in `skills/`.
 
 A file that cannot be used is named in the log, with its line, and left out; the rest is served. Code is imported only
 from a folder that was named, or that says itself that it is a server (D9).
@@ -66,14 +67,15 @@ class Folder:
         tools = self._load_tools(frozenset(pages or ()), report)
         files = self._load_resources(report)
         prompts = self._load_prompts(report)
+        skills = self._load_skills(report)
 
         # What was wrong before already was said then.
         found = report.found
         report.tell([problem for problem in found if problem not in self._told])
         self._told = set(found)
         resources: list[ResourceEntry] | None = None
-        if pages is not None or files is not None:
-            resources = [*(pages or {}).values(), *(files[0] if files else ())]
+        if pages is not None or files is not None or skills is not None:
+            resources = [*(pages or {}).values(), *(files[0] if files else ()), *(skills or ())]
         templates = files[1] if files else None
         added = self._load_notebooks(files[0] if files else ())
         if added:
@@ -169,6 +171,14 @@ class Folder:
 
         self._prompts = prompts_of(self._folder("prompts"), report, self._prompts)
         return list(self._prompts.values())
+
+    def _load_skills(self, report: Report) -> list[ResourceEntry] | None:
+        if not self._is_there("skills"):
+            return None
+        from .skill_files import offer_skills, skills_of
+
+        offer_skills(self.server)
+        return skills_of(self._folder("skills"), self.configuration.skills, report)
 
 
 def _check(place: Place, said: Configuration) -> None:

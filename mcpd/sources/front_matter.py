@@ -1,8 +1,8 @@
 """The head of a Markdown file, between two lines of `---`: the part of YAML that people write there.
 
-Keys with texts, numbers, true and false; tables by indentation; lists with `- `, or in brackets on one line; texts in
-quotes, and texts over several lines behind `|` or `>`. All else is a mistake, named with its line. Between lines of
-`+++` it is TOML.
+Keys with texts, numbers, true and false; tables by indentation; lists with `- `; lists and tables in brackets on one
+line; texts in quotes, and texts over several lines, plain or behind `|` or `>`. All else is a mistake, named with its
+line. What it reads it reads as YAML 1.2 does. Between lines of `+++` it is TOML.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ __all__ = ["FrontMatterError", "split"]
 
 # Compiled by `re` when they are first needed.
 _KEY = r"""("[^"]*"|'[^']*'|[^\s:#'"\[\]{}&*!|>%@`,-][^:#]*?|-[^\s:#][^:#]*?)\s*:(?:\s+(.*))?$"""
-_NUMBER = r"[-+]?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?$"
+_INTEGER = r"[-+]?(?:0|[1-9][0-9]*)\Z|0x[0-9a-fA-F]+\Z|0o[0-7]+\Z"
+_FLOAT = r"[-+]?(?:\.[0-9]+|(?:0|[1-9][0-9]*)(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z"
+_FLOW_KEY = r"""("[^"]*"|'[^']*'|[^\s:#'"\[\]{},&*!|>%@`][^:,\[\]{}]*?)\s*:(?=[\s,}\]]|$)\s*"""
 _ESCAPE = r"""\\(u[0-9A-Fa-f]{4}|.)"""
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\", "/": "/", "0": "\0"}
 _MOST_DEPTH = 20
@@ -160,15 +162,36 @@ class _Reader:
 
     def _value(self, text: str, indent: int) -> Any:
         """The value in the rest of a line, and the lines it goes on in; leaves the next line to be read."""
-        if text[0] in "|>" and text.rstrip() in ("|", ">", "|-", ">-"):
+        block = text.partition(" #")[0].rstrip() if text[0] in "|>" else ""
+        if block in ("|", ">", "|-", ">-", "|+", ">+"):
             self._at += 1
-            return self._lines_of_text(indent, is_folded=text[0] == ">", has_end=not text.endswith("-"))
+            return self._lines_of_text(indent, is_folded=block[0] == ">", end=block[1:])
         value, rest = self._flow(text, 0)
-        rest = rest.strip()
-        if rest and not rest.startswith("#"):
+        is_commented = bool(rest.strip())
+        if is_commented and not rest.strip().startswith("#"):
             raise self._wrong("has something behind its value; put a text with signs into quotes")
         self._at += 1
-        return value
+        if is_commented or text[0] in "\"'[{":
+            return value
+        more = self._more_lines(indent)
+        return _folded([text.strip(), *more]) if more else value
+
+    def _more_lines(self, indent: int) -> list[str]:
+        """The lines that a plain text goes on in: those that stand further in than its key."""
+        found: list[str] = []
+        while self._at < len(self._lines):
+            line = self._lines[self._at].strip()
+            if line.startswith("#") or (line and self._indent() <= indent):
+                break
+            if ": " in line or line.endswith(":"):
+                raise self._wrong("is not indented like what is above it; a text with a colon needs quotes")
+            found.append(line.partition(" #")[0].rstrip())
+            self._at += 1
+            if " #" in line:
+                break
+        while found and not found[-1]:
+            found.pop()
+        return found
 
     def _flow(self, text: str, depth: int, ends: str = "") -> tuple[Any, str]:
         """The value that a text begins with, and what is behind it; inside brackets one of `ends` ends it."""
@@ -178,7 +201,9 @@ class _Reader:
             return self._quoted(text)
         if text[0] == "[":
             return self._flow_list(text, depth)
-        if text[0] in "{&*!%@`" or text[0] in "|>":
+        if text[0] == "{":
+            return self._flow_table(text, depth)
+        if text[0] in "&*!%@`|>":
             raise self._wrong("has a sign that means something else in YAML; put the text into quotes")
 
         end = len(text)
@@ -206,6 +231,27 @@ class _Reader:
                 raise self._wrong("needs a comma between the items of its list")
         return found, rest[1:]
 
+    def _flow_table(self, text: str, depth: int) -> tuple[dict[str, Any], str]:
+        found: dict[str, Any] = {}
+        rest = text[1:].lstrip()
+        while not rest.startswith("}"):
+            key = re.match(_FLOW_KEY, rest)
+            if key is None:
+                raise self._wrong("is no table in braces on one line, as in {version: 1, by: me}")
+            name = key[1][1:-1] if key[1][0] in "\"'" else key[1]
+            if name in found:
+                raise self._wrong("has a key that is there already")
+            rest = rest[key.end() :]
+            found[name] = None
+            if rest and rest[0] not in ",}":
+                found[name], rest = self._flow(rest, depth + 1, ",}")
+            rest = rest.lstrip()
+            if rest.startswith(","):
+                rest = rest[1:].lstrip()
+            elif not rest.startswith("}"):
+                raise self._wrong("has no } at its end; write the table on one line, or with a key on each line")
+        return found, rest[1:]
+
     def _quoted(self, text: str) -> tuple[str, str]:
         quote = text[0]
         if quote == "'":
@@ -226,26 +272,46 @@ class _Reader:
             raise self._wrong(f"has \\{name} in its text; write \\\\ for a backslash")
         return _ESCAPES[name]
 
-    def _lines_of_text(self, indent: int, *, is_folded: bool, has_end: bool) -> str:
+    def _lines_of_text(self, indent: int, *, is_folded: bool, end: str) -> str:
+        """The text behind `|` or `>`; its last line ends as `end` says, `-` without and `+` with all empty lines."""
         start = self._at
         while self._at < len(self._lines) and (not self._lines[self._at].strip() or self._indent() > indent):
             self._at += 1
         block = self._lines[start : self._at]
         inner = min((len(line) - len(line.lstrip(" ")) for line in block if line), default=0)
         lines = [line[inner:] for line in block]
+        empty = 0
         while lines and not lines[-1]:
             lines.pop()
-        text = "\n".join(lines)
-        if is_folded:
-            text = "\n".join(" ".join(part.split("\n")) for part in text.split("\n\n"))
-        return text + "\n" if has_end and text else text
+            empty += 1
+        if not lines:
+            return "\n" * empty if end == "+" else ""
+        text = _folded(lines) if is_folded else "\n".join(lines)
+        return text + {"-": "", "+": "\n" * (empty + 1)}.get(end, "\n")
+
+
+def _folded(lines: list[str]) -> str:
+    """Lines as one text: a space for the end of each, unless there are empty ones or such that stand further in."""
+    text, empty = lines[0], 0
+    for before, line in zip(lines, lines[1:], strict=False):
+        if not line:
+            empty += 1
+            continue
+        is_kept = line[:1] in " \t" or (before or text.rpartition("\n")[2])[:1] in (" ", "\t")
+        text += "\n" * (empty + is_kept) if empty or is_kept else " "
+        text += line
+        empty = 0
+    return text
 
 
 def _scalar(text: str) -> Any:
-    if text in ("true", "True", "false", "False"):
-        return text in ("true", "True")
-    if text in ("", "~", "null", "Null"):
+    if text in ("true", "True", "TRUE", "false", "False", "FALSE"):
+        return text in ("true", "True", "TRUE")
+    if text in ("", "~", "null", "Null", "NULL"):
         return None
-    if text[:1] in "+-0123456789" and re.match(_NUMBER, text):
-        return float(text) if "." in text else int(text)
+    if text[0] in "+-.0123456789":
+        if re.match(_INTEGER, text):
+            return int(text, 0)
+        if re.match(_FLOAT, text) and text not in (".", "+.", "-."):
+            return float(text)
     return text

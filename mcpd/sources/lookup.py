@@ -13,7 +13,7 @@ from msgspec import Struct
 __all__ = ["FILE", "FOLDERS", "Place", "place_here", "place_of"]
 
 FILE = "mcpd.toml"
-FOLDERS = ("tools", "apps", "resources", "prompts")
+FOLDERS = ("tools", "apps", "resources", "prompts", "skills")
 """The sub-folders that make a folder a server."""
 
 _PROJECT = "pyproject.toml"

@@ -29,7 +29,7 @@ from .media_types import BINARY, is_text_type, media_type
 from .reports import Report
 from .tree import File, files_of
 
-__all__ = ["FileResource", "FileTemplate", "Origin", "resources_of", "uri_prefix"]
+__all__ = ["FileResource", "FileTemplate", "Origin", "escaped", "resources_of", "uri_prefix"]
 
 _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 # Compiled by `re` when they are first needed.
@@ -164,7 +164,7 @@ def resources_of(
             report.error(file.path, f"has {size}; it is left out")
             continue
         origin = Origin(file, folder, media_type(file.suffix), table.max_bytes)
-        key = uri + "/".join(map(_escaped, file.parts))
+        key = uri + "/".join(map(escaped, file.parts))
         if not any("[" in part and re.search(_VARIABLE, part) for part in file.parts):
             resources.append(FileResource(key, origin))
             continue
@@ -190,7 +190,7 @@ def _text(data: bytes) -> str | None:
         return None
 
 
-def _escaped(part: str) -> str:
+def escaped(part: str) -> str:
     """A name as a segment of a path (RFC 3986 section 3.3); one that is not UTF-8 by its bytes."""
     return "".join(chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in os.fsencode(part))
 
@@ -198,4 +198,4 @@ def _escaped(part: str) -> str:
 def _with_variables(part: str) -> str:
     """A segment in which each `[name]` is a variable of a URI template."""
     pieces = re.split(_VARIABLE, part)
-    return "".join(f"{{{piece}}}" if at % 2 else _escaped(piece) for at, piece in enumerate(pieces))
+    return "".join(f"{{{piece}}}" if at % 2 else escaped(piece) for at, piece in enumerate(pieces))

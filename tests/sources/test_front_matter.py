@@ -38,6 +38,14 @@ def head(text: str) -> dict[str, Any]:
         ("a: >-\n  one\n  two\n\n  three", {"a": "one two\nthree"}),
         ('"quoted key": 1', {"quoted key": 1}),
         ("a: one - two", {"a": "one - two"}),
+        ("a: one\n  two # three\nb: 1", {"a": "one two", "b": 1}),
+        ("a: one\n  two\n\n  three\n\nb:\n  - x\n    y\n  - z", {"a": "one two\nthree", "b": ["x y", "z"]}),
+        ("a: {b: 1, 'c d': [x, y], e: {f: }}", {"a": {"b": 1, "c d": ["x", "y"], "e": {"f": None}}}),
+        ("a: {}", {"a": {}}),
+        ("a: |+\n  one\n\nb: >-\n  one\n    two\n    three\n  four\n\n\n  five\n", {
+            "a": "one\n\n", "b": "one\n  two\n  three\nfour\n\nfive"}),
+        ("a: 0x1F\nb: 0o17\nc: 1e3\nd: .5\ne: 1.\nf: 1.2.3\ng: 2026-01-01\nh: .\ni: TRUE", {
+            "a": 31, "b": 15, "c": 1000.0, "d": 0.5, "e": 1.0, "f": "1.2.3", "g": "2026-01-01", "h": ".", "i": True}),
     ],
 )  # fmt: skip
 def test_what_is_read(text: str, found: dict[str, Any]) -> None:
@@ -52,7 +60,11 @@ def test_what_is_read(text: str, found: dict[str, Any]) -> None:
         ("a: 1\n  b: 2", 3, "is not indented like"),
         ("a:\n    b: 1\n  c: 2", 4, "is not indented like"),
         ("a:\n\tb: 1", 3, "begins with a tab"),
-        ("a: {b: 1}", 2, "has a sign that means something else"),
+        ("a: {b: 1", 2, "has no } at its end"),
+        ("a: {b}", 2, "is no table in braces"),
+        ("a: {b: 1, b: 2}", 2, "has a key that is there already"),
+        ("a: one\n  two: three", 3, "a text with a colon needs quotes"),
+        ("a: &b c", 2, "has a sign that means something else"),
         ("a: *b", 2, "has a sign that means something else"),
         ("a: b: c", 2, "has a colon in its text"),
         ('a: "b', 2, "has a quote that does not end"),

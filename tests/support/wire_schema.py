@@ -45,8 +45,8 @@ OLDEST, FIRST_WITH_SCHEMA, NEWEST = VERSIONS[0], VERSIONS[1], VERSIONS[-1]
 LEGACY = VERSIONS[:-1]
 NEWEST_LEGACY = LEGACY[-1]
 
-FOREIGN = "com.example/"
-"""How methods of our own extensions begin, of which the protocol's schemas know nothing."""
+FOREIGN = ("com.example/", "skills/", "resources/directory/")
+"""How methods of extensions begin, of which the protocol's schemas know nothing."""
 
 SPEC = Path(__file__).resolve().parents[3] / "shared" / "spec"
 AVAILABLE = SPEC.is_dir()
