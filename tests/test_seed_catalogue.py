@@ -1,4 +1,4 @@
-"""conformance/seeds/mcp_apps.toml: every case of the MCP Apps test specification, with the tests that prove it."""
+"""conformance/seeds/: every case of the MCP Apps test specification, and every check of Terragrunt's, has tests."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 import functools
 import re
 import tomllib
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -55,3 +56,30 @@ def test_the_tests_of_a_case_exist_and_name_it(case: str) -> None:
 def test_a_servers_duty_is_proved_on_the_wire(case: str) -> None:
     """By bytes through every transport, in both eras: tests/extensions/ui runs these over each of them."""
     assert any(test.startswith("tests/extensions/ui/") for test in CATALOGUE[case]["tests"])
+
+
+# ------------------------------------------------------------------- the documents of Terragrunt
+
+TERRAGRUNT: dict[str, Any] = tomllib.loads(
+    (REPOSITORY / "conformance" / "seeds" / "terragrunt.toml").read_text(encoding="utf-8")
+)
+
+
+def test_terragrunt_has_every_category_of_its_seed_and_as_many_checks(shared: Path) -> None:
+    (seed,) = (shared / "seeds").glob("003_*")
+    text = seed.read_text(encoding="utf-8")
+    categories = re.findall(r"^### \d+\. (.*) \((\d+) tests\)$", text, re.MULTILINE)
+    assert len(categories) == 10
+    found = Counter(check["category"] for check in TERRAGRUNT.values())
+    assert found == {name: int(number) for name, number in categories}
+    assert f"**Total MCP Compliance Tests**: {len(TERRAGRUNT)}" in text
+    assert len(TERRAGRUNT) == 57
+
+
+@pytest.mark.parametrize("check", TERRAGRUNT)
+def test_the_tests_of_a_check_exist_and_name_it(check: str) -> None:
+    for test in TERRAGRUNT[check]["tests"]:
+        path, _, name = test.partition("::")
+        found = functions(REPOSITORY / path)
+        assert re.search(rf"\b{check}\b(?!-)", found[name].partition('"""')[2].partition('"""')[0]), test
+        assert "talking(" in found[name] or "greeted(" in found[name], f"{test} is not on the wire"

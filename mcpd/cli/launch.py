@@ -183,7 +183,11 @@ class _Teller:
         else:
             import asyncio
 
+            before = tools.on_listed
+
             def soon() -> None:
+                if before is not None:
+                    before()
                 asyncio.get_running_loop().call_later(_SETTLED_SECONDS, self.look_over)
 
             tools.on_listed = soon

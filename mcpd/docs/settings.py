@@ -12,6 +12,8 @@ class DocsSettings(Struct, frozen=True, kw_only=True):
 
     title: str = ""
     """What the documents are called; by default the title of the first page at the top, else the folder's name."""
+    include: tuple[str, ...] = ()
+    """The only files that are read, as `"*.md"` or `"guides/*"`; without any all are."""
     exclude: tuple[str, ...] = ()
     """Files that are not read, as `"*.bak"` or `"drafts/*"`."""
     max_files: int = 50_000

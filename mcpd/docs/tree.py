@@ -88,9 +88,17 @@ def file_at(folder: str, path: str, settings: DocsSettings) -> File | str:
 
 
 def _excluded(settings: DocsSettings) -> Callable[[str], bool]:
-    if not settings.exclude:
+    excluded, included = _matching(settings.exclude), _matching(settings.include)
+    if not settings.include:
+        return excluded
+    return lambda path: excluded(path) or not included(path)
+
+
+def _matching(patterns: tuple[str, ...]) -> Callable[[str], bool]:
+    """Whether a path, or the name at its end, fits one of these."""
+    if not patterns:
         return lambda path: False
-    pattern = re.compile("|".join(f"(?:{fnmatch.translate(one)})" for one in settings.exclude))
+    pattern = re.compile("|".join(f"(?:{fnmatch.translate(one)})" for one in patterns))
     return lambda path: bool(pattern.match(path) or pattern.match(path.rsplit("/", 1)[-1]))
 
 

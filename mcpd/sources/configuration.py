@@ -17,6 +17,7 @@ from msgspec import Meta, Struct
 from ..errors import ConfigurationError
 from ..printable import printable
 from ..serve_options import Option, command_options, parse_size
+from .docs_table import DOING, PROFILES, DocsTable, ToolTable
 from .lookup import FILE, FOLDERS
 
 __all__ = ["SKILL_PREFIX", "Configuration", "ResourcesTable", "SkillsTable", "read", "serve_keys"]
@@ -115,6 +116,7 @@ class Configuration(_Table, frozen=True):
     resources: ResourcesTable = ResourcesTable()
     prompts: _PromptsTable = _PromptsTable()
     skills: SkillsTable = SkillsTable()
+    docs: DocsTable = DocsTable()
 
 
 def read(path: str) -> Configuration:
@@ -128,8 +130,9 @@ def read(path: str) -> Configuration:
 
         problems.append((line_of(text, (*prefix, *where)) or 1, what))
 
-    found = _converted(members, say)
+    found: Configuration = _converted(members, Configuration, say)
     _check_folders(found, say)
+    _check_tools(found.docs.tools, say)
     serve = _serve_values(found.serve, say)
     if problems:
         raise ConfigurationError("\n".join(f"{shown}, line {line}: {what}" for line, what in sorted(problems)))
@@ -161,16 +164,16 @@ def _load(path: str, shown: str) -> tuple[str, dict[str, Any], tuple[str, ...]]:
     return text, table if isinstance(table, dict) else {}, ("tool", "mcpd")
 
 
-def _converted(members: dict[str, Any], say: Any) -> Configuration:
-    """What it says, without the members that are wrong, each of which is said."""
+def _converted(members: dict[str, Any], kind: Any, say: Any, above: tuple[str, ...] = ()) -> Any:
+    """A table that stands at `above` as its struct, without the members that are wrong, each of which is said."""
     members = msgspec.convert(members, dict[str, Any])
     for _ in range(1000):
         try:
-            return msgspec.convert(members, Configuration)
+            return msgspec.convert(members, kind)
         except msgspec.ValidationError as error:
-            where = _take_out(members, str(error), say)
+            where = _take_out(members, str(error), kind, say, above)
             if not where:
-                raise ConfigurationError(f"{FILE}: {printable(error)}") from None
+                raise ConfigurationError(f"{'.'.join((FILE, *above))}: {printable(error)}") from None
     raise ConfigurationError(f"{FILE}: has more mistakes than anybody would read")
 
 
@@ -179,14 +182,14 @@ _UNKNOWN = r"(?s)Object contains unknown field `(.*?)`(?: - at `\$(.*)`)?$"
 _AT = r"(?s)(.*) - at `\$(.*)`$"
 
 
-def _take_out(members: dict[str, Any], text: str, say: Any) -> tuple[str, ...]:
+def _take_out(members: dict[str, Any], text: str, kind: Any, say: Any, above: tuple[str, ...]) -> tuple[str, ...]:
     """Take out the member that an error of msgspec's is about, and say what is wrong with it; gives where it was."""
     if unknown := re.match(_UNKNOWN, text):
         path = (*_keys(unknown[2] or ""), unknown[1])
-        what = _no_such_key(path)
+        what = _no_such_key(path, kind, above)
     elif at := re.match(_AT, text):
         path = _keys(at[2])
-        what = f"{'.'.join(path)}: {at[1][0].lower()}{at[1][1:]}".replace("`", "")
+        what = f"{'.'.join((*above, *path))}: {at[1][0].lower()}{at[1][1:]}".replace("`", "")
     else:
         return ()
 
@@ -198,7 +201,7 @@ def _take_out(members: dict[str, Any], text: str, say: Any) -> tuple[str, ...]:
             del table[key]
             break
         table = table[key]
-    say(path, what)
+    say((*above, *path), what)
     return path
 
 
@@ -206,11 +209,20 @@ def _keys(path: str) -> tuple[str, ...]:
     return tuple(key for key in re.sub(r"\[[^\]]*\]", "", path).split(".") if key)
 
 
-def _no_such_key(path: tuple[str, ...]) -> str:
-    kinds: dict[str, Any] = {field.encode_name: field.type for field in msgspec.structs.fields(Configuration)}
-    kind = kinds.get(path[0]) if len(path) > 1 else Configuration
+def _no_such_key(path: tuple[str, ...], kind: Any, above: tuple[str, ...]) -> str:
+    """That the last key of a path is not known, and what may stand there instead."""
+    for key in path[:-1]:
+        kinds = {field.encode_name: field.type for field in msgspec.structs.fields(kind)} if kind is not None else {}
+        kind = next((one for one in _parts(kinds.get(key)) if isinstance(one, type) and issubclass(one, Struct)), None)
     known = [field.encode_name for field in msgspec.structs.fields(kind)] if kind is not None else []
-    return _unknown(".".join(path), path[-1], known)
+    return _unknown(".".join((*above, *path)), path[-1], known)
+
+
+def _parts(kind: Any) -> tuple[Any, ...]:
+    """The types that a union is made of, without what is annotated; a type itself."""
+    while get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
+    return tuple(one for part in get_args(kind) for one in _parts(part)) or (kind,)
 
 
 def _unknown(shown: str, key: str, known: list[str]) -> str:
@@ -221,8 +233,28 @@ def _unknown(shown: str, key: str, known: list[str]) -> str:
     return f"there is no key {printable(shown)}; {hint}"
 
 
+def _check_tools(tools: str | dict[str, Any], say: Any) -> None:
+    """The tables of tools over documents, whose names the author may choose."""
+    if isinstance(tools, str):
+        if tools not in PROFILES:
+            say(
+                ("docs", "tools"), f"docs.tools: there is no profile {printable(tools)}; there is {', '.join(PROFILES)}"
+            )
+        return
+    for name, table in tools.items():
+        where = ("docs", "tools", name)
+        if not isinstance(table, dict):
+            say(where, f"{'.'.join(where)}: expected a table, as [docs.tools.{printable(name)}]")
+            continue
+        found = _converted(table, ToolTable, say, where)
+        if found.does is None and name not in DOING:
+            say(where, f"{'.'.join(where)}: what it does is not known; write does = one of {', '.join(DOING)} in it")
+
+
 def _check_folders(found: Configuration, say: Any) -> None:
     for name in FOLDERS:
+        if name == "docs":  # documents may lie elsewhere
+            continue
         folder = getattr(found, name).folder
         parts = folder.replace("\\", "/").split("/")
         if os.path.isabs(folder) or ".." in parts:

@@ -9,6 +9,7 @@ import msgspec
 
 from ..extensions.ui.assets import bundled_folder
 from .configuration import Configuration, serve_keys
+from .docs_table import PROFILES, ToolTable
 
 __all__ = ["configuration_schema", "shipped_file"]
 
@@ -31,6 +32,8 @@ def configuration_schema() -> dict[str, Any]:
         },
         "additionalProperties": False,
     }
+    docs = properties["docs"]["properties"]
+    docs["tools"], argument = _tools_schema(docs["tools"])
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "mcpd.toml",
@@ -38,7 +41,26 @@ def configuration_schema() -> dict[str, Any]:
         "type": "object",
         "properties": properties,
         "additionalProperties": False,
+        "definitions": {"argument": argument},
     }
+
+
+def _tools_schema(said: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """`tools` of `[docs]`, the name of a profile or a table for each tool; and the table of an argument."""
+    (tool,), components = msgspec.json.schema_components([ToolTable])
+    whole = {name: _without_defaults(table) for name, table in components.items()}
+    table = whole[tool["$ref"].rpartition("/")[2]]
+    properties = _resolved(table["properties"])
+    arguments = whole[properties["arguments"]["$ref"].rpartition("/")[2]]
+    argument = {"$ref": "#/definitions/argument"}
+    names = {
+        name: {**one, "anyOf": [*(part for part in one["anyOf"] if part.get("type") == "string"), argument]}
+        for name, one in arguments["properties"].items()
+    }
+    properties["arguments"] = {**arguments, "properties": names, "default": {}}
+    tables = {"type": "object", "additionalProperties": {**table, "properties": properties}}
+    found = {"description": said["description"], "anyOf": [{"enum": list(PROFILES)}, tables], "default": {}}
+    return found, whole["ArgumentTable"]
 
 
 def shipped_file() -> str:

@@ -1,5 +1,5 @@
 """A folder is a server: functions in `tools/`, pages in `apps/`, files in `resources/`, prompts in `prompts/`, skills
-in `skills/`.
+in `skills/`, documents in `docs/`.
 
 A file that cannot be used is named in the log, with its line, and left out; the rest is served. Code is imported only
 from a folder that was named, or that says itself that it is a server (D9).
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ..extensions.ui.apps import AppEntry
     from .app_files import Page
     from .code import Code
+    from .docs.source import Tree
     from .notebooks import Notebooks
     from .prompt_files import FilePrompt
 
@@ -55,6 +56,7 @@ class Folder:
         self._pages: dict[str, Page] = {}
         self._prompts: dict[str, FilePrompt] = {}
         self._notebooks: Notebooks | None = None
+        self._docs: Tree | None = None
         _check(place, self.configuration)
         self._code = self._make_code()
         self.server = self._make_server()
@@ -68,11 +70,8 @@ class Folder:
         files = self._load_resources(report)
         prompts = self._load_prompts(report)
         skills = self._load_skills(report)
+        docs = self._load_docs(report)
 
-        # What was wrong before already was said then.
-        found = report.found
-        report.tell([problem for problem in found if problem not in self._told])
-        self._told = set(found)
         resources: list[ResourceEntry] | None = None
         if pages is not None or files is not None or skills is not None:
             resources = [*(pages or {}).values(), *(files[0] if files else ()), *(skills or ())]
@@ -80,12 +79,34 @@ class Folder:
         added = self._load_notebooks(files[0] if files else ())
         if added:
             tools, resources = [*(tools or ()), *added[0]], [*(resources or ()), *added[1]]
+        if docs is not None:
+            tools, resources, templates = docs.added(tools, resources, templates, report)
+
+        # What was wrong before already was said then.
+        found = report.found
+        report.tell([problem for problem in found if problem not in self._told])
+        self._told = set(found)
         if self._is_growing:
             tools, resources, templates, prompts = tools or [], resources or [], templates or [], prompts or []
         return Entries(tools=tools, resources=resources, templates=templates, prompts=prompts, problems=found)
 
-    def refresh(self) -> None:
-        """Let the server offer what is in the folder now. From any thread, one call at a time."""
+    @property
+    def docs(self) -> Tree | None:
+        """Its documents, if it has any."""
+        return self._docs
+
+    @property
+    def docs_folder(self) -> str:
+        """Where its documents are, or would be; it may be the folder itself, or one outside of it."""
+        return self._folder("docs")
+
+    def refresh(self, changed: Iterable[str] | None = None) -> None:
+        """Let the server offer what is in the folder now; `changed` are paths, where they are known.
+
+        From any thread, one call at a time.
+        """
+        if self._docs is not None:
+            self._docs.refresh(changed)
         before = {path: page.entry for path, page in self._pages.items()}
         refresh(self.server, self)
         for path, entry in before.items():
@@ -114,7 +135,7 @@ class Folder:
 
     def _folder(self, name: str) -> str:
         """The path of the sub-folder for a kind."""
-        return os.path.join(self.root, *getattr(self.configuration, name).folder.split("/"))
+        return os.path.normpath(os.path.join(self.root, getattr(self.configuration, name).folder))
 
     def _is_there(self, name: str) -> bool:
         """Whether that sub-folder is there, and wanted."""
@@ -179,6 +200,18 @@ class Folder:
 
         offer_skills(self.server)
         return skills_of(self._folder("skills"), self.configuration.skills, report)
+
+    def _load_docs(self, report: Report) -> Tree | None:
+        if not self._is_there("docs"):
+            said = self.configuration.docs
+            if said.enabled and said.folder != "docs":
+                report.error(self._folder("docs"), "is no folder (docs.folder in mcpd.toml); there are no documents")
+            return None
+        if self._docs is None:
+            from .docs.source import Tree
+
+            self._docs = Tree(self.server, self.root, self._folder("docs"), self.configuration.docs)
+        return self._docs
 
 
 def _check(place: Place, said: Configuration) -> None:

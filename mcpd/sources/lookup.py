@@ -1,7 +1,8 @@
 """From a target, or from none, to the folder that is meant. Looks at names only; nothing is loaded here.
 
 With no target: the folder of the next `mcpd.toml`, here or above; else that of the next `pyproject.toml` with a
-`[tool.mcpd]`; else this one, if it has one of the sub-folders that are known by their names.
+`[tool.mcpd]`; else this one, if it has one of the sub-folders that are known by their names. `docs/` alone says nothing
+in a repository or a Python project: most have one, and none means this by it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from msgspec import Struct
 __all__ = ["FILE", "FOLDERS", "Place", "place_here", "place_of"]
 
 FILE = "mcpd.toml"
-FOLDERS = ("tools", "apps", "resources", "prompts", "skills")
+FOLDERS = ("tools", "apps", "resources", "prompts", "skills", "docs")
 """The sub-folders that make a folder a server."""
 
 _PROJECT = "pyproject.toml"
@@ -56,9 +57,13 @@ def place_here() -> Place | None:
                 return Place(folder, file)
             others = others or file
 
-    if any(os.path.isdir(os.path.join(here, name)) for name in FOLDERS):
+    if any(os.path.isdir(os.path.join(here, name)) for name in FOLDERS if name != "docs" or not _is_project(here)):
         return Place(here, is_trusted=False, others_file=others)
     return None
+
+
+def _is_project(folder: str) -> bool:
+    return any(os.path.lexists(os.path.join(folder, name)) for name in (".git", _PROJECT))
 
 
 def _upwards(folder: str) -> list[str]:

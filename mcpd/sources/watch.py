@@ -55,7 +55,7 @@ def _watch(watchfiles: Any, folders: Sequence[Folder], stop: threading.Event) ->
         return plain(change, path) and any(_concerns(folder, path) for folder in folders)
 
     changes = watchfiles.watch(
-        *(folder.root for folder in folders),
+        *_roots(folders),
         watch_filter=is_wanted,
         debounce=_DEBOUNCE_MS,
         step=_STEP_MS,
@@ -81,17 +81,32 @@ def _refresh(folder: Folder, paths: set[str]) -> None:
     if any(os.path.basename(path) == FILE and os.path.dirname(path) == folder.root for path in paths):
         log.warning("mcpd.toml has changed; it is read when the server is started again")
     try:
-        folder.refresh()
+        folder.refresh(paths or None)
     except Exception as error:
         log.error("%s: cannot be loaded anew: %s; what it had is served", printable(folder.root), printable(error))
 
 
 def _concerns(folder: Folder, path: str) -> bool:
     """Whether what is at a path may be offered by a folder; data that its tools write beside is not."""
+    docs = folder.docs_folder
+    if folder.configuration.docs.enabled and (path == docs or path.startswith(os.path.join(docs, ""))):
+        return True
     below = os.path.relpath(path, folder.root)
     if below.startswith(os.pardir + os.sep):
         return False
     if below.endswith(".py") or below == FILE:
         return True
-    tables = (getattr(folder.configuration, name).folder for name in FOLDERS)
+    tables = (getattr(folder.configuration, name).folder for name in FOLDERS if name != "docs")
     return any(below == table or below.startswith(f"{table}{os.sep}") for table in tables)
+
+
+def _roots(folders: Sequence[Folder]) -> list[str]:
+    """What is watched: the folders, and documents outside of them."""
+    roots = [folder.root for folder in folders]
+    for folder in folders:
+        docs = folder.docs_folder
+        if folder.docs is not None and not any(
+            docs.startswith(os.path.join(root, "")) or docs == root for root in roots
+        ):
+            roots.append(docs)
+    return roots

@@ -1,0 +1,428 @@
+"""What the tools over documents find, as the structs of `results`.
+
+A miss is a result too: it names what is there and looks like what was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET, UnsetType
+
+from ...docs.page import UnreadablePage
+from ...docs.results import BadCursor, UnknownPage, UnknownSection
+from ...errors import ToolError
+from .addresses import Addresses, published
+from .results import (
+    Code,
+    Described,
+    Document,
+    Example,
+    Found,
+    HeadingInfo,
+    Hit,
+    Looked,
+    PageText,
+    SectionInfo,
+    SectionPage,
+    Sections,
+    SectionText,
+)
+
+if TYPE_CHECKING:
+    from ...docs.library import Library
+    from ...docs.page import Heading, Page
+    from ...docs.results import PageInfo, Progress
+
+__all__ = ["MOST_CHARS", "Answers"]
+
+MOST_CHARS = 20_000
+"""How much text of pages one answer has; the rest comes with the next cursor."""
+
+_TOP = "."
+"""What callers name the pages that are in no section."""
+_MOST_HEADINGS = 200
+_NEAR = 5
+
+
+class Answers:
+    """Answers of one library. Raises ToolError for a cursor that is none of ours, and for words that are none."""
+
+    def __init__(
+        self, library: Callable[[], Library], addresses: Addresses, paths: Callable[[], Iterable[str]]
+    ) -> None:
+        """`library` gives the library, which may be made then; `paths` the pages that there are."""
+        self._library = library
+        self.addresses = addresses
+        self._paths = paths
+
+    @property
+    def library(self) -> Library:
+        """What is asked."""
+        return self._library()
+
+    async def page_at(self, said: str) -> tuple[str, str]:
+        """The text of a page, or of what stands below the heading behind `#`, and its type. Raises UnknownPage."""
+        place, fragment = self.addresses.path_in(said)
+        page = await self._page(said, place)
+        found = _heading(page, fragment) if fragment and page.path != said else None
+        if fragment and page.path != said and found is None:
+            raise UnknownPage(said, [])
+        return (page.text if found is None else page.text[found.start : found.end]), page.mime_type
+
+    async def search(
+        self, query: str, section: str | None = None, kind: Any = None, limit: int = 5, cursor: str | None = None
+    ) -> Found:
+        """Pages that fit the words."""
+        if not query.strip():
+            raise ToolError("query: is required; say what to search for, in a few words")
+        try:
+            found = await self.library.search(query, section=_inner(section), kind=kind, limit=limit, cursor=cursor)
+        except UnknownSection as error:
+            raise _no_section(error) from None
+        except BadCursor as error:
+            raise ToolError(f"cursor: {error}") from None
+        hits = [
+            Hit(
+                path=hit.path,
+                title=hit.title,
+                section=hit.section or _TOP,
+                heading=hit.heading or UNSET,
+                anchor=hit.anchor or UNSET,
+                uri=self.addresses.page(hit.path),
+                url=self._url(hit.path, hit.anchor),
+                snippet=hit.snippet,
+                highlights=hit.highlights or UNSET,
+            )
+            for hit in found.hits
+        ]
+        return Found(
+            query=query,
+            results=hits,
+            total=found.total,
+            has_more=found.next_cursor is not None,
+            next_cursor=found.next_cursor or UNSET,
+            corrected=found.corrected or UNSET,
+            suggestion=UNSET if hits else "Nothing fits; try fewer words, other ones, or no section",
+            progress=_partial(found.progress),
+        )
+
+    async def list_sections(self) -> Sections:
+        """All sections."""
+        overview = await self.library.overview()
+        sections = [
+            SectionInfo(name=one.name or _TOP, title=one.title, pages=one.pages, uri=self.addresses.section(one.name))
+            for one in overview.sections
+        ]
+        return Sections(
+            title=overview.title, sections=sections, total_pages=overview.pages, total_sections=len(sections)
+        )
+
+    async def read_section(self, section: str, cursor: str | None = None) -> SectionText:
+        """The pages of a section, from the cursor on, as far as they fit into an answer."""
+        try:
+            infos = await self.library.list_pages(_inner(section))
+        except UnknownSection as error:
+            return await self._no_such_section(section, error.near)
+        at, begin = _numbers(cursor, len(infos))
+        pages: list[SectionPage] = []
+        room, following = MOST_CHARS, ""
+        while at < len(infos) and not following:
+            info = infos[at]
+            page = await self._page_or_none(info.path)
+            text = "" if page is None else page.text
+            part, end = _part(text, begin, room)
+            if part or not text:
+                pages.append(self._section_page(page, info, part, is_part=begin > 0 or end < len(text)))
+            room -= len(part)
+            if end < len(text):
+                following = f"{at}:{end}"
+            else:
+                at, begin = at + 1, 0
+                following = f"{at}:0" if at < len(infos) and room < MOST_CHARS // 20 else ""
+        return SectionText(
+            section=section,
+            title=await self._section_title(section),
+            pages=pages,
+            total=len(infos),
+            next_cursor=following or UNSET,
+        )
+
+    async def read_page(self, path: str, heading: str | None = None, cursor: str | None = None) -> PageText:
+        """A page, or what stands below one of its headings, from the cursor on."""
+        place, fragment = self.addresses.path_in(path)
+        try:
+            page = await self._page(path, place)
+        except UnreadablePage as error:
+            return PageText(path=path, error=f"The page {path} cannot be read: {error}")
+        except UnknownPage as error:
+            text = f"There is no page {path}"
+            return PageText(
+                path=path, error=f"{text}; near it: {', '.join(error.near)}" if error.near else text, near=error.near
+            )
+        wanted = heading or (fragment if page.path != path else "")
+        found = _heading(page, wanted) if wanted else None
+        if wanted and found is None:
+            titles = [one.title for one in page.headings]
+            near = get_close_matches(wanted, titles, _NEAR, 0.4) or titles[: _NEAR * 4]
+            text = f"{page.path} has no heading {wanted}" + (f"; it has: {', '.join(near)}" if near else "")
+            return PageText(path=page.path, title=page.title, error=text, near=near)
+
+        start, end = (found.start, found.end) if found is not None else (0, len(page.text))
+        begin = _number(cursor, end - start)
+        part, stop = _part(page.text[start:end], begin, MOST_CHARS)
+        headings = [HeadingInfo(title=one.title, anchor=one.anchor, level=one.level) for one in page.headings]
+        return PageText(
+            path=page.path,
+            title=page.title,
+            section=page.section or _TOP,
+            text=part,
+            heading=UNSET if found is None else found.title,
+            anchor=UNSET if found is None else found.anchor,
+            headings=headings[:_MOST_HEADINGS] if found is None and headings else UNSET,
+            uri=self.addresses.page(page.path),
+            url=self._url(page.path, "" if found is None else found.anchor),
+            next_cursor=str(stop) if stop < end - start else UNSET,
+        )
+
+    async def find_code(
+        self,
+        words: str,
+        language: str | None = None,
+        section: str | None = None,
+        limit: int = 5,
+        cursor: str | None = None,
+    ) -> Code:
+        """Code examples."""
+        if not words.strip() and not language:
+            raise ToolError("words: is required; say what the example is to show")
+        try:
+            found = await self.library.find_code(
+                words, language=language, section=_inner(section), limit=limit, cursor=cursor
+            )
+        except UnknownSection as error:
+            raise _no_section(error) from None
+        except BadCursor as error:
+            raise ToolError(f"cursor: {error}") from None
+        examples = [
+            Example(
+                path=hit.path,
+                title=hit.title,
+                section=hit.section or _TOP,
+                heading=hit.heading or UNSET,
+                anchor=hit.anchor or UNSET,
+                uri=self.addresses.page(hit.path),
+                url=self._url(hit.path, hit.anchor),
+                language=hit.language,
+                code=_part(hit.text, 0, MOST_CHARS // 4)[0],
+                before=hit.before or UNSET,
+            )
+            for hit in found.hits
+        ]
+        documents = _documents(examples)
+        return Code(
+            words=words,
+            examples=examples,
+            total=found.total,
+            has_more=found.next_cursor is not None,
+            next_cursor=found.next_cursor or UNSET,
+            languages=found.languages if not examples else UNSET,
+            suggestion=UNSET if examples else "No example fits; try other words, or another language",
+            progress=_partial(found.progress),
+            documents=documents,
+            total_documents=len(documents),
+        )
+
+    async def look_up(self, name: str, section: str | None = None, limit: int = 3) -> Looked:
+        """Where a command or setting is described."""
+        if not name.strip():
+            raise ToolError("name: is required; say what to look up")
+        try:
+            found = await self.library.look_up(name, section=_inner(section), limit=limit)
+        except UnknownSection as error:
+            raise _no_section(error) from None
+        results = [
+            Described(
+                path=entry.path,
+                title=entry.title,
+                section=entry.section or _TOP,
+                heading=entry.heading or UNSET,
+                anchor=entry.anchor or UNSET,
+                uri=self.addresses.page(entry.path),
+                url=self._url(entry.path, entry.anchor),
+                content=entry.text,
+            )
+            for entry in found.entries
+        ]
+        if not results:
+            results = await self._mentions(name, section, limit)
+        if not results:
+            near = f"names like it: {', '.join(found.near)}" if found.near else "nothing is called like it"
+            return Looked(
+                name=name,
+                results=[],
+                total=0,
+                error=f"No documentation found for: {name}",
+                suggestion=f"{near[0].upper()}{near[1:]}; or search for it in other words",
+                near=found.near or UNSET,
+                progress=_partial(found.progress),
+            )
+        first = results[0]
+        return Looked(
+            name=name,
+            results=results,
+            total=len(results),
+            progress=_partial(found.progress),
+            found=results,
+            found_total=len(results),
+            first_title=first.title,
+            first_url=first.url,
+            first_content=first.content,
+        )
+
+    async def _mentions(self, name: str, section: str | None, limit: int) -> list[Described]:
+        """Places where a name stands that is no heading and no item of a list."""
+        phrase = name.replace('"', " ").strip()
+        if not phrase:
+            return []
+        found = await self.library.search(f'"{phrase}"', section=_inner(section), limit=limit)
+        results = []
+        for hit in found.hits:
+            page = await self._page_or_none(hit.path)
+            if page is None or phrase.casefold() not in page.text.casefold():
+                continue
+            heading = _heading(page, hit.anchor) if hit.anchor else None
+            text = page.text if heading is None else page.text[heading.start : heading.end]
+            results.append(
+                Described(
+                    path=hit.path,
+                    title=hit.title,
+                    section=hit.section or _TOP,
+                    heading=hit.heading or UNSET,
+                    anchor=hit.anchor or UNSET,
+                    uri=self.addresses.page(hit.path),
+                    url=self._url(hit.path, hit.anchor),
+                    content=_part(text, 0, MOST_CHARS // 5)[0],
+                )
+            )
+        return results
+
+    # -- parts -------------------------------------------------------------------------------
+
+    def _url(self, path: str, anchor: str = "") -> str | UnsetType:
+        url = self.addresses.url(path)
+        return UNSET if not url else f"{url}#{anchor}" if anchor else url
+
+    async def _page_or_none(self, path: str) -> Page | None:
+        """A page; None if it has gone, or cannot be read."""
+        try:
+            return await self.library.page(path)
+        except (UnknownPage, UnreadablePage):
+            return None
+
+    async def _page(self, said: str, place: str) -> Page:
+        """The page of a path as it was written, or of what a URI, a URL or a slug names. Raises UnknownPage."""
+        first: UnknownPage | None = None
+        for path in dict.fromkeys((said, said.strip(), place, self._published(place))):
+            try:
+                if path:
+                    return await self.library.page(path)
+            except UnknownPage as error:
+                first = first or error
+        raise first or UnknownPage(said, [])
+
+    def _published(self, place: str) -> str:
+        """The path of the page that is published under an address, or under that below the base; "" if none is."""
+        base = self.addresses.base_url
+        wanted = (place[len(base) :] if base and place.startswith(base) else place).strip("/")
+        slug_of, shown = self.addresses.slug_of, self.addresses.shown
+        return next((one for one in self._paths() if published(one, slug_of(one), shown).strip("/") == wanted), "")
+
+    def _section_page(self, page: Page | None, info: PageInfo, text: str, *, is_part: bool) -> SectionPage:
+        return SectionPage(
+            path=info.path,
+            title=info.title if page is None else page.title,
+            description=(info.description if page is None else page.description) or UNSET,
+            content=text,
+            is_part=is_part or UNSET,
+            uri=self.addresses.page(info.path),
+            url=self._url(info.path),
+        )
+
+    async def _section_title(self, section: str) -> str | UnsetType:
+        overview = await self.library.overview()
+        return next((one.title for one in overview.sections if one.name == _inner(section)), UNSET)
+
+    async def _no_such_section(self, section: str, near: list[str]) -> SectionText:
+        names = [one.name or _TOP for one in (await self.library.overview()).sections]
+        text = f"There is no section {section}; there are: {', '.join(names)}"
+        return SectionText(section=section, error=text, near=near or UNSET, available_sections=names)
+
+
+def _inner(section: str | None) -> str | None:
+    """A section as the library names it."""
+    return "" if section == _TOP else section
+
+
+def _no_section(error: UnknownSection) -> ToolError:
+    return ToolError(f"section: {error}; there are: {', '.join(error.near)}" if error.near else f"section: {error}")
+
+
+def _partial(progress: Progress) -> str | UnsetType:
+    return UNSET if progress.is_complete else f"{progress.done} of {progress.total} pages can be found so far"
+
+
+def _documents(examples: Iterable[Example]) -> list[Document]:
+    """The pages that examples are from, in the order of the first of each."""
+    found: dict[str, Document] = {}
+    for one in examples:
+        document = found.get(one.path)
+        if document is None:
+            document = found[one.path] = Document(
+                path=one.path, title=one.title, section=one.section, uri=one.uri, url=one.url, snippets=[], count=0
+            )
+        document.snippets.append(one.code)
+        document.count += 1
+    return list(found.values())
+
+
+def _heading(page: Page, wanted: str) -> Heading | None:
+    """The heading of that anchor or title, whatever the case."""
+    plain = wanted.strip().lstrip("#").strip().casefold()
+    for heading in page.headings:
+        if plain in (heading.anchor.casefold(), heading.title.casefold()):
+            return heading
+    return None
+
+
+def _part(text: str, begin: int, room: int) -> tuple[str, int]:
+    """A text from a place on, as far as there is room, and where that ends: behind a line, if it can be."""
+    if len(text) - begin <= room:
+        return text[begin:], len(text)
+    if room <= 0:
+        return "", begin
+    end = text.rfind("\n", begin + room // 2, begin + room) + 1 or begin + room
+    return text[begin:end], end
+
+
+def _number(cursor: str | None, most: int) -> int:
+    """The place that a cursor says. Raises ToolError."""
+    if cursor is None or cursor == "":
+        return 0
+    if not cursor.isascii() or not cursor.isdigit() or len(cursor) > 12 or int(cursor) >= max(most, 1):
+        raise ToolError("cursor: is none of this page; ask again without it")
+    return int(cursor)
+
+
+def _numbers(cursor: str | None, pages: int) -> tuple[int, int]:
+    """The page and the place in it that a cursor says. Raises ToolError."""
+    if not cursor:
+        return 0, 0
+    page, _, place = cursor.partition(":")
+    if not (page.isascii() and page.isdigit() and place.isascii() and place.isdigit()) or len(cursor) > 24:
+        raise ToolError("cursor: is none of this section; ask again without it")
+    if int(page) >= pages:
+        raise ToolError("cursor: is none of this section; ask again without it")
+    return int(page), int(place)

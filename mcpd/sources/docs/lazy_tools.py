@@ -1,0 +1,50 @@
+"""Tools that are made when they are first listed or called: a start waits for none of that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+from msgspec import Raw
+
+from ...context.exchange import Exchange
+from ...registry.entries import ToolEntry
+from ...registry.pages import ActiveExtensions
+from ...registry.tools import ToolMeta
+from ...types.tools import CallToolResult, Tool
+from ...wire.mirrors import Mirror
+
+__all__ = ["LazyTool"]
+
+
+class LazyTool(ToolEntry):
+    """A tool of which the name is known, and what makes it."""
+
+    def __init__(self, name: str, make: Callable[[], ToolEntry]) -> None:
+        self.key = name
+        self._make = make
+        self._made: ToolEntry | None = None
+
+    def made(self) -> ToolEntry:
+        """The tool itself. Raises what making it raises."""
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    @property
+    def extension_meta(self) -> Mapping[str, ToolMeta]:
+        """What extensions add to it."""
+        return self.made().extension_meta
+
+    @property
+    def mirrors(self) -> Sequence[Mirror]:
+        """The arguments that HTTP headers repeat."""
+        return self.made().mirrors
+
+    def listed(self, active: ActiveExtensions) -> Tool:
+        """The tool as lists show it."""
+        return self.made().listed(active)
+
+    def run(self, arguments: Raw, exchange: Exchange) -> Coroutine[Any, Any, CallToolResult]:
+        """Call it."""
+        return self.made().run(arguments, exchange)

@@ -1,0 +1,250 @@
+"""`Tree`: the documents of one folder as a server offers them, and what changed of them since.
+
+Theory of operation. At the start the folder is looked through, and no file is read: pages are listed with what the
+first lines of their files say (`heads`), until the index knows them. The index is made behind the first answers, when a
+client lists something for the first time, or with the first search.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from time import monotonic
+from typing import TYPE_CHECKING, TypeVar
+
+from ...docs.names import section_of, shown, title_of
+from ...docs.settings import DocsSettings
+from ...docs.tree import scan
+from ...printable import printable
+from ...registry.entries import ResourceEntry, TemplateEntry, ToolEntry
+from ...registry.pages import Entry
+from ...server import Server
+from ..docs_table import DocsTable, Doing
+from ..reports import Report
+from ..resource_files import uri_prefix
+from .addresses import Addresses
+from .answers import Answers
+from .heads import Head, head_of
+from .profiles import profile_of, tables_of
+from .resources import OverviewResource, PageResource, PageTemplate, SectionResource
+
+if TYPE_CHECKING:
+    from ...docs.library import Library
+    from .lazy_tools import LazyTool
+    from .profiles import Profile
+    from .wording import Wording
+
+__all__ = ["Tree"]
+
+_SETTLED_SECONDS = 0.3
+_LISTING_SECONDS = 10.0
+
+E = TypeVar("E", bound=Entry)
+
+
+class Tree:
+    """One folder of documents."""
+
+    def __init__(self, server: Server, root: str, folder: str, table: DocsTable) -> None:
+        """`root` is the folder of mcpd.toml, `folder` that of the documents. Raises ConfigurationError."""
+        profile = profile_of(table) if isinstance(table.tools, str) else None
+        self.folder = folder
+        self._root = root
+        self.table = table
+        self._server = server
+        self._profile = profile
+        named = table.title or (profile.title if profile else None)
+        self.title = named or server.identity.title or printable(server.name)
+        self._words = named or f"the documents of {self.title}"
+        exclude = (*table.exclude, *(profile.exclude if profile else ()))
+        self._settings = DocsSettings(
+            title=self.title,
+            include=table.include,
+            exclude=exclude,
+            max_files=table.max_files,
+            max_bytes=table.max_bytes,
+        )
+        self._library: Library | None = None
+        self.addresses = _addresses(server.name, table, profile, lambda path: self.head(path).slug)
+        self.answers = Answers(lambda: self.library, self.addresses, lambda: self.paths)
+        self._heads: dict[str, tuple[int | None, Head]] = {}
+        self._pages: dict[str, PageResource] = {}
+        self._tools: list[LazyTool] | None = None
+        self._listed_at = 0.0
+        self._template = PageTemplate(self, *_form(self.addresses))
+
+        self._start_when_listed()
+
+    @property
+    def library(self) -> Library:
+        """Its pages and their index; made when it is first asked for, as it costs start-up."""
+        if self._library is None:
+            from ...docs.library import Library
+            from .cache import index_file
+
+            self._library = Library(self.folder, self._settings, index_file(self.table.index, self.folder, self._root))
+        return self._library
+
+    # -- what it offers ----------------------------------------------------------------------
+
+    def added(
+        self,
+        tools: Sequence[ToolEntry] | None,
+        resources: Sequence[ResourceEntry] | None,
+        templates: Sequence[TemplateEntry] | None,
+        report: Report,
+    ) -> tuple[list[ToolEntry], list[ResourceEntry], list[TemplateEntry]]:
+        """What there is already, and what it offers; a name or URI that is there already stays what it was."""
+        return (
+            _joined(tools, self._tools_now(), report),
+            _joined(resources, self._resources_now(report), report),
+            _joined(templates, [self._template], report),
+        )
+
+    def _tools_now(self) -> list[ToolEntry]:
+        """The tools; the same objects each time. Raises ConfigurationError for results that cannot be shaped."""
+        if self._tools is None:
+            from .lazy_tools import LazyTool
+            from .wording import wordings
+
+            worded = wordings(tables_of(self.table, self._profile), self._words)
+            names: dict[Doing, str] = {}
+            for wording in worded:
+                names.setdefault(wording.does, wording.name)
+            self._tools = [LazyTool(wording.name, partial(self._tool, wording, names)) for wording in worded]
+            if self._profile is None and any(wording.result for wording in worded):
+                for tool in self._tools:
+                    tool.made()  # what its author wrote may not be possible
+        return list(self._tools)
+
+    def _tool(self, wording: Wording, names: dict[Doing, str]) -> ToolEntry:
+        from .tools import tool_of
+
+        return tool_of(self._server, self.answers, wording, names, {})
+
+    def _resources_now(self, report: Report) -> list[ResourceEntry]:
+        """The overview, the sections and the pages that there are now."""
+        pages: dict[str, PageResource] = {}
+        sections: dict[str, list[str]] = {}
+        tree = scan(self.folder, self._settings)
+        for path, file in tree.files.items():
+            before = self._pages.get(path)
+            pages[path] = before if before is not None and before.file == file else PageResource(self, file)
+            sections.setdefault(section_of(path), []).append(path)
+        for left_out in tree.left_out if self._library is None else self._library.left_out:
+            what = f"{left_out.reason}; it is left out" if left_out.path else left_out.reason
+            report.error(os.path.join(self.folder, left_out.path).rstrip(os.sep), what)
+
+        self._pages = pages
+        found: dict[str, ResourceEntry] = {}
+        for entry in (
+            OverviewResource(self, tuple(pages)),
+            *(SectionResource(self, name, tuple(paths)) for name, paths in sections.items() if name),
+            *pages.values(),
+        ):
+            if found.setdefault(entry.key, entry) is not entry:
+                report.error(self.folder, f"{entry.key} is there twice; only the first one is served")
+        return list(found.values())
+
+    # -- what lists show ---------------------------------------------------------------------
+
+    def shown_of(self, path: str, title: str = "", description: str = "") -> tuple[str, str]:
+        """The title and the description of a page: its author's, else these, else what its name says."""
+        head = self.head(path)
+        return head.title or title or title_of(path), head.description or description
+
+    def section_title(self, name: str) -> str:
+        """A section's title."""
+        words = name.replace("-", " ").replace("_", " ").strip()
+        return words[:1].upper() + words[1:] if words else self.title
+
+    def completions(self) -> Sequence[str]:
+        """What the template's argument can be."""
+        if "{url}" in self.addresses.page_form:
+            return [self.addresses.url(path) for path in self._pages]
+        return list(self._pages)
+
+    @property
+    def paths(self) -> Sequence[str]:
+        """The pages that were there when it was last looked."""
+        return list(self._pages)
+
+    def head(self, path: str) -> Head:
+        """What the first lines of a page say, as they were when it was last looked."""
+        page = self._pages.get(path)
+        changed = None if page is None else page.file.modified_ns
+        known = self._heads.get(path)
+        if known is None or known[0] != changed or changed is None:
+            self._listed_at = monotonic()
+            known = self._heads[path] = (changed, head_of(self.folder, path))
+        return known[1]
+
+    # -- its life ----------------------------------------------------------------------------
+
+    def refresh(self, changed: Iterable[str] | None) -> None:
+        """Look at the files again, at those that changed if that is known (absolute paths)."""
+        if changed is None:
+            self.library.refresh(None)
+            return
+        below = os.path.join(self.folder, "")
+        paths = [os.path.relpath(path, self.folder).replace(os.sep, "/") for path in changed if path.startswith(below)]
+        if paths:
+            self.library.refresh(paths)
+
+    def _start_when_listed(self) -> None:
+        """Let the index be made as soon as a client has asked what there is: a start is not held up by it."""
+        for listing in (self._server.catalog.tools, self._server.catalog.resources):
+            before = listing.on_listed
+
+            def listed(before: Callable[[], None] | None = before) -> None:
+                self._start_soon()
+                if before is not None:
+                    before()
+
+            listing.on_listed = listed
+
+    def _start_soon(self) -> None:
+        """Begin to index once no more lists are asked for: their pages read files, and would wait for the indexer."""
+        from asyncio import get_running_loop
+
+        loop = get_running_loop()
+        latest = monotonic() + _LISTING_SECONDS
+
+        def start() -> None:
+            now = monotonic()
+            if now < latest and now < self._listed_at + _SETTLED_SECONDS:
+                loop.call_later(_SETTLED_SECONDS, start)
+            else:
+                self.library.start()
+
+        self._listed_at = monotonic()
+        loop.call_later(_SETTLED_SECONDS, start)
+
+
+def _joined(before: Sequence[E] | None, added: Sequence[E], report: Report) -> list[E]:
+    """Entries of the folder's other parts and these; of two with one name the first stays."""
+    found = {entry.key: entry for entry in before or ()}
+    for entry in added:
+        if found.setdefault(entry.key, entry) is not entry:
+            report.error("docs", f"there is {entry.key} already; that of the documents is left out")
+    return list(found.values())
+
+
+def _addresses(name: str, table: DocsTable, profile: Profile | None, slug_of: Callable[[str], str]) -> Addresses:
+    base = table.uri or (profile.uri if profile else None) or "docs" + uri_prefix(name).removeprefix("resource")
+    return Addresses(
+        base=base,
+        base_url=table.base_url or (profile.base_url if profile else None) or "",
+        page_form=profile.page_uri if profile else "{path}",
+        section_form=profile.section_uri if profile else "{section}/",
+        slug_of=slug_of,
+        shown=shown,
+    )
+
+
+def _form(addresses: Addresses) -> tuple[str, str]:
+    """The URI template of all pages, and its argument."""
+    if "{url}" in addresses.page_form:
+        return addresses.base + addresses.page_form, "url"
+    return addresses.base + addresses.page_form.replace("{path}", "{+path}"), "path"
