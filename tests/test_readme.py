@@ -10,6 +10,7 @@ import importlib
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -52,7 +53,6 @@ class Block(NamedTuple):
 BLOCKS = [Block(*found) for found in re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)]
 FILES = [block for block in BLOCKS if block.file]
 SHELL = [line for block in BLOCKS if block.language == "sh" for line in block.text.splitlines()]
-CLAUDE = [json.loads(block.text) for block in BLOCKS if block.language == "json"]
 OUTPUT = [block.text for block in BLOCKS if block.language == "text"]
 
 RUN_BY_A_TEST = {
@@ -61,6 +61,8 @@ RUN_BY_A_TEST = {
     "claude mcp add --transport http mcpd http://127.0.0.1:8080/mcp",
     """code --add-mcp '{"name":"mcpd","type":"http","url":"http://127.0.0.1:8080/mcp"}'""",
     "npx @modelcontextprotocol/inspector --transport http --server-url http://127.0.0.1:8080/mcp",
+    "mcpd install claude-desktop              # the starter",
+    "mcpd install claude-desktop server.py    # a server of your own",
     "mcpd check server.py",
     "mcpd serve --stdio server.py",
     "mcpd serve --ws :8080 server.py",
@@ -79,9 +81,8 @@ def test_every_block_is_run() -> None:
         "asgi.py",
         "test_server.py",
     ]
-    assert len(CLAUDE) == 2
     assert len(OUTPUT) == 1
-    assert len(BLOCKS) == len(FILES) + len(CLAUDE) + len(OUTPUT) + sum(block.language == "sh" for block in BLOCKS)
+    assert len(BLOCKS) == len(FILES) + len(OUTPUT) + sum(block.language == "sh" for block in BLOCKS)
     assert README.count("```") == 2 * len(BLOCKS)
 
 
@@ -171,20 +172,6 @@ async def test_the_lines_for_hosts_are_those_that_make_serve_prints(child: Child
 # ------------------------------------------------------------------------------- Claude Desktop
 
 
-@pytest.fixture
-def installed(tmp_path: Path, child: Child) -> Path:
-    """The folder of the `mcpd` command: that of the checkout if `make` runs this, else one that stands in for it."""
-    command = REPOSITORY / ".venv" / "bin" / "mcpd"
-    if command.is_file() and Path(sys.prefix) == REPOSITORY / ".venv":
-        return command.parent
-    folder = tmp_path / "mcpd" / ".venv" / "bin"
-    folder.mkdir(parents=True)
-    script = f'#!/bin/sh\nPYTHONPATH="{child.env["PYTHONPATH"]}" exec "{child.python}" -m mcpd "$@"\n'
-    (folder / "mcpd").write_text(script)
-    (folder / "mcpd").chmod(0o755)
-    return folder
-
-
 @asynccontextmanager
 async def started(command: list[str], **how: Any) -> AsyncIterator[ProcessWire]:
     """A wire to any program that speaks MCP on its stdin and stdout."""
@@ -199,21 +186,37 @@ async def started(command: list[str], **how: Any) -> AsyncIterator[ProcessWire]:
     assert wire.code == 0, wire.stderr
 
 
-def as_claude_desktop_starts_it(entry: dict[str, Any], places: dict[str, str]) -> tuple[list[str], dict[str, Any]]:
+def as_claude_desktop_starts_it(entry: dict[str, Any], child: Child) -> tuple[list[str], dict[str, Any]]:
     """The command and how it is started: with next to no environment, in the root folder."""
     assert set(entry) <= {"command", "args", "env"}
-    words = [entry["command"], *entry["args"]]
-    for place, real in places.items():
-        words = [word.replace(place, real) for word in words]
-    environment = {"HOME": os.environ.get("HOME", "/"), "PATH": "/usr/bin:/bin", **entry.get("env", {})}
-    return words, {"cwd": "/", "env": environment}
+    assert os.path.isabs(entry["command"])
+    path = {"PYTHONPATH": child.env["PYTHONPATH"]} if "PYTHONPATH" in child.env else {}
+    environment = {"HOME": os.environ.get("HOME", "/"), "PATH": "/usr/bin:/bin", **path, **entry.get("env", {})}
+    return [entry["command"], *entry["args"]], {"cwd": "/", "env": environment}
 
 
-async def test_the_block_for_a_checkout(installed: Path) -> None:
-    """Launched as it stands, but for the place of the checkout: initialize, a list, a call."""
-    (entry,) = CLAUDE[0]["mcpServers"].values()
-    checkout = str(installed.parent.parent)
-    command, how = as_claude_desktop_starts_it(entry, {"/path/to/mcpd": checkout})
+def installed_entry(line: str, folder: Path, home: Path, child: Child) -> dict[str, Any]:
+    """What a line of the README writes for Claude Desktop, in a home folder that has nothing in it."""
+    command, host, *target = shlex.split(line.partition("#")[0])[1:]
+    environment = {**child.env, "HOME": str(home), "XDG_CONFIG_HOME": ""}
+    done = subprocess.run(
+        [child.python, "-m", "mcpd", command, host, *target],
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "quit Claude Desktop" in done.stdout
+    (file,) = home.rglob("claude_desktop_config.json")
+    (entry,) = json.loads(file.read_text(encoding="utf-8"))["mcpServers"].values()
+    return dict(entry)
+
+
+INSTALLS = [line for line in SHELL if line.startswith("mcpd install claude-desktop")]
+
+
+async def test_claude_desktop_starts_the_starter(child: Child, tmp_path: Path) -> None:
+    """As it stands: initialize, a list, a call."""
+    entry = await asyncio.to_thread(installed_entry, INSTALLS[0], tmp_path, tmp_path / "home", child)
+    command, how = as_claude_desktop_starts_it(entry, child)
     async with started(command, **how) as wire:
         answer = await wire.open("2025-11-25")
         assert answer["serverInfo"]["name"] == "mcpd"
@@ -222,11 +225,9 @@ async def test_the_block_for_a_checkout(installed: Path) -> None:
         assert await wire.text("echo", text="hello") == "hello"
 
 
-async def test_the_block_for_a_server_of_ones_own(installed: Path, garden: Path) -> None:
-    ((name, entry),) = CLAUDE[1]["mcpServers"].items()
-    assert name == "garden"
-    places = {"/path/to/bin": str(installed), "/path/to/server.py": str(garden)}
-    command, how = as_claude_desktop_starts_it(entry, places)
+async def test_claude_desktop_starts_a_server_of_ones_own(child: Child, garden: Path, tmp_path: Path) -> None:
+    entry = await asyncio.to_thread(installed_entry, INSTALLS[1], garden.parent, tmp_path / "home", child)
+    command, how = as_claude_desktop_starts_it(entry, child)
     async with started(command, **how) as wire:
         await wire.open("2025-11-25")
         assert [tool["name"] for tool in (await wire.result("tools/list"))["tools"]] == ["plant", "water", "show_bed"]

@@ -57,13 +57,14 @@ def pointers(url: str, name: str, options: Options) -> list[str]:
         inspector = f"npx @modelcontextprotocol/inspector --transport http --server-url {url}{option}"
         code = {"name": name, "type": "http", "url": url, **header}
 
+    target = f" {shlex.quote(options.target)}" if options.target is not None else ""
     return [
         "mcpd: point a host at it:" + (" (TOKEN is the one it was started with)" if needs_token else ""),
         f"  Claude Code  {claude}",
         f"  VS Code      code --add-mcp {_quoted(code)}",
         f"  Inspector    {inspector}",
-        "mcpd: Claude Desktop starts its servers itself, over stdio. For this one, put the next line into its",
-        "mcpd: claude_desktop_config.json (Settings > Developer > Edit Config) and start it again:",
+        f"mcpd: Claude Desktop starts its servers itself, over stdio: mcpd install claude-desktop{target}",
+        "mcpd: or by hand, the next line in its claude_desktop_config.json (Settings > Developer > Edit Config):",
         format(encode({"mcpServers": {name: entry}}), indent=0).decode(),
     ]
 
