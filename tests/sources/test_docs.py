@@ -11,7 +11,7 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from conftest import Child
+from conftest import REPOSITORY, Child
 from support.folders import opened, problems, write
 from support.wires import LEGACY, MODERN, Wire, memory_wire, process_wire
 
@@ -343,3 +343,17 @@ def test_a_folder_without_documents_loads_nothing_of_them(tmp_path: Path, child:
         [sys.executable, "-c", code], env=child.env, capture_output=True, text=True, timeout=100, check=True
     )
     assert done.stdout == "[]\n"
+
+
+async def test_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """examples/handbook, without a word of `mcpd check`: found, read, looked up, with the URLs of published pages."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    server = opened(REPOSITORY / "examples" / "handbook")
+    assert server.problems() == []
+    async with memory_wire(server, MODERN) as wire:
+        found = await call(wire, "search_handbook", query="how deep for parsnips")
+        assert found["results"][0]["url"] == "https://handbook.example/start/first-bed/#dig"
+        looked = await call(wire, "look_up_in_docs", name="litres_per_bed")
+        assert "10 unless it is set" in looked["results"][0]["content"]
+        command = await call(wire, "find_docs_code", words="water", language="bash")
+        assert command["examples"][0]["code"].strip() == "garden water north"
