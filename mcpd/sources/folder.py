@@ -76,7 +76,7 @@ class Folder:
         if pages is not None or files is not None or skills is not None:
             resources = [*(pages or {}).values(), *(files[0] if files else ()), *(skills or ())]
         templates = files[1] if files else None
-        added = self._load_notebooks(files[0] if files else ())
+        added = self._load_notebooks(files[0] if files else (), docs)
         if added:
             tools, resources = [*(tools or ()), *added[0]], [*(resources or ()), *added[1]]
         if docs is not None:
@@ -176,14 +176,18 @@ class Folder:
         table = self.configuration.resources
         return resources_of(self._folder("resources"), table, table.uri or uri_prefix(self.server.name), report)
 
-    def _load_notebooks(self, files: Iterable[ResourceEntry]) -> tuple[list[ToolEntry], list[ResourceEntry]] | None:
-        if self._notebooks is None and not any(entry.key.endswith(".ipynb") for entry in files):
+    def _load_notebooks(
+        self, files: Iterable[ResourceEntry], docs: Tree | None
+    ) -> tuple[list[ToolEntry], list[ResourceEntry]] | None:
+        below = () if docs is None else docs.paths
+        has_any = any(entry.key.endswith(".ipynb") for entry in files) or any(path.endswith(".ipynb") for path in below)
+        if self._notebooks is None and not has_any:
             return None
-        from .notebooks import Notebooks, notebooks_among
+        from .notebooks import Notebooks, notebooks_among, notebooks_below
 
         if self._notebooks is None:
             self._notebooks = Notebooks(self.server)
-        return self._notebooks.entries(notebooks_among(files))
+        return self._notebooks.entries([*notebooks_among(files), *notebooks_below(self._folder("docs"), below)])
 
     def _load_prompts(self, report: Report) -> list[PromptEntry] | None:
         if not self._is_there("prompts"):
@@ -211,6 +215,7 @@ class Folder:
             from .docs.source import Tree
 
             self._docs = Tree(self.server, self.root, self._folder("docs"), self.configuration.docs)
+        self._docs.look(report)
         return self._docs
 
 

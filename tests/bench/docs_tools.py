@@ -77,8 +77,8 @@ def main() -> None:
             folder = root / "served" / "docs" / f"s{number % 40:02}"
             folder.mkdir(parents=True, exist_ok=True)
             text = chance.choices(words, weights, k=200)
-            page = f"# {' '.join(text[:4])}\n\n{' '.join(text[:100])}\n\n## {text[7]} {text[9]}\n\n{' '.join(text[100:])}\n"
-            (folder / f"p{number}.md").write_text(page, encoding="utf-8")
+            parts = (f"# {' '.join(text[:4])}", " ".join(text[:100]), f"## {text[7]} {text[9]}", " ".join(text[100:]))
+            (folder / f"p{number}.md").write_text("\n\n".join(parts), encoding="utf-8")
         for start in ("cold", "warm"):
             measure(Host(root / "served", root / "cache"), start, options.searches, chance, words, weights)
 

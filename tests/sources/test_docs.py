@@ -357,3 +357,14 @@ async def test_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         assert "10 unless it is set" in looked["results"][0]["content"]
         command = await call(wire, "find_docs_code", words="water", language="bash")
         assert command["examples"][0]["code"].strip() == "garden water north"
+
+
+async def test_notebooks_among_documents(tmp_path: Path) -> None:
+    """They are listed with their titles, and shown cell by cell."""
+    notebook = {"cells": [{"cell_type": "markdown", "metadata": {}, "source": ["# Harvest\n", "By marrow."]}],
+                "metadata": {}, "nbformat": 4, "nbformat_minor": 5}  # fmt: skip
+    files = {**DOCS, "docs/harvest.ipynb": json.dumps(notebook)}
+    async with memory_wire(opened(tmp_path, files), MODERN) as wire:
+        assert (await listed(wire))["docs://garden/harvest.ipynb"]["title"] == "Harvest"
+        shown = await wire.call("show_notebook", None, path="docs/harvest.ipynb")
+        assert "By marrow." in shown["content"][0]["text"]

@@ -70,6 +70,7 @@ class Tree:
         self.answers = Answers(lambda: self.library, self.addresses, lambda: self.paths)
         self._heads: dict[str, tuple[int | None, Head]] = {}
         self._pages: dict[str, PageResource] = {}
+        self._resources: list[ResourceEntry] = []
         self._tools: list[LazyTool] | None = None
         self._listed_at = 0.0
         self._template = PageTemplate(self, *_form(self.addresses))
@@ -95,10 +96,10 @@ class Tree:
         templates: Sequence[TemplateEntry] | None,
         report: Report,
     ) -> tuple[list[ToolEntry], list[ResourceEntry], list[TemplateEntry]]:
-        """What there is already, and what it offers; a name or URI that is there already stays what it was."""
+        """What there is already, and what it offers since it last looked; of two with one name the first stays."""
         return (
             _joined(tools, self._tools_now(), report),
-            _joined(resources, self._resources_now(report), report),
+            _joined(resources, self._resources, report),
             _joined(templates, [self._template], report),
         )
 
@@ -123,8 +124,8 @@ class Tree:
 
         return tool_of(self._server, self.answers, wording, names, {})
 
-    def _resources_now(self, report: Report) -> list[ResourceEntry]:
-        """The overview, the sections and the pages that there are now."""
+    def look(self, report: Report) -> None:
+        """Find out which documents there are now; reads none. What is left out is reported."""
         pages: dict[str, PageResource] = {}
         sections: dict[str, list[str]] = {}
         tree = scan(self.folder, self._settings)
@@ -145,7 +146,7 @@ class Tree:
         ):
             if found.setdefault(entry.key, entry) is not entry:
                 report.error(self.folder, f"{entry.key} is there twice; only the first one is served")
-        return list(found.values())
+        self._resources = list(found.values())
 
     # -- what lists show ---------------------------------------------------------------------
 
