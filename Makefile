@@ -5,7 +5,7 @@
 #   make check    format, lint, types, import contract, unit tests: under two minutes
 #   make test     everything, with all that the tests need; what CI runs
 #   make test-all-pythons   the core tests with each Python from 3.11 to 3.14 that the machine has
-#   make clients  agent frameworks against our servers and FastMCP's, our client against the servers of others; what CI runs too
+#   make clients  agent frameworks, hosts and bundles; our client against servers of others; what CI runs too
 #   make conformance   the official conformance suite, with what it needs
 #   make bench    our figures against the raw floors
 #   make soak     clients of every transport coming and going for ten minutes, with counts that add up
@@ -85,7 +85,7 @@ format: $(VENV)/.test
 	$(PY) -m ruff format .
 
 clean:
-	rm -rf $(VENV) $(TOOLS) $(NPM_FOLDERS:%=%/node_modules) tests/clients/js/node_modules tests/clients/foreign/node_modules
+	rm -rf $(VENV) $(TOOLS) $(NPM_FOLDERS:%=%/node_modules) tests/clients/js/node_modules tests/clients/foreign/node_modules tests/clients/hosts/node_modules
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist .coverage .coverage.*
 
 # ----------------------------------------------------------------------- what has to be there
@@ -100,7 +100,7 @@ setup-test: $(VENV)/.test $(TOOLS)/.oldest $(TOOLS)/.mcp2 $(TOOLS)/.mcp1 $(TOOLS
 
 FRAMEWORKS := smolagents llama-index langchain openai-agents pydantic-ai fastmcp
 COMPAT := $(TOOLS)/compat/.original $(TOOLS)/compat/.second $(TOOLS)/compat/.ours $(TOOLS)/compat/.examples $(TOOLS)/compat/.second-examples
-setup-clients: $(TOOLS)/.node $(TOOLS)/.mcp1 $(FRAMEWORKS:%=$(TOOLS)/clients/.%) $(COMPAT) tests/clients/js/node_modules/.package-lock.json tests/clients/foreign/node_modules/.package-lock.json
+setup-clients: $(TOOLS)/.node $(TOOLS)/.mcp1 $(TOOLS)/.wheels $(FRAMEWORKS:%=$(TOOLS)/clients/.%) $(COMPAT) tests/clients/js/node_modules/.package-lock.json tests/clients/foreign/node_modules/.package-lock.json tests/clients/hosts/node_modules/.package-lock.json
 
 # One line per Debian package: the command that proves it is there, then the package.
 DEBIAN := npm:npm chromium:chromium
@@ -160,6 +160,12 @@ $(TOOLS)/.converters: tests/clients/requirements-converters.txt | $(VENV)/bin/py
 $(TOOLS)/clients/.%: tests/clients/requirements-%.txt | $(VENV)/bin/python $(TOOLS)/.uv
 	@rm -rf $(TOOLS)/clients/$*
 	$(INSTALL) $(TOOLS)/clients/$*/bin/python --requirement $<
+	@touch $@
+
+# What a bundle needs, to be installed without a network.
+$(TOOLS)/.wheels: pyproject.toml | $(VENV)/.test
+	@rm -rf $(TOOLS)/wheels
+	$(PIP) download --dest $(TOOLS)/wheels anyio click msgspec websockets
 	@touch $@
 
 # Servers of other libraries: with their library, and with ours in its place.

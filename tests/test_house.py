@@ -132,6 +132,7 @@ WORDS_OF_APPS = re.compile(
 )
 APPS_ARE_KNOWN = {
     "mcpd/__init__.py": "the public names of the extension",
+    "mcpd/bundle/pack.py": "a server that has them needs one extra more",
     "mcpd/client/group_names.py": "URIs of pages, and what names them, in a group of servers",
     "mcpd/client/functions.py": "what is for pages alone is no function for a model",
     "mcpd/client/targets/hosts.py": "which hosts show them",

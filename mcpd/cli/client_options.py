@@ -14,13 +14,13 @@ from .talk.words import WrongUse
 __all__ = ["TARGET_HELP", "ClientCommand", "client_command", "json_option", "reach_of"]
 
 TARGET_HELP = """\b
-TARGET is the server:
+TARGET is the MCP server:
   server.py                   a file with a server, started for this; server.py:object names one of several
   package.module:object       a server in a module
   https://host/mcp            a server that runs already; ws://host/mcp and unix:/path/to/socket too
-  mcp.json:github             an entry of an mcpServers file
-  claude-code:github          what a host that is installed here (Claude Code, Cursor, …) calls github
-  (left out)                  the built-in starter
+  mcp.json:github             the server github of a configuration file, which has "mcpServers" in it
+  claude-code:github          the server github of a host that is installed here: Claude Code, Cursor, …
+  (left out)                  the small example server that mcpd brings along
   … -- COMMAND ARGUMENTS      instead of TARGET: a program that talks MCP on stdin and stdout, at the end
 """
 
@@ -56,7 +56,9 @@ def _options() -> list[click.Parameter]:
             help="A header of each request to a server behind a URL. Can be repeated.",
         ),
         click.Option(
-            ["--token-file"], metavar="FILE", help="Read the bearer token for a server behind a URL from this file."
+            ["--token-file"],
+            metavar="FILE",
+            help="Read the token that a server behind a URL wants (Authorization: Bearer …) from this file.",
         ),
     ]
 

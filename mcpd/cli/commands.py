@@ -19,18 +19,20 @@ from .talk.words import WrongUse
 __all__ = ["cli", "run"]
 
 _COMMANDS = {
-    "call": "Call a tool of any server.",
+    "bundle": "Write a server into one file that Claude Desktop installs by a double click.",
+    "call": "Call a tool of any MCP server.",
     "check": "Load a server, list what it offers, name every problem.",
     "complete": "Print what a server suggests for an argument.",
     "completion": "Print the script by which a shell completes commands and tools.",
     "init": "Write a small server into a folder, to begin with.",
     "install": "Tell a host of a server: its file, edited with care.",
-    "list": "List what any server offers.",
+    "list": "List what any MCP server offers.",
     "ping": "Ask a server whether it is there, and how fast.",
     "prompt": "Fill in a prompt, and print its messages.",
+    "publish-info": "Write server.json, for the registry of servers.",
     "read": "Print what a resource holds.",
     "doctor": "Try a server step by step: what works, what does not, what to do.",
-    "serve": "Serve over stdio, WebSocket or HTTP.",
+    "serve": "Serve a server of yours over stdio, WebSocket or HTTP.",
     "uninstall": "Take a server out of a host's file again.",
     "trace": "Write down what a host and a server say to each other.",
     "watch": "Print what a server tells, until Ctrl-C.",
@@ -78,6 +80,9 @@ _ELSEWHERE = {
     "subscribe": "to hear of changes: mcpd watch {file} URI",
     "logs": "for what a server logs: mcpd watch {file}",
     "proxy": "it serves files only; in Python there is mcpd.Client for other servers",
+    "pack": "for one file that hosts install: mcpd bundle {file}",
+    "package": "for one file that hosts install: mcpd bundle {file}",
+    "publish": "for the registry of servers: mcpd publish-info {file}",
     "version": "write mcpd --version",
     "help": "write mcpd --help",
 }
@@ -101,7 +106,7 @@ class _Group(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        command: click.Command = import_module(f".{cmd_name}", __package__).command
+        command: click.Command = import_module(f".{cmd_name.replace('-', '_')}", __package__).command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -132,7 +137,7 @@ class _Group(click.Group):
 @click.version_option(__version__, "-V", "--version", message="mcpd %(version)s")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """Give tools, resources, prompts and more to any MCP host."""
+    """Make MCP servers, and use any: programs that give tools, texts and prompts to AI hosts such as Claude Code."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 

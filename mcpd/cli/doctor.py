@@ -13,8 +13,8 @@ import click
 from ..client.targets.named import CommandTarget, UrlTarget
 from ..doctor.report import Report, Status, Step
 from ..errors import ConfigurationError
+from ..masking import mask_command
 from ..printable import printable
-from ..trace.masking import mask_command
 from .client_options import TARGET_HELP, ClientCommand, json_option, reach_of
 from .talk.reach import Reach, named_target, without_secrets
 from .talk.terminal import as_json_text
@@ -22,7 +22,8 @@ from .talk.words import WrongUse
 
 __all__ = ["command"]
 
-_HELP = """Try a server step by step, as a host would, and say what works, what does not and what to do.
+_HELP = """Try a server step by step, as a host would (an AI program such as Claude Code), and say what works, what does
+not and what to do.
 
 \b
   mcpd doctor server.py
@@ -61,7 +62,7 @@ _NAME_WIDTH = 20
             ["-H", "--header", "headers"], multiple=True, metavar="NAME:VALUE",
             help="A header for a server behind a URL. Can be repeated.",
         ),
-        click.Option(["--token-file"], metavar="FILE", help="Read the bearer token for a URL from this file."),
+        click.Option(["--token-file"], metavar="FILE", help="Read the token that a URL wants from this file."),
     ],
 )  # fmt: skip
 def command(

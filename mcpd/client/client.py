@@ -7,12 +7,13 @@ Spec: 2026-07-28 server/*, basic/patterns/{mrtr,subscriptions}; 2025-11-25 for t
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from functools import cache
 from types import UnionType
 from typing import Any, Literal, Self, TypeVar, overload
 
 from msgspec import Raw, Struct
-from msgspec.json import decode
+from msgspec.json import Decoder
 from msgspec.structs import replace
 
 from .. import __version__
@@ -161,13 +162,13 @@ class Client(ServerLink):
         """Call a tool. A tool that failed gives a result with `is_error`; RemoteError is for calls that were none."""
         params = {"name": name, "arguments": {} if arguments is None else arguments}
         try:
-            raw = await self.request("tools/call", params, on_progress=on_progress, timeout=timeout)
+            raw, _ = await self._ask("tools/call", params, on_progress, timeout)
         except RemoteError as error:
             if error.code != HeaderMismatch.code or self._session.headings is None:
                 raise
             # Spec: 2026-07-28 streamable-http, client behavior: look for changes of the schema, then say it again.
             await self.list_tools(fresh=True)
-            raw = await self.request("tools/call", params, on_progress=on_progress, timeout=timeout)
+            raw, _ = await self._ask("tools/call", params, on_progress, timeout)
         return _read("tools/call", CallToolResult, raw)
 
     @overload
@@ -335,13 +336,15 @@ class Client(ServerLink):
     ) -> tuple[Raw, bool]:
         """The result of `request`, and whether it came in one round: what depends on answers is not kept."""
         seconds = self.timeout if timeout == "default" else timeout
+        first = await self._send(method, params, seconds, on_progress)
+        era = self._agreed()
+        if era.is_complete(first):
+            return first, True
 
         def ask(params: Any) -> Coroutine[Any, Any, Raw]:
             return self._send(method, params, seconds, on_progress)
 
-        first = await ask(params)
-        result = await self._agreed().complete(method, ask, params, first)
-        return result, result is first
+        return await era.complete(method, ask, params, first), False
 
     async def _list(self, method: str, member: str, kind: type[T], *, fresh: bool) -> list[T]:
         """Every page of a list, within the limits."""
@@ -398,9 +401,13 @@ def _contents(entry: Raw) -> TextResourceContents | BlobResourceContents:
     return contents
 
 
+_decoder: Callable[[Any], Decoder[Any]] = cache(Decoder)
+
+
 def _read(method: str, kind: type[T], raw: Raw) -> T:
     """A result as what it should be. Raises ProtocolError, naming the member that is wrong."""
     try:
-        return decode(raw, type=kind)
+        found: T = _decoder(kind).decode(raw)
+        return found
     except MALFORMED as error:
         raise ProtocolError(f"The server's answer to {method} cannot be read: {explain(error)}") from None

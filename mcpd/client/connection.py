@@ -322,11 +322,17 @@ class ClientConnection:
         Raises RemoteError, RequestTimeout, ConnectionLost; ProtocolError for an answer that cannot be read,
         LocalProtocolError for a method this version lacks, ConfigurationError for an `on_progress` to be awaited.
         """
-        if on_progress is not None and iscoroutinefunction(on_progress):
+        return await self.answer(self.begin(method, params, on_progress), timeout)
+
+    def begin(self, method: str, params: Any, on_progress: OnProgress | None) -> ClientRequest:
+        """Queue a request, for `answer`. Raises LocalProtocolError, ConfigurationError as `request`."""
+        if on_progress is None:
+            return self.session.request(method, params)
+        if iscoroutinefunction(on_progress):
             raise ConfigurationError("on_progress is a coroutine function: give a plain one, which may start a task")
-        request = self.session.request(method, params, wants_progress=on_progress is not None)
+        request = self.session.request(method, params, wants_progress=True)
         request.on_progress = on_progress
-        return await self.answer(request, timeout)
+        return request
 
     async def answer(self, request: ClientRequest, timeout: float | None) -> Raw:
         """The answer to a request that the session has queued already."""

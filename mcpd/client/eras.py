@@ -20,7 +20,7 @@ from .callbacks import Callbacks
 from .connection import ClientConnection
 from .handshake import read_discovery
 from .limits import ClientLimits
-from .rounds import run_rounds
+from .rounds import needed, run_rounds
 from .subscription import Subscription
 from .wishes import Wishes
 
@@ -144,8 +144,13 @@ class ClientEra(ABC):
         """The roots are others now."""
 
     @abstractmethod
+    def is_complete(self, result: Raw) -> bool:
+        """Whether there is nothing more to do for a result. Raises ProtocolError for one of an unknown type."""
+
+    @abstractmethod
     async def complete(self, method: str, ask: Callable[[Any], Awaitable[Raw]], params: Any, result: Raw) -> Raw:
-        """The complete result of a request, given that of its first round; `ask` sends it again with other params."""
+        """The complete result of a request, given that of its first round, which was not; `ask` sends it again with
+        other params."""
 
 
 class _Legacy(ClientEra):
@@ -184,6 +189,10 @@ class _Legacy(ClientEra):
         """Tell the server, which may have asked for them before."""
         self.connection.session.notify("notifications/roots/list_changed")
         self.connection.flush()
+
+    def is_complete(self, result: Raw) -> bool:
+        """There is one round."""
+        return True
 
     async def complete(self, method: str, ask: Callable[[Any], Awaitable[Raw]], params: Any, result: Raw) -> Raw:
         """There is one round."""
@@ -229,6 +238,10 @@ class _Modern(ClientEra):
 
     def roots_changed(self) -> None:
         """Nothing is to be said: a server asks when it needs them."""
+
+    def is_complete(self, result: Raw) -> bool:
+        """It says so itself."""
+        return needed(result) is None
 
     async def complete(self, method: str, ask: Callable[[Any], Awaitable[Raw]], params: Any, result: Raw) -> Raw:
         """As many rounds as it takes."""

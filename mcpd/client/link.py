@@ -327,16 +327,16 @@ class ServerLink:
     async def _send(self, method: str, params: Any, seconds: float | None, on_progress: OnProgress | None) -> Raw:
         """One request and its result: on the connection that is open, or on a new one."""
         connection = self._agreed().connection
-        if connection.is_lost and not self._may_renew:
-            raise connection.another_loss()
         if not connection.is_lost:
             try:
-                return await connection.request(method, params, timeout=seconds, on_progress=on_progress)
+                return await connection.answer(connection.begin(method, params, on_progress), seconds)
             except ConnectionLost as error:
                 if not self._may_repeat(method, params, error):
                     raise
                 if isinstance(error, CannotConnect):
                     await asyncio.sleep(FIRST_PAUSE)
+        elif not self._may_renew:
+            raise connection.another_loss()
         return await self._send_again(method, params, seconds, on_progress)
 
     async def _send_again(self, method: str, params: Any, seconds: float | None, on_progress: OnProgress | None) -> Raw:

@@ -21,7 +21,7 @@ from .callbacks import Callbacks, answer_to
 from .faults import Faults
 from .limits import ClientLimits
 
-__all__ = ["MAX_ROUNDS", "run_rounds"]
+__all__ = ["MAX_ROUNDS", "needed", "run_rounds"]
 
 MAX_ROUNDS = 32
 """A server that still asks after so many answers would ask for ever."""
@@ -63,40 +63,41 @@ async def run_rounds(
     of result that is unknown.
     """
     for number in range(MAX_ROUNDS):
-        needed = _needed(result)
-        if needed is None:
+        asked = needed(result)
+        if asked is None:
             return result
         if method not in _MAY_ASK and table.is_known_method(method):
             raise ProtocolError(f"The server asks for input before it answers {method}, which has none")
 
         retry: dict[str, Any] = dict(_members(b"{}" if params is None else encode(params)))
-        if needed.input_requests:
-            if len(needed.input_requests) > limits.questions:
+        if asked.input_requests:
+            if len(asked.input_requests) > limits.questions:
                 raise ProtocolError(f"The server asked {limits.questions} questions and more (ClientLimits.questions)")
             retry["inputResponses"] = {
-                key: await _answer(question, callbacks, faults) for key, question in needed.input_requests.items()
+                key: await _answer(question, callbacks, faults) for key, question in asked.input_requests.items()
             }
         else:
             # Nothing to answer: the server only wants to be asked again, and not at once for ever.
             await asyncio.sleep(min(0.05 * 2**number, _LONGEST_PAUSE))
 
-        if needed.request_state is not None:
-            retry["requestState"] = needed.request_state
+        if asked.request_state is not None:
+            retry["requestState"] = asked.request_state
         result = await ask(retry)
     raise ProtocolError(f"The server asked for input {MAX_ROUNDS} times over")
 
 
-def _needed(result: Raw) -> _Needed | None:
+def needed(result: Raw) -> _Needed | None:
+    """What a result asks for before there is one; None if it is one. Raises ProtocolError for an unknown type."""
     try:
-        needed = _read_needed(result)
+        asked = _read_needed(result)
     except MALFORMED as error:
         raise ProtocolError(f"The server's result cannot be read: {explain(error)}") from None
-    if needed.result_type == "input_required":
-        return needed
-    if needed.result_type != "complete":
+    if asked.result_type == "complete":
+        return None
+    if asked.result_type != "input_required":
         # Spec: 2026-07-28 basic/index: a type "unrecognized by the client MUST be considered invalid".
-        raise ProtocolError(f"The server's result is of an unknown type: {needed.result_type[:100]!r}")
-    return None
+        raise ProtocolError(f"The server's result is of an unknown type: {asked.result_type[:100]!r}")
+    return asked
 
 
 async def _answer(question: _Question, callbacks: Callbacks, faults: Faults) -> Any:

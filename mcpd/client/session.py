@@ -298,6 +298,8 @@ class ClientSession:
             error = ParseError("Parse error: not UTF-8")
             error.request_id = message.id if isinstance(message, Request) else None
             self._refuse(error, frame)
+        elif isinstance(message, Response):
+            self._take_answer(message)
         elif isinstance(message, Request):
             self._take_request(message, frame)
         elif isinstance(message, Notification):

@@ -50,7 +50,7 @@ def as_members(version: Version, params: Any) -> dict[str, Any]:
     """The members of params, in the shape of this version. Raises LocalProtocolError for what is no JSON object."""
     if params is None:
         return {}
-    if params.__class__ is dict and "_meta" not in params and not any(isinstance(one, Raw) for one in params.values()):
+    if params.__class__ is dict and "_meta" not in params and Raw not in map(type, params.values()):
         return cast(dict[str, Any], params)  # plain values: they are written once, with all the rest
     written = as_object(params if isinstance(params, Raw) else version.shape(params), "params")
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 from ..client.targets.named import CommandTarget
@@ -114,9 +115,7 @@ def _say_no_answer(dialogue: Dialogue, text: str, report: Report) -> None:
     lines = child.stderr_lines
     said = f"; its stderr says: {printable(lines[-1], 300)}" if lines else ""
     if child.process.returncode is not None:
-        advice = (
-            "start it by hand in a terminal: what it says there is why" if not lines else "mend what its stderr says"
-        )
+        advice = "start it by hand in a terminal: what it says there is why" if not lines else _mending(lines)
     elif child.flood:
         advice = "write only messages to stdout, and everything else to stderr"
     elif dialogue.garbage_lines:
@@ -126,7 +125,23 @@ def _say_no_answer(dialogue: Dialogue, text: str, report: Report) -> None:
             "does it need an option to speak MCP on stdin and stdout (such as stdio), or does it wait for something "
             "else (a download, a login, a database)? Give it longer with --timeout"
         )
+    text = text.replace(" initialize", " the first request (initialize)", 1)
     report.fail("started", f"the server {text}{said}", advice, stderr=lines)
+
+
+def _mending(lines: list[str]) -> str:
+    """What to do about the last words of a program that has ended."""
+    for line in reversed(lines):
+        if found := _NO_PYTHON_MODULE.search(line):
+            name = found[1].partition(".")[0]
+            return f"install {name} for the Python that runs it: python -m pip install {name}, by that very python"
+        if found := _NO_NODE_MODULE.search(line):
+            return f"{found[1]} is missing: is the path right? Else run npm install in the server's folder"
+    return "stderr is where programs say what is wrong: mend that, and try again"
+
+
+_NO_PYTHON_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]{1,100})'")
+_NO_NODE_MODULE = re.compile(r"Cannot find (?:module|package) '([^']{1,200})'")
 
 
 async def _ask_nonsense(dialogue: Dialogue, report: Report) -> None:
@@ -156,9 +171,9 @@ async def _ask_nonsense(dialogue: Dialogue, report: Report) -> None:
 def _judge_stdout(dialogue: Dialogue, report: Report) -> None:
     if dialogue.garbage_lines:
         first = printable(dialogue.garbage[0])
-        lines = "1 line is" if dialogue.garbage_lines == 1 else f"{dialogue.garbage_lines} lines are"
-        text = f'{lines} no messages, the first of them: "{first}"'
-        advice = "print it to stderr, and switch off banners: hosts show errors for such lines, or give up"
+        many = f"{dialogue.garbage_lines} lines are no messages, the first of them"
+        text = f'{"a line is no message" if dialogue.garbage_lines == 1 else many}: "{first}"'
+        advice = "print to stderr (Python: file=sys.stderr) and switch off banners: hosts show errors, or give up"
         report.fail("stdout clean", text, advice, lines=dialogue.garbage, count=dialogue.garbage_lines)
     elif dialogue.strange_answers:
         text = f"{dialogue.strange_answers} answers belong to no request, or came twice"

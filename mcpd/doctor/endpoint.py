@@ -121,7 +121,7 @@ def _advice(reply: Reply, tried: str) -> str:
     status = reply.status
     if reply.kind == "text/html" and status < 400:
         return f"this is a web page; what is the URL of the MCP endpoint? It is not at {tried}, either"
-    if status in (404, 405, 410):
+    if status in (404, 405, 410, 501):
         return f"is the path right? There is no server at {tried}, either"
     if status == 403:
         return "it lets you not in: does it want a header (-H), another Host, or your address on a list?"

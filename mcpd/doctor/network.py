@@ -32,6 +32,11 @@ async def try_network(target: UrlTarget, report: Report) -> bool:
     url = urlsplit(target.url)
     host, port = url.hostname or "", url.port or _PORTS[url.scheme]
     if proxy := _proxy(url.scheme, host, port):
+        kind = proxy.partition("://")[0] if "://" in proxy else "http"
+        if kind not in (("http",) if url.scheme in ("ws", "wss") else ("http", "https")):
+            text = f"your environment names a {kind} proxy, {proxy}, which mcpd cannot use"
+            report.fail("proxy", text, f"name one as http://host:port, or go past it with NO_PROXY={host}")
+            return False
         advice = "hosts that do not know it need another way; NO_PROXY=HOST goes past it"
         report.ok("proxy", f"requests go through {proxy}, which your environment names", advice=advice)
         return True
@@ -57,7 +62,8 @@ def _proxy(scheme: str, host: str, port: int) -> str:
     named = proxies.get(scheme.replace("ws", "http")) or proxies.get("all")
     if not named or proxy_bypass(f"{host}:{port}") or proxy_bypass(host):
         return ""
-    return printable(named.rpartition("@")[2])
+    scheme, sign, rest = named.rpartition("://")
+    return printable(f"{scheme.lower()}{sign}{rest.rpartition('@')[2]}")
 
 
 def _has_socket(path: str, report: Report) -> bool:
@@ -184,8 +190,10 @@ def _advice_on(error: ssl.SSLCertVerificationError) -> str:
     advice = {
         9: "it holds from a later time on: are the clocks right, of the server and of this machine?",
         10: "renew it",
-        18: "it vouches for itself: get one from an authority that hosts know, such as Let's Encrypt",
-        19: "its authority is known to nobody here: get one from a known one, or install that one here",
+        18: "it vouches for itself: get one from an authority that hosts know, such as Let's Encrypt; to try this one, "
+        "put SSL_CERT_FILE=FILE before the command, with its PEM file",
+        19: "its authority is known to nobody here: get one from a known one, or install that one here; to try it, "
+        "put SSL_CERT_FILE=FILE before the command, with the authority's PEM file",
         20: "its chain has a gap: let the server send the intermediate certificates, too (its fullchain file)",
         62: "it is for other names: is the URL right? Else get one for this name",
         64: "it is for other addresses: write the name that it is for",

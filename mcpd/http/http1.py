@@ -49,7 +49,7 @@ _BLANK = (b"\r\n", b"\n")
 """What old clients send behind a body, and no beginning of a request (RFC 9112 2.2)."""
 
 
-def new_config(app: HttpApp, upgrade: Callable[..., asyncio.Protocol]) -> Config:
+def new_config(app: HttpApp, upgrade: Callable[..., asyncio.BaseProtocol]) -> Config:
     """What uvicorn's connections ask of their server; `upgrade` makes what takes a WebSocket's connection over."""
     config = Config(
         app,

@@ -87,7 +87,7 @@ class HttpListener:
                 connection.close_idle(loop.time() - self.app.settings.idle_timeout)
         self._timer = loop.call_later(self.app.settings.idle_timeout / 4, self._close_idle)
 
-    def _upgrade(self, **_uvicorn: Any) -> asyncio.Protocol:
+    def _upgrade(self, **_uvicorn: Any) -> asyncio.BaseProtocol:
         return self._websockets.connect()
 
     def pause(self) -> None:

@@ -47,6 +47,9 @@ class Offers(Struct, frozen=True):
     resources: tuple[dict[str, Any], ...] = ()
     templates: tuple[dict[str, Any], ...] = ()
     prompts: tuple[dict[str, Any], ...] = ()
+    prompt_texts: dict[str, str] = {}
+    """The texts of prompts, if they were asked for: each argument stands as `${arguments.NAME}` in it."""
+    icons: tuple[dict[str, Any], ...] = ()
 
     @property
     def apps(self) -> list[str]:
@@ -112,10 +115,11 @@ async def verify_target(
     env_vars: Iterable[str] = (),
     environment: Mapping[str, str] = os.environ,
     timeout: float = SECONDS,
+    with_texts: bool = False,
 ) -> Verdict:
-    """The same for what was read from a host's file."""
+    """The same for what was read from a host's file. `with_texts`: prompts are filled in, too."""
     if isinstance(target, UrlTarget):
-        return await _verify_url(target, timeout)
+        return await _verify_url(target, timeout, with_texts)
     variables = passed_on(host, environment, names=env_vars) | (target.env or {})
     folder = working_folder(target.cwd, project)
     report = Report()
@@ -130,7 +134,7 @@ async def verify_target(
     except (OSError, ValueError) as error:
         return Verdict(works=False, error=f"{target.command[0]}: {getattr(error, 'strerror', None) or error}")
     try:
-        return await _converse(dialogue, began, shows_views=host is None or host.has_apps)
+        return await _converse(dialogue, began, shows_views=host is None or host.has_apps, with_texts=with_texts)
     except NoAnswer as error:
         why, advice = f"the server {error}", _advice(dialogue.child, dialogue)
         return Verdict(works=False, error=why, advice=advice, stderr_tail=tuple(dialogue.child.stderr_lines))
@@ -138,7 +142,7 @@ async def verify_target(
         await dialogue.end()
 
 
-async def _converse(dialogue: Dialogue, began: float, *, shows_views: bool) -> Verdict:
+async def _converse(dialogue: Dialogue, began: float, *, shows_views: bool, with_texts: bool) -> Verdict:
     """What a host says to a server when it starts it. Raises NoAnswer."""
     capabilities: dict[str, Any] = {"extensions": OFFER} if shows_views else {}
     answer = await dialogue.request("initialize", initialize_params(WITH_HANDSHAKE, capabilities))
@@ -155,7 +159,7 @@ async def _converse(dialogue: Dialogue, began: float, *, shows_views: bool) -> V
         await dialogue.notify("notifications/initialized")
     seconds = time.monotonic() - began
 
-    offers = await _take(dialogue, answer.result, dialogue.envelope)
+    offers = await _take(dialogue, answer.result, dialogue.envelope, with_texts)
     warnings = []
     if dialogue.garbage_lines:
         first = printable(dialogue.garbage[0])
@@ -163,7 +167,7 @@ async def _converse(dialogue: Dialogue, began: float, *, shows_views: bool) -> V
     return Verdict(works=True, offers=offers, seconds=seconds, warnings=tuple(warnings))
 
 
-async def _verify_url(target: UrlTarget, timeout: float) -> Verdict:
+async def _verify_url(target: UrlTarget, timeout: float, with_texts: bool) -> Verdict:
     try:
         from ..client import Client
         from ..doctor.client_peer import ClientPeer
@@ -183,7 +187,7 @@ async def _verify_url(target: UrlTarget, timeout: float) -> Verdict:
             "instructions": client.instructions,
             "serverInfo": None if client.server_info is None else to_builtins(client.server_info),
         }
-        offers = await _take(ClientPeer(client, timeout), opening, client.version)
+        offers = await _take(ClientPeer(client, timeout), opening, client.version, with_texts)
     except NoAnswer as error:
         return Verdict(works=False, error=f"the server {error}")
     finally:
@@ -194,11 +198,12 @@ async def _verify_url(target: UrlTarget, timeout: float) -> Verdict:
 # ------------------------------------------------------------------------------------------- what it has
 
 
-async def _take(peer: Peer, opening: dict[str, Any], version: str | None) -> Offers:
+async def _take(peer: Peer, opening: dict[str, Any], version: str | None, with_texts: bool) -> Offers:
     """All lists of what the server says that it has. Raises NoAnswer."""
     meta = opening.get("_meta")
     info = opening.get("serverInfo") or (meta.get(f"{META}serverInfo") if isinstance(meta, dict) else None)
     info = info if isinstance(info, dict) else {}
+    icons = info.get("icons")
     said = opening.get("capabilities")
     has = said if isinstance(said, dict) else {}
 
@@ -221,6 +226,8 @@ async def _take(peer: Peer, opening: dict[str, Any], version: str | None) -> Off
         resources=lists["resources"],
         templates=lists["resourceTemplates"],
         prompts=lists["prompts"],
+        prompt_texts=await _texts(peer, lists["prompts"]) if with_texts else {},
+        icons=tuple(each for each in icons if isinstance(each, dict)) if isinstance(icons, list) else (),
     )
 
 
@@ -241,6 +248,25 @@ async def _list(peer: Peer, method: str, member: str) -> tuple[dict[str, Any], .
         if cursor is None:
             break
     return tuple(found)
+
+
+async def _texts(peer: Peer, prompts: tuple[dict[str, Any], ...]) -> dict[str, str]:
+    """What prompts say, with the names of their arguments in place of values; not of those that take no such values."""
+    found: dict[str, str] = {}
+    for prompt in prompts:
+        name, wanted = _text(prompt.get("name")), prompt.get("arguments") or []
+        names = [each.get("name") for each in wanted if isinstance(each, dict)]
+        arguments = {each: f"${{arguments.{each}}}" for each in names if isinstance(each, str)}
+        try:
+            answer = await peer.request("prompts/get", {"name": name, "arguments": arguments})
+        except NoAnswer:
+            continue
+        messages = (answer.result or {}).get("messages")
+        contents = [each.get("content") for each in messages or () if isinstance(each, dict)]
+        texts = [_text(each.get("text")) for each in contents if isinstance(each, dict)]
+        if name and texts and all(texts):
+            found[name] = "\n\n".join(texts)
+    return found
 
 
 def _has_page(tool: Mapping[str, Any]) -> bool:

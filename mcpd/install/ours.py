@@ -47,7 +47,7 @@ def shown(entry: Any) -> str:
     words = essence(entry)
     if words is None:
         return "what cannot be read"
-    from ..trace.masking import mask_command
+    from ..masking import mask_command
 
     return " ".join(mask_command(words))
 

@@ -11,8 +11,8 @@ from msgspec import Struct
 from ..client.targets.hosts import Host
 from ..client.targets.variables import Variables
 from ..errors import ConfigurationError
+from ..masking import mask_text
 from ..printable import printable
-from ..trace.masking import mask_text
 from .entry import Entry
 from .files import Content, read
 from .formats import Format, drop, format_named, put

@@ -14,7 +14,7 @@ from ..types.lifecycle import Implementation
 from ..versions.table import SUPPORTED
 from .caller import TRANSPORTS, Caller
 from .joining import join
-from .recording import RecordedChannel, WireMessage
+from .recording import WireMessage, recorded
 
 __all__ = ["VERSIONS", "TestClient"]
 
@@ -86,7 +86,7 @@ class TestClient(Client):
             ) from None
         if self._open is None:
             channel = await join(self._server, self._transport, self._caller, self.limits)
-            self._target = RecordedChannel(channel, self.messages)
+            self._target = recorded(channel, self.messages)
         await super().open()
 
     async def value(self, tool: str, /, **arguments: Any) -> Any:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from ..masking import mask_command
 from ..printable import printable
 from .files import TraceFile
-from .masking import mask_command
 from .records import FORMAT, SOURCES, Lines, Recording, Source, encode_record, to_record
 
 __all__ = ["MOST_WAITING_BYTES", "Recorder"]

@@ -27,6 +27,7 @@ from weakref import WeakSet
 from ..channel import Receiver
 from ..errors import ConfigurationError, ConnectionLost, McpdError, ProtocolError
 from ..jsonrpc import Id
+from ..masking import mask_command
 from ..principal import Origin
 from .child_stderr import StderrCopy
 from .stdio import MAX_FRAME_BYTES, StdioChannel
@@ -308,7 +309,7 @@ async def open_process(
     stderr = None
     if pipes.fd_err is not None and stderr_bytes_per_second is not None:
         stderr = StderrCopy(pipes.fd_err, os.path.basename(command[0]), stderr_bytes_per_second)
-    shown = name or shlex.join(command)
+    shown = name or shlex.join(mask_command(command))
     shown = shown if len(shown) <= _LONG_NAME else f"{shown[:_LONG_NAME]}…"
     return ProcessChannel(
         process, pipes.fd_in, pipes.fd_out, name=shown, stderr=stderr, max_frame_bytes=max_frame_bytes

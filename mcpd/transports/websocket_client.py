@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Mapping
 from typing import cast
 from urllib.parse import urlsplit
 
 from websockets.client import ClientProtocol
-from websockets.exceptions import InvalidState, InvalidStatus
+from websockets.exceptions import InvalidStatus
 from websockets.frames import CloseCode, Frame, Opcode
 from websockets.http11 import Response
 from websockets.protocol import OPEN
@@ -32,9 +31,9 @@ from ..principal import Origin
 from ..printable import printable
 from ..serve_defaults import MAX_FRAME_BYTES
 from .websocket_dial import Dialed, dial
-from .websocket_ending import hang_up, shorten
-from .websocket_keep_alive import KeepAlive
+from .websocket_ending import shorten
 from .websocket_owner import WebSocketLimits
+from .websocket_stream import DATA, HIGH_WATER, LOW_WATER, WebSocketStream
 from .wire_log import wire_log
 
 __all__ = ["WebSocketClientChannel", "open_websocket"]
@@ -44,14 +43,12 @@ log = logging.getLogger("mcpd.client")
 OPEN_SECONDS = 10.0
 """How long connecting and the handshake may take together."""
 CLOSE_SECONDS = 2.0
+LIMITS = WebSocketLimits(close_timeout=CLOSE_SECONDS)
 
-_JOIN_BYTES = 65536
-_HIGH_WATER = 1024 * 1024
-_LOW_WATER = 256 * 1024
 _SUBPROTOCOL = Subprotocol("mcp")
 _OURS = ("host", "connection", "upgrade", "content-length", "transfer-encoding")
 
-_TEXT, _CONTINUATION, _BINARY, _CLOSE, _PONG = Opcode.TEXT, Opcode.CONT, Opcode.BINARY, Opcode.CLOSE, Opcode.PONG
+_CLOSE, _PONG = Opcode.CLOSE, Opcode.PONG
 
 
 async def open_websocket(
@@ -100,51 +97,33 @@ def _is_latin(text: str) -> bool:
     return all(ord(c) < 256 for c in text)
 
 
-class WebSocketClientChannel(asyncio.Protocol):
+class WebSocketClientChannel(WebSocketStream):
     """One connection, from the handshake's first byte on. `start` begins to deliver what arrives."""
 
-    is_multiplexed = True
+    _protocol: ClientProtocol
 
     def __init__(
         self, to: Dialed, url: str, headers: Mapping[str, str], max_frame_bytes: int = MAX_FRAME_BYTES
     ) -> None:
+        super().__init__(
+            ClientProtocol(parse_uri(url), subprotocols=[_SUBPROTOCOL], max_size=max_frame_bytes, logger=wire_log),
+            LIMITS,
+        )
         self._to = to
         self._headers = headers
         self._most = max_frame_bytes
-        self._loop = asyncio.get_running_loop()
-        self._protocol = ClientProtocol(
-            parse_uri(url), subprotocols=[_SUBPROTOCOL], max_size=max_frame_bytes, logger=wire_log
-        )
         self.opened: asyncio.Future[None] = self._loop.create_future()
         """Done when the handshake is; its exception says why there was none."""
-        self._transport: asyncio.Transport | None = None
         self._receiver: Receiver | None = None
-        self._keep_alive = KeepAlive(WebSocketLimits(), self._loop)
-        self._lost: asyncio.Future[None] = self._loop.create_future()
-        self._drained: asyncio.Future[None] | None = None
-
-        self._events: deque[Frame] = deque()
-        self._fragments: bytearray | None = None
-        self._unflushed_bytes = 0
-        self._written_bytes = 0
-        self._is_pushing = False
-        self._is_flush_due = False
-
-        self.is_open = False
-        """The handshake is done, and nothing has ended yet."""
-        self._is_closing = False
         self._end_reason: ConnectionLost | None = None
         self._has_told = False
-        self.is_held = True
-        """Nothing is read: nobody takes it yet, or who does has enough."""
-        self.was_heard = False
-        self.is_congested = False
+        self.is_held = True  # nobody takes it yet
 
     # -- what asyncio calls ------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = stream = cast("asyncio.Transport", transport)
-        stream.set_write_buffer_limits(_HIGH_WATER, _LOW_WATER)
+        stream.set_write_buffer_limits(HIGH_WATER, LOW_WATER)
         request = self._protocol.connect()
         for name, value in self._headers.items():
             if name in request.headers:
@@ -170,12 +149,7 @@ class WebSocketClientChannel(asyncio.Protocol):
         if not self.opened.done():
             self.opened.set_exception(CannotConnect(f"{self._to.name}: the connection was cut during the handshake"))
             self.opened.exception()  # who opened it may have given up
-        self._is_closing = True
-        self._keep_alive.cancel()
-        self.is_congested = False
-        self._wake()
-        if not self._lost.done():
-            self._lost.set_result(None)
+        self._has_gone()
         self._end(getattr(exc, "strerror", None) or "")
 
     def pause_writing(self) -> None:
@@ -257,11 +231,6 @@ class WebSocketClientChannel(asyncio.Protocol):
             self._resume_reading()
             self._tell()
 
-    def _resume_reading(self) -> None:
-        transport = self._transport
-        if not self.is_held and transport is not None and not transport.is_closing():
-            transport.resume_reading()
-
     def _push(self) -> None:
         """Hand on what arrived, until it is through or the receiver has enough."""
         events = self._events
@@ -285,24 +254,13 @@ class WebSocketClientChannel(asyncio.Protocol):
         if receiver is None or self._has_told:
             return
 
-        opcode = frame.opcode
-        if opcode is _TEXT:
-            if frame.fin:
-                receiver.receive(bytes(frame.data))  # not all releases of the library give bytes
-            else:
-                self._fragments = bytearray(frame.data)
-        elif opcode is _CONTINUATION:
-            assert self._fragments is not None  # else the library has failed the connection
-            # One buffer, not a list: many small fragments must not cost more than their bytes.
-            self._fragments += frame.data
-            if frame.fin:
-                data, self._fragments = bytes(self._fragments), None
-                receiver.receive(data)
-        elif opcode is _BINARY:
-            self.fail(CloseCode.UNSUPPORTED_DATA, "send each JSON-RPC message as a text frame, not a binary one")
-        elif opcode is _CLOSE:
+        if frame.opcode in DATA:
+            message = self._message(frame)
+            if message is not None:
+                receiver.receive(message)
+        elif frame.opcode is _CLOSE:
             self._end()
-        elif opcode is _PONG:
+        elif frame.opcode is _PONG:
             self._keep_alive.answered(self)
 
     def _end(self, cause: str = "") -> None:
@@ -338,57 +296,9 @@ class WebSocketClientChannel(asyncio.Protocol):
 
     # -- writing -----------------------------------------------------------------------------
 
-    def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
-        """Queue one text frame. All frames of one turn leave in one write."""
-        if not self.is_open:
-            return
-        try:
-            self._protocol.send_text(frame)
-        except InvalidState:  # its close frame has arrived, and waits behind what is worked on now
-            return
-        self._unflushed_bytes += len(frame)
-        if self._unflushed_bytes > _JOIN_BYTES:
-            self._flush()
-        elif not self._is_pushing and not self._is_flush_due:
-            self._is_flush_due = True
-            self._loop.call_soon(self._flush_later)
-
     def send_apart(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """Queue one text frame."""
         self.send(frame, related_request_id, method)
-
-    def _flush_later(self) -> None:
-        self._is_flush_due = False
-        self._flush()
-
-    def _flush(self) -> None:
-        writes = self._protocol.data_to_send()
-        transport = self._transport
-        if not writes or transport is None or self._lost.done():  # uvloop's transports raise once they are gone
-            return
-        is_last = not writes[-1]
-        if len(writes) > 1 and self._unflushed_bytes <= _JOIN_BYTES:
-            writes = [b"".join(writes)]
-        self._unflushed_bytes = 0
-        for part in writes:
-            if part:
-                self._written_bytes += len(part)
-                transport.write(part)
-        if is_last or not self._is_closing and self._protocol.close_expected():
-            self._begin_closing(transport, is_last)
-
-    async def drain(self) -> None:
-        """Wait until the server has taken most of what was queued, or is gone."""
-        self._flush()
-        if self.is_congested:
-            if self._drained is None:
-                self._drained = self._loop.create_future()
-            await asyncio.shield(self._drained)
-
-    def _wake(self) -> None:
-        if self._drained is not None and not self._drained.done():
-            self._drained.set_result(None)
-        self._drained = None
 
     def origin(self, related_request_id: Id | None = None) -> Origin:
         """The server's end."""
@@ -414,44 +324,10 @@ class WebSocketClientChannel(asyncio.Protocol):
             transport.abort()
             raise
 
-    def fail(self, code: CloseCode, reason: str) -> None:
-        """Close because of what the server does or does not do; nothing more of it is read."""
-        if self._protocol.state is OPEN:
-            self._protocol.fail(code, shorten(reason))
-            self._events.clear()
-            self._flush()
-        self._end()
-
     def abort(self) -> None:
         """Cut the connection off."""
         self.is_open = False
-        if self._transport is not None:
-            self._transport.abort()
-
-    def _begin_closing(self, transport: asyncio.Transport, is_last: bool) -> None:
-        if not self._is_closing:
-            self._is_closing = True
-            self.is_open = False
-            self._keep_alive.set(CLOSE_SECONDS, transport.abort)
-            # The server's own close frame or end is still to come.
-            if not transport.is_closing():
-                transport.resume_reading()
-        if is_last:
-            hang_up(transport, is_agreed=self._protocol.close_rcvd is not None)
-
-    # -- what the timer asks -----------------------------------------------------------------
-
-    @property
-    def taken_bytes(self) -> int | None:
-        """How much the server has taken of what was written; None where the connection is not open."""
-        if self._transport is None or not self.is_open:
-            return None
-        return self._written_bytes - self._transport.get_write_buffer_size()
-
-    def ping(self) -> None:
-        """Ask for a sign of life."""
-        self._protocol.send_ping(b"mcpd")
-        self._flush()
+        super().abort()
 
 
 _HINTS = {

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.clock import until
+from support.memory import resident
 
 from mcpd import Client
 from mcpd.client import ClientLimits
@@ -177,10 +178,6 @@ async def test_a_line_of_a_gigabyte() -> None:
             await client.call_tool("any", timeout=100)
         assert resident() - begin < 64 * MB
         await client.ping()
-
-
-def resident() -> int:
-    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,21 @@ def test_as_json(child: Child, tmp_path: Path) -> None:
     assert bad["details"]["lines"] == ["ban\u202ener"]
 
 
+def test_no_secret_of_a_command_is_shown(child: Child, tmp_path: Path) -> None:
+    """What doctor prints is sent to others; so are errors."""
+    secrets = ["--api-key", "s3cr3t-a", "--token=s3cr3t-b", "--header", "Authorization: Bearer s3cr3t-cc"]
+    command = [sys.executable, "-c", "raise SystemExit('broken')", *secrets]
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"a": {"command": command[0], "args": command[1:]}}}))
+    for words in (["doctor", "--", *command], ["doctor", "--json", "--", *command], ["list", "--", *command]):
+        done = subprocess.run(
+            child.mcpd(*words), env=child.env, capture_output=True, text=True, timeout=90, check=False
+        )
+        assert done.returncode == 1
+        assert "broken" in done.stdout + done.stderr
+        assert "s3cr3t" not in done.stdout + done.stderr
+        assert "--api-key" in done.stdout + done.stderr
+
+
 def test_nothing_of_that_name(child: Child, tmp_path: Path) -> None:
     done = doctor(child, "servr.py", cwd=tmp_path)
     assert done.returncode == 1

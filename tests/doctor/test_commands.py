@@ -113,9 +113,17 @@ async def test_our_own_server_has_none_either() -> None:
 @pytest.mark.parametrize(
     ("first", "text", "advice"),
     [
-        ("raise SystemExit(3)", "ended instead of answering initialize (exit code 3)", "by hand in a terminal"),
-        ("sys.exit('no key: set API_KEY')", "its stderr says: no key: set API_KEY", "mend what its stderr says"),
-        ("os.close(1)\ntime.sleep(60)", "closed its stdout instead of answering initialize", "option to speak MCP"),
+        (
+            "raise SystemExit(3)",
+            "instead of answering the first request (initialize) (exit code 3)",
+            "by hand in a terminal",
+        ),
+        ("sys.exit('no key: set API_KEY')", "its stderr says: no key: set API_KEY", "stderr is where programs say"),
+        (
+            "os.close(1)\ntime.sleep(60)",
+            "closed its stdout instead of answering the first request",
+            "option to speak MCP",
+        ),
         ("say('Usage: bed [file]')\nraise SystemExit(0)", "ended instead of answering", "by hand in a terminal"),
     ],
 )
@@ -126,10 +134,23 @@ async def test_it_ends_before_it_answers(first: str, text: str, advice: str) -> 
     assert "versions" not in [step.name for step in steps]
 
 
+@pytest.mark.parametrize(
+    ("said", "advice"),
+    [
+        ("ModuleNotFoundError: No module named 'pandas.core'", "python -m pip install pandas"),
+        ("Error: Cannot find module '/srv/index.js'", "/srv/index.js is missing: is the path right?"),
+    ],
+)
+async def test_what_a_server_misses_is_named(said: str, advice: str) -> None:
+    steps = await tried(program(first=f"sys.exit({said!r})"))
+    assert advice in of(steps, "started").advice
+
+
 async def test_it_hangs() -> None:
     steps = await tried(program(first="sys.stderr.write('waiting for the database\\n')\ntime.sleep(60)"), 0.5)
     assert of(steps, "started").text == (
-        "the server did not answer initialize within 0.5 s; its stderr says: waiting for the database"
+        "the server did not answer the first request (initialize) within 0.5 s; "
+        "its stderr says: waiting for the database"
     )
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.clock import Clock, until
+from support.memory import memory
 
 from mcpd import Callbacks, Client
 from mcpd.client import ClientLimits
@@ -37,30 +37,6 @@ def bad(behaviour: str, number: int = 0) -> list[str]:
 
 async def said(client: Client, **options: Any) -> str:
     return (await client.call_tool("any", **options)).content[0].text  # type: ignore[union-attr]
-
-
-@contextmanager
-def memory(most: int) -> Iterator[None]:
-    """What this process holds must not grow by more than that, at any time that the loop turns."""
-    loop, begin, top = asyncio.get_running_loop(), resident(), 0
-    timer: asyncio.TimerHandle | None = None
-
-    def look() -> None:
-        nonlocal top, timer
-        top = max(top, resident())
-        timer = loop.call_later(0.005, look)
-
-    look()
-    try:
-        yield
-    finally:
-        assert timer is not None
-        timer.cancel()
-    assert max(top, resident()) - begin < most
-
-
-def resident() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 async def held(client: Client) -> None:

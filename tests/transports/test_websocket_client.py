@@ -23,6 +23,7 @@ from mcpd.client.targets import UrlTarget
 from mcpd.errors import CannotConnect, ConfigurationError, ConnectionLost, HttpError, TransportError
 from mcpd.transports import websocket_client, websocket_dial
 from mcpd.transports.websocket_client import WebSocketClientChannel, open_websocket
+from mcpd.transports.websocket_owner import WebSocketLimits
 from mcpd.transports.websocket_server import WebSocketListener
 
 pytestmark = pytest.mark.timeout(20)
@@ -31,7 +32,7 @@ GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(websocket_client, "CLOSE_SECONDS", 0.1)
+    monkeypatch.setattr(websocket_client, "LIMITS", WebSocketLimits(close_timeout=0.1))
 
 
 class Peer:
@@ -254,6 +255,8 @@ async def test_what_comes_with_the_handshake_waits_for_start() -> None:
         (lambda peer: peer.send(CLOSE, struct.pack("!H", 1001) + b"bye\x1b"),
          r"the server closed the WebSocket: 1001 .*bye\\x1b"),
         (lambda peer: peer.send(BINARY, b"x"), "we closed the WebSocket: 1003 .*not a binary one"),
+        (lambda peer: [peer.send(TEXT, b'"\xc3', fin=False), peer.send(CONT, b'"')],
+         "we closed the WebSocket: 1007 .*not UTF-8: invalid continuation byte at byte 1"),
         (lambda peer: peer.send(TEXT, b"x" * 2000),
          r"sent a message of more than 1000 bytes .ClientLimits\.message_bytes"),
         (lambda peer: [peer.send(TEXT, b"x", fin=False), *(peer.send(CONT, b"x" * 500, fin=False) for _ in range(3))],
@@ -342,8 +345,8 @@ async def test_a_server_that_does_not_read() -> None:
 
 
 async def test_pings_and_a_server_that_answers_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = websocket_client.WebSocketLimits(ping_interval=0.05, ping_timeout=0.2)
-    monkeypatch.setattr(websocket_client, "WebSocketLimits", lambda: limits)
+    limits = WebSocketLimits(ping_interval=0.05, ping_timeout=0.2, close_timeout=0.1)
+    monkeypatch.setattr(websocket_client, "LIMITS", limits)
     pings = 0
 
     async def serve(peer: Peer) -> None:

@@ -228,7 +228,7 @@ def _said_again(reach: Reach) -> str:
     import shlex
 
     if reach.command:
-        from ...trace.masking import mask_command
+        from ...masking import mask_command
 
         return f"-- {shlex.join(mask_command(reach.command))}"
     return shlex.quote(without_secrets(reach.target)) if reach.target else ""

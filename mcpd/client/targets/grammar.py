@@ -113,13 +113,27 @@ def _why_not(text: str, place: str, path: str) -> str:
     if os.path.isfile(f"{path}.py"):
         return f"{text}: no such file; did you mean {place}.py?"
 
-    near = get_close_matches(text.partition(":")[0], HOSTS, 1)
+    first, _, name = text.partition(":")
+    if first in _WITHOUT_FILE:
+        return f"{text}: {_WITHOUT_FILE[first].replace('NAME', name or 'NAME')}"
+    near = get_close_matches(first, HOSTS, 1)
     if near and ":" in text:
         return f"{text}: there is no host of this name; did you mean {near[0]}:{text.partition(':')[2]}?"
     near = get_close_matches(place, _listed(""), 1)
     if near:
         return f"{text}: there is nothing of this name; did you mean {near[0]}?"
     return f"{text}: there is nothing of this name; {FORMS}"
+
+
+_IN_SETTINGS = "has its servers in its settings, not in a file: give the URL or the command that stands there"
+_WITHOUT_FILE = {
+    "librechat": "LibreChat has its servers in the librechat.yaml of its deployment: write librechat.yaml:NAME",
+    "jetbrains-ai": f"JetBrains AI Assistant {_IN_SETTINGS}",
+    "chatgpt": f"ChatGPT {_IN_SETTINGS}",
+    "claude-ai": f"claude.ai {_IN_SETTINGS}",
+    "open-webui": f"Open WebUI {_IN_SETTINGS}",
+}
+"""Hosts that keep no file on the machine of who uses them, and what to do."""
 
 
 def _of_host(text: str) -> str:

@@ -1,6 +1,7 @@
 """What a target is once its text was read: a command, a URL, or a file that a child process of ours serves.
 
-Values of headers and variables are secrets: neither `str` nor `repr` shows them, nor what a URL has behind its `?`.
+Values of headers and variables are secrets: neither `str` nor `repr` shows them, nor what a URL has behind its `?`, nor
+what a command is given as a token or password.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import sys
 from typing import TypeAlias
 
 from msgspec import Struct, field
+
+from ...masking import mask_command
 
 __all__ = ["CommandTarget", "FileTarget", "NamedTarget", "UrlTarget", "command_of"]
 
@@ -30,7 +33,7 @@ class CommandTarget(Struct, frozen=True, repr_omit_defaults=True):
     """What the user called it, if that was not the command itself."""
 
     def __str__(self) -> str:
-        return self.name or _shorten(shlex.join(self.command))
+        return self.name or _shorten(shlex.join(mask_command(self.command)))
 
     def __repr__(self) -> str:
         return f"CommandTarget({self}{_names('env', self.env)})"

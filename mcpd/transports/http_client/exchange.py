@@ -131,7 +131,7 @@ async def refusal(requester: Requester, reply: Reply, message: Outgoing) -> Mcpd
     said = first_line(body)
     text = f"{name}: HTTP {status} {printable(reply.reason or '', 60)}".rstrip() + (f": {said}" if said else "")
     if status in (401, 403):
-        text += "; a token goes in headers={'Authorization': 'Bearer …'}"
+        text += "; a token is given by --token-file FILE, in Python by headers={'Authorization': 'Bearer …'}"
     return HttpError(text, status)
 
 

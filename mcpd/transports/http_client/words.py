@@ -52,7 +52,8 @@ def _connecting(error: aiohttp.ClientConnectorError) -> str:
         cause = error.os_error
     if isinstance(cause, ssl.SSLCertVerificationError):
         said = cause.verify_message or _reason(cause)
-        return f"the certificate is not trusted: {_said(said)}; HttpOptions(verify=FILE) names others to trust"
+        how = "SSL_CERT_FILE=FILE, or HttpOptions(verify=FILE), names one to trust"
+        return f"the certificate is not trusted: {_said(said)}; {how}"
     if isinstance(cause, ssl.SSLError):
         return f"no TLS connection: {_said(_reason(cause))}; does the server speak https there?"
     if isinstance(cause, ConnectionRefusedError):

@@ -122,6 +122,8 @@ def test_a_file_wins_over_nothing_and_a_configuration_over_a_file(here: Path) ->
         ("cluade-code:github", "no host of this name; did you mean claude-code:github"),
         ("cursor", "cursor is a host, and there are no servers in its configuration"),
         ("cursor:github", "Cursor has no configuration here .looked at .*mcp.json"),
+        ("librechat:clock", "LibreChat has its servers in the librechat.yaml .*: write librechat.yaml:clock$"),
+        ("chatgpt:clock", "ChatGPT has its servers in its settings, not in a file: give the URL"),
         ("nomodule:server", "nomodule:server: there is nothing of this name"),
         ("mcp.json:github", r"mcp\.json: no such file"),
     ],

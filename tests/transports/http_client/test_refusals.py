@@ -47,7 +47,7 @@ def always(data: bytes) -> Answer:
         (reply(500, b"\n  it broke \x1b[31m\nand more"), "/mcp: HTTP 500 Reason: it broke \\x1b[31m"),
         (reply(503), "/mcp: HTTP 503 Reason"),
         (reply(400, {"error": "invalid"}), '/mcp: HTTP 400 Reason: {"error": "invalid"}'),
-        (reply(401, b"who?"), "/mcp: HTTP 401 Reason: who?; a token goes in headers="),
+        (reply(401, b"who?"), "/mcp: HTTP 401 Reason: who?; a token is given by --token-file"),
         (reply(200, b"<html>", {"Content-Type": "text/html"}), "answered tools/call by text/html, which is no MCP"),
         (reply(200, b"", {"Content-Type": "application/json"}), "/mcp answered tools/call with nothing"),
         (reply(202), "/mcp took the request tools/call and answers nothing (HTTP 202)"),
@@ -256,9 +256,14 @@ async def test_tls(certificate: tuple[Path, Path]) -> None:
                 assert await client.call("x") == "secret"
 
         with pytest.raises(
-            CannotConnect, match=r"the certificate is not trusted: self-signed.*HttpOptions\(verify=FILE\)"
+            CannotConnect,
+            match=r"certificate is not trusted: self-signed.*SSL_CERT_FILE=.*HttpOptions\(verify=FILE\)",
         ):
             await Client(server.url).open()
+        with pytest.MonkeyPatch.context() as environment:
+            environment.setenv("SSL_CERT_FILE", str(certificate[0]))
+            async with Client(server.url) as client:
+                assert await client.call("x") == "secret"
         elsewhere = server.url.replace("127.0.0.1", "localhost")
         with pytest.raises(CannotConnect, match="the certificate is not trusted: .*localhost"):
             await Client(elsewhere, http=HttpOptions(verify=str(certificate[0]))).open()
@@ -305,8 +310,10 @@ async def test_a_unix_socket(tmp_path: Path) -> None:
         assert server.asked[0].headers["host"] == "localhost"
 
 
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, kept: bytearray | None = None) -> None:
     while data := await reader.read(65536):
+        if kept is not None:
+            kept += data
         writer.write(data)
     writer.close()
 
@@ -351,8 +358,66 @@ async def test_a_proxy_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> Non
         await Client("http://example.test/mcp").open()
 
     monkeypatch.setenv("http_proxy", "socks5://127.0.0.1:1")
-    with pytest.raises(ConfigurationError, match="HTTP_PROXY names a socks5 proxy"):
+    with pytest.raises(ConfigurationError, match=r"^HTTP_PROXY names a socks5 proxy, which .* NO_PROXY=example\.test$"):
         await Client("http://example.test/mcp").open()
+    monkeypatch.delenv("http_proxy")
+    monkeypatch.setenv("all_proxy", "socks5h://127.0.0.1:1")
+    with pytest.raises(ConfigurationError, match="^ALL_PROXY names a socks5h proxy"):
+        await Client("http://example.test/mcp").open()
+
+
+@pytest.mark.parametrize("answers", ["200 Connected", "407 Proxy Authentication Required"])
+async def test_https_through_the_tunnel_of_a_proxy(
+    monkeypatch: pytest.MonkeyPatch, certificate: tuple[Path, Path], answers: str
+) -> None:
+    """CONNECT (RFC 9110 9.3.6): the proxy sees where to, and its own password; nothing of what is said."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*certificate)
+    heads: list[str] = []
+    through = bytearray()
+
+    async def answer(asked: Asked, write: Write) -> None:
+        await write(reply(200, text_result(asked, asked.headers["authorization"])))
+
+    async with scripted(modern(answer), tls=context) as server:
+
+        async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            heads.append((await reader.readuntil(b"\r\n\r\n")).decode())
+            writer.write(f"HTTP/1.1 {answers}\r\n\r\n".encode())
+            if not answers.startswith("200"):
+                writer.close()
+                return
+            port = int(server.url.split(":")[2].partition("/")[0])
+            there_in, there_out = await asyncio.open_connection("127.0.0.1", port)
+            await asyncio.gather(_copy(reader, there_out, through), _copy(there_in, writer))
+
+        proxy = await asyncio.start_server(tunnel, "127.0.0.1", 0)
+        place = f"127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
+        monkeypatch.setenv("https_proxy", f"http://ada:secret@{place}")
+        for name in ("no_proxy", "NO_PROXY"):
+            monkeypatch.delenv(name, raising=False)
+
+        # The name is the proxy's to look up; the certificate is that of the server.
+        trusted = ssl.create_default_context(cafile=str(certificate[0]))
+        trusted.check_hostname = False
+        client = Client(
+            "https://example.test/mcp", headers={"Authorization": "Bearer abc"}, http=HttpOptions(verify=trusted)
+        )
+        if answers.startswith("200"):
+            async with client:
+                assert await client.call("x") == "Bearer abc"
+            with pytest.raises(CannotConnect, match="the certificate is not trusted"):
+                await Client("https://example.test/mcp", http=HttpOptions(verify=str(certificate[0]))).open()
+        else:
+            with pytest.raises(CannotConnect, match="the proxy refused the connection: 407") as caught:
+                await client.open()
+            assert "secret" not in str(caught.value)
+        proxy.close()
+
+    assert heads[0].startswith("CONNECT example.test:443 HTTP/1.1\r\n")
+    assert "Proxy-Authorization: Basic YWRhOnNlY3JldA==" in heads[0]
+    assert b"abc" not in through
+    assert "abc" not in heads[0]
 
 
 # ------------------------------------------------------------------------------------- header fields

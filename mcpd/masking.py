@@ -1,12 +1,15 @@
-"""Takes secrets out of what is recorded: tokens, passwords and keys, by the names that they stand under.
+"""Takes secrets out of what is recorded or shown: tokens, passwords and keys, by the names that they stand under.
 
-What is no secret by its name cannot be known for one: a trace is still to be read before it is given away.
+What is no secret by its name cannot be known for one: a trace is still to be read before it is given away. The patterns
+are made when they are first needed, for a server is started by whoever imports this.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
 
 from msgspec import DecodeError
 from msgspec.json import decode, encode
@@ -28,13 +31,26 @@ _HINTS = (
     b"verifier", b"\\u",
 )  # fmt: skip
 
-_SCHEME = re.compile(r"(?i)\b(bearer|basic)(\s+)([A-Za-z0-9._~+/=-]{8,})")
-_ASSIGNED = re.compile(
-    r"""(?ix) ( \b (?: [\w-]*[-_] )? (?: authorization | cookie | api[-_]?key | (?:access|refresh|id|auth)[-_]?token
-    | token | client[-_]?secret | secret(?:[-_]?key)? | password | passwd | passphrase | private[-_]?key )
-    ["'\\]* \s* [:=] \s* ["'\\]* ) ( [^\s"'\\,;&}]{4,} )"""
-)
-_FLAG = re.compile(r"(?i)^--?[\w-]*(token|secret|password|passwd|passphrase|api-?key|authorization|credential)s?$")
+
+class _Patterns(NamedTuple):
+    scheme: re.Pattern[str]
+    assigned: re.Pattern[str]
+    flag: re.Pattern[str]
+
+
+@cache
+def _patterns() -> _Patterns:
+    return _Patterns(
+        scheme=re.compile(r"(?i)\b(bearer|basic)(\s+)([A-Za-z0-9._~+/=-]{8,})"),
+        assigned=re.compile(
+            r"""(?ix) ( \b (?: [\w-]*[-_] )? (?: authorization | cookie | api[-_]?key
+            | (?:access|refresh|id|auth)[-_]?token | token | client[-_]?secret | secret(?:[-_]?key)? | password | passwd
+            | passphrase | private[-_]?key ) ["'\\]* \s* [:=] \s* ["'\\]* ) ( [^\s"'\\,;&}]{4,} )"""
+        ),
+        flag=re.compile(
+            r"(?i)^--?[\w-]*(token|secret|password|passwd|passphrase|api-?key|authorization|credential)s?$"
+        ),
+    )
 
 
 def may_hold_secrets(data: bytes) -> bool:
@@ -52,15 +68,18 @@ def mask_json(data: bytes) -> bytes:
 
 def mask_text(text: str) -> str:
     """A text without what stands behind the name of a secret, or behind `Bearer`."""
-    text = _SCHEME.sub(lambda found: f"{found[1]}{found[2]}{_stand_in(found[3])}", text)
-    return _ASSIGNED.sub(_mask_assigned, text)
+    patterns = _patterns()
+    text = patterns.scheme.sub(lambda found: f"{found[1]}{found[2]}{_stand_in(found[3])}", text)
+    return patterns.assigned.sub(_mask_assigned, text)
 
 
 def mask_command(words: Sequence[str]) -> list[str]:
     """A command line without secrets: `--token X`, `--token=X`, `Authorization: Bearer X`."""
+    if not may_hold_secrets(" ".join(words).encode(errors="replace")):
+        return list(words)
     masked: list[str] = []
     for word in words:
-        is_value = bool(masked) and _FLAG.match(masked[-1]) is not None and not word.startswith("-")
+        is_value = bool(masked) and _patterns().flag.match(masked[-1]) is not None and not word.startswith("-")
         masked.append(_stand_in(word) if is_value else mask_text(word))
     return masked
 

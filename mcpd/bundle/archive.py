@@ -1,0 +1,59 @@
+"""The zip file of a bundle: the same bytes for the same files, whenever and wherever it is written."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from contextlib import suppress
+
+from ..errors import ConfigurationError
+
+__all__ = ["write_archive"]
+
+_WHEN = (1980, 1, 1, 0, 0, 0)
+"""The oldest time that a zip file can hold."""
+_MODE = 0o100644
+
+
+def write_archive(path: str, files: Mapping[str, bytes | str]) -> int:
+    """Write files, by their path in the bundle, as bytes or as the path of a file to read; gives the size in bytes.
+
+    The file is there whole or not at all. Raises ConfigurationError.
+    """
+    folder = os.path.dirname(os.path.abspath(path))
+    try:
+        number, temporary = tempfile.mkstemp(prefix=".mcpd-bundle-", dir=folder)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from None
+    try:
+        with (
+            os.fdopen(number, "wb") as out,
+            zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive,
+        ):
+            for name in sorted(files):
+                archive.writestr(_entry(name), _content(files[name]), compresslevel=9)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise ConfigurationError(f"{error.filename or path}: {error.strerror}") from None
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+    return os.path.getsize(path)
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name, _WHEN)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    entry.create_system = 3
+    entry.external_attr = _MODE << 16
+    return entry
+
+
+def _content(source: bytes | str) -> bytes:
+    if isinstance(source, bytes):
+        return source
+    with open(source, "rb") as file:
+        return file.read()

@@ -1,0 +1,328 @@
+"""From a target to a bundle: its files, the packages that they need, and what it offers when it is started.
+
+The host gets the packages by `uv` when the bundle is installed, for its own system: so one bundle serves all of them.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+import shutil
+import struct
+from collections.abc import Mapping
+from importlib.metadata import version as distribution_version
+
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.json import encode
+
+from .. import __version__
+from ..client.targets.named import CommandTarget, FileTarget
+from ..errors import ConfigurationError
+from ..install.launch import Offers
+from .imports import distributions_of, local_files
+from .manifest import (
+    Author,
+    Compatibility,
+    Icon,
+    Launch,
+    ListedPrompt,
+    ListedTool,
+    Manifest,
+    Repository,
+    ServerPart,
+    checked,
+)
+from .project import Project, normalized, read_project, requirement_name
+from .questions import Asked, questions
+from .sources import collect, ignored_here
+
+__all__ = ["Bundle", "Gathered", "Said", "gather", "make_bundle", "unpack"]
+
+_SOURCES = "src"
+"""The folder in a bundle with the files of the target."""
+_MAIN = "main.py"
+_ICON = "icon.png"
+_MAIN_TEXT = '''"""Starts the server of this bundle: written by `mcpd bundle`."""
+
+import os
+
+from mcpd.cli import main
+
+source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "src")
+main(["serve", "--stdio", {where}])
+'''
+_PYTHON = ">=3.11"
+_PNG = b"\x89PNG\r\n\x1a\n"
+_MOST_ICON_BYTES = 5 * 1024 * 1024
+_COMPATIBLE = ("mcp", "fastmcp")
+"""Libraries whose servers we run without them."""
+_VERSION = re.compile(r"\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
+
+
+class Said(Struct, frozen=True, kw_only=True):
+    """What the command line says; what it does not is found in the project, and in what the server says of itself."""
+
+    name: str = ""
+    version: str = ""
+    description: str = ""
+    author: str = ""
+    icon: str = ""
+    env: tuple[str, ...] = ()
+    requirements: tuple[str, ...] = ()
+
+
+class Gathered(Struct, frozen=True, kw_only=True):
+    """The files of a target, before it was started."""
+
+    root: str
+    project: Project
+    files: dict[str, bytes | str]
+    """By their path in the bundle: bytes, or a file to read."""
+    left_out: dict[str, str]
+    """Why, for each file that is not in it."""
+
+
+class Bundle(Struct, frozen=True, kw_only=True):
+    """What goes into the file."""
+
+    manifest: Manifest
+    files: dict[str, bytes | str]
+    requirements: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def gather(target: object) -> Gathered:
+    """The files of a target, and what its project says. Raises ConfigurationError for one that has no files."""
+    if target is None or isinstance(target, CommandTarget):
+        raise ConfigurationError("name what is to be bundled: a Python file or a folder with a server in it")
+    if not isinstance(target, FileTarget):
+        raise ConfigurationError(f"{target} has no files to bundle; mcpd publish-info --remote names a URL")
+    path, behind = target.path, f":{target.object}" if target.object else ""
+    if os.path.isdir(path):
+        root = os.path.abspath(path)
+        found, project = collect(root, None, ignored_here(root)), read_project(root)
+        where = f"source + {behind!r}" if behind else "source"
+    elif os.path.isfile(path):
+        root = os.path.dirname(os.path.abspath(path))
+        found = collect(root, local_files(os.path.abspath(path)), ignored_here(root))
+        project = read_project(root, os.path.abspath(path))
+        where = f"os.path.join(source, {os.path.basename(path) + behind!r})"
+    else:
+        raise ConfigurationError(f"{target}: bundle a file or a folder; of a module, give the folder of its package")
+
+    files: dict[str, bytes | str] = {f"{_SOURCES}/{name}": path for name, path in found.files.items()}
+    files[_MAIN] = _MAIN_TEXT.format(where=where).encode()
+    return Gathered(root=root, project=project, files=files, left_out=found.left_out)
+
+
+def unpack(gathered: Gathered, folder: str) -> str:
+    """Write the files into a folder, to start them there; gives the program."""
+    for name, source in gathered.files.items():
+        path = os.path.join(folder, *name.split("/"))
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        if isinstance(source, bytes):
+            with open(path, "wb") as file:
+                file.write(source)
+        else:
+            shutil.copyfile(source, path)
+    return os.path.join(folder, _MAIN)
+
+
+def make_bundle(gathered: Gathered, offers: Offers, said: Said, environment: Mapping[str, str] = os.environ) -> Bundle:
+    """The whole bundle. `offers` is what the server has said when it was started. Raises ConfigurationError."""
+    project, files = gathered.project, dict(gathered.files)
+    warnings: list[str] = []
+    requirements = _requirements(gathered, offers, said, warnings)
+    asked = questions(said.env, environment)
+    icon, icons = _icon(said.icon, gathered.root, offers)
+    if icon:
+        files[_ICON] = icon
+    name = _slug(said.name or project.name or offers.name or os.path.basename(gathered.root))
+    manifest = Manifest(
+        manifest_version="0.4",
+        name=name,
+        display_name=offers.title or ("" if offers.name == name else offers.name),
+        version=_version(said.version or project.version or offers.version, warnings),
+        description=said.description or project.description or _described(offers, name),
+        long_description=offers.instructions if "\n" in offers.instructions.strip() else "",
+        author=_author(said, project, warnings),
+        repository=_repository(project),
+        homepage=_url(project, "homepage", "home", "website"),
+        documentation=_url(project, "documentation", "docs"),
+        support=_url(project, "issues", "bug tracker", "tracker", "support"),
+        icon=_ICON if icon else "",
+        icons=icons,
+        server=_server(asked),
+        tools=_tools(offers),
+        prompts=_prompts(offers),
+        prompts_generated=any(str(each.get("name")) not in offers.prompt_texts for each in offers.prompts),
+        keywords=project.keywords,
+        license=project.license,
+        compatibility=Compatibility(runtimes={"python": project.requires_python or _PYTHON}),
+        user_config=asked.questions,
+    )
+    files["manifest.json"] = checked(manifest)
+    files["pyproject.toml"] = _pyproject(manifest, project, requirements)
+    return Bundle(manifest=manifest, files=files, requirements=tuple(requirements), warnings=tuple(warnings))
+
+
+# ------------------------------------------------------------------------------------------- packages
+
+
+def _requirements(gathered: Gathered, offers: Offers, said: Said, warnings: list[str]) -> list[str]:
+    """What has to be installed; `warnings` is told what may be missing then."""
+    project = gathered.project
+    own = {name.removeprefix(f"{_SOURCES}/"): path for name, path in gathered.files.items() if isinstance(path, str)}
+    tops = {name.partition("/")[0].removesuffix(".py") for name in own}
+    beside = {os.path.basename(name).removesuffix(".py") for name in own}
+    imported = distributions_of((path for path in own.values() if path.endswith(".py")), tops | beside)
+
+    needs = [*(project.dependencies or ()), *said.requirements]
+    names = {requirement_name(each) for each in needs}
+    if "mcpd-server" not in names:
+        extras = ["apps"] if offers.apps else []
+        extras += ["compat"] if any(each in imported for each in _COMPATIBLE) else []
+        shown = f"[{','.join(extras)}]" if extras else ""
+        needs.insert(0, f"mcpd-server{shown}=={__version__}")
+    for top, distributions in imported.items():
+        if top in _COMPATIBLE or names & {normalized(each) for each in (top, *distributions)}:
+            continue
+        if project.dependencies is not None:
+            if distributions:
+                where = os.path.basename(project.file)
+                warnings.append(f"{top} is imported, and {distributions[0]} is not among the dependencies in {where}")
+        elif len(distributions) == 1:
+            needs.append(f"{distributions[0]}=={distribution_version(distributions[0])}")
+        else:
+            where = f"is in {' and '.join(distributions)}" if distributions else "is not installed here"
+            warnings.append(f"{top} is imported and {where}: name what has it with --requirement")
+    return needs
+
+
+def _pyproject(manifest: Manifest, project: Project, requirements: list[str]) -> bytes:
+    """What `uv` reads; every text in it is written as JSON has it, which is TOML too."""
+
+    def text(value: str) -> str:
+        return encode(value).decode().replace("\x7f", "\\u007f")
+
+    lines = [
+        "[project]",
+        f"name = {text(normalized(manifest.name))}",
+        f"version = {text(manifest.version)}",
+        f"requires-python = {text(project.requires_python or _PYTHON)}",
+        "dependencies = [",
+        *(f"    {text(each)}," for each in requirements),
+        "]",
+        "",
+        "[tool.uv]",
+        "package = false",
+        "",
+    ]
+    return "\n".join(lines).encode()
+
+
+# ------------------------------------------------------------------------------------------- what it says of itself
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._").lower()[:100] or "server"
+
+
+def _version(text: str, warnings: list[str]) -> str:
+    if _VERSION.fullmatch(text):
+        return text
+    numbers = re.match(r"v?(\d+(?:\.\d+)*)", text)
+    parts = [*(numbers[1].split(".") if numbers else []), "0", "0", "0"][:3]
+    version = ".".join(parts)
+    if text:
+        warnings.append(f"the version {text} is none of three numbers, as bundles have: {version} stands for it")
+    return version
+
+
+def _described(offers: Offers, name: str) -> str:
+    first = offers.instructions.strip().partition("\n")[0]
+    if first:
+        return first
+    count = len(offers.tools)
+    tools = ", ".join(str(each.get("name")) for each in offers.tools[:5])
+    return f"{offers.title or name}: {tools}{' and more' if count > 5 else ''}" if count else offers.title or name
+
+
+def _author(said: Said, project: Project, warnings: list[str]) -> Author:
+    name = said.author or project.author
+    if not name:
+        warnings.append("nobody is named as its author: say --author NAME, or `authors` in pyproject.toml")
+    is_theirs = not said.author and "@" in project.email
+    return Author(name=name or "unknown", email=project.email if is_theirs else UNSET)
+
+
+def _repository(project: Project) -> Repository | UnsetType:
+    url = _url(project, "repository", "source", "source code", "github", "code")
+    return Repository(url=url) if isinstance(url, str) else UNSET
+
+
+def _url(project: Project, *labels: str) -> str | UnsetType:
+    return next((project.urls[label] for label in labels if "://" in project.urls.get(label, "")), UNSET)
+
+
+def _server(asked: Asked) -> ServerPart:
+    """The program, which a host may start by itself or as `mcp_config` says."""
+    env = {name: f"${{user_config.{key}}}" for name, key in asked.keys.items()}
+    words = ("run", "--directory", "${__dirname}", _MAIN)
+    return ServerPart(type="uv", entry_point=_MAIN, mcp_config=Launch(command="uv", args=words, env=env))
+
+
+def _tools(offers: Offers) -> tuple[ListedTool, ...]:
+    return tuple(
+        ListedTool(name=str(each.get("name")), description=str(each.get("description") or "")) for each in offers.tools
+    )
+
+
+def _prompts(offers: Offers) -> tuple[ListedPrompt, ...]:
+    found = []
+    for prompt in offers.prompts:
+        name = str(prompt.get("name"))
+        if name in offers.prompt_texts:
+            arguments = [each.get("name") for each in prompt.get("arguments") or () if isinstance(each, dict)]
+            found.append(
+                ListedPrompt(
+                    name=name,
+                    text=offers.prompt_texts[name],
+                    description=str(prompt.get("description") or ""),
+                    arguments=tuple(str(each) for each in arguments),
+                )
+            )
+    return tuple(found)
+
+
+def _icon(path: str, root: str, offers: Offers) -> tuple[bytes, tuple[Icon, ...]]:
+    """The bytes of a PNG, and how large it is: the named one, the folder's icon.png, or one that the server has."""
+    data = b""
+    beside = os.path.join(root, "icon.png")
+    if path or os.path.isfile(beside):
+        try:
+            with open(path or beside, "rb") as file:
+                data = file.read(_MOST_ICON_BYTES + 1)
+        except OSError as error:
+            raise ConfigurationError(f"{path or beside}: {error.strerror}") from None
+        if not data.startswith(_PNG) or len(data) > _MOST_ICON_BYTES or len(data) < 24:
+            raise ConfigurationError(f"{path or beside}: an icon is a PNG file of up to 5 MiB, best 512 by 512")
+    for icon in () if data else offers.icons:
+        data = data or _of_data_url(str(icon.get("src")))
+    if not data:
+        return b"", ()
+    width, height = struct.unpack(">II", data[16:24])
+    return data, (Icon(src="icon.png", size=f"{width}x{height}"),)
+
+
+def _of_data_url(url: str) -> bytes:
+    head, comma, text = url.partition(",")
+    if not comma or not head.startswith("data:image/png") or not head.endswith(";base64"):
+        return b""
+    try:
+        data = base64.b64decode(text, validate=True)
+    except (ValueError, binascii.Error):
+        return b""
+    return data if data.startswith(_PNG) and 24 <= len(data) <= _MOST_ICON_BYTES else b""

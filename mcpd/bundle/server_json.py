@@ -1,0 +1,194 @@
+"""server.json: what the registry of servers is told of one, held to its schema of 2025-12-11 and to its own rules.
+
+The rules beyond the schema are those by which the registry refuses: versions that are ranges, addresses of this
+machine, bundles that are not released on GitHub or GitLab, packages whose page does not name the server.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+from ..errors import ConfigurationError
+from ..printable import printable
+from .questions import is_secret
+
+__all__ = [
+    "SCHEMA",
+    "Input",
+    "Package",
+    "Remote",
+    "Repository",
+    "ServerJson",
+    "Transport",
+    "bundle_package",
+    "checked",
+    "pypi_package",
+    "remote",
+    "repository",
+    "shortened",
+    "variables",
+]
+
+SCHEMA = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
+MOST_DESCRIPTION = 100
+
+_FORGES = {"github.com": "github", "gitlab.com": "gitlab"}
+_Url = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9+.-]*://[^\s/]+\S*$")]
+_RANGE = re.compile(r"^[\^~<>=!]|[,*| ]|(^|\.)x($|\.)|^latest$", re.IGNORECASE)
+
+
+class _Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, rename="camel"):
+    """An object of the file: members that say nothing are left out."""
+
+
+class Input(_Part, frozen=True, kw_only=True):
+    """A variable that a user sets."""
+
+    name: Annotated[str, Meta(min_length=1)]
+    description: str = ""
+    is_required: bool = False
+    is_secret: bool = False
+    default: str = ""
+
+
+class Transport(_Part, frozen=True, kw_only=True):
+    """How a package is spoken to once it is started."""
+
+    type: Literal["stdio", "streamable-http", "sse"]
+
+
+_STDIO = Transport(type="stdio")
+
+
+class Package(_Part, frozen=True, kw_only=True):
+    """Something to install: a package of an index, or a bundle behind a URL."""
+
+    registry_type: Annotated[str, Meta(pattern="^(pypi|mcpb)$")]
+    identifier: Annotated[str, Meta(min_length=1)]
+    version: str = ""
+    runtime_hint: str = ""
+    file_sha256: Annotated[str, Meta(pattern="^([a-f0-9]{64})?$")] = field(default="", name="fileSha256")
+    transport: Transport
+    environment_variables: tuple[Input, ...] = ()
+
+
+class Remote(_Part, frozen=True, kw_only=True):
+    """A server that runs."""
+
+    type: Annotated[str, Meta(pattern="^(streamable-http|sse)$")]
+    url: _Url
+
+
+class Repository(_Part, frozen=True, kw_only=True):
+    """Where its source is."""
+
+    url: _Url
+    source: Annotated[str, Meta(min_length=1)]
+
+
+class ServerJson(_Part, frozen=True, kw_only=True):
+    """The whole file."""
+
+    schema: Annotated[str, Meta(min_length=1)] = field(name="$schema")
+    name: Annotated[str, Meta(pattern=r"^[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+$", min_length=3, max_length=200)]
+    title: Annotated[str, Meta(max_length=100)] = ""
+    description: Annotated[str, Meta(min_length=1, max_length=MOST_DESCRIPTION)]
+    version: Annotated[str, Meta(min_length=1, max_length=255)]
+    website_url: str = ""
+    repository: Repository | None = None
+    packages: tuple[Package, ...] = ()
+    remotes: tuple[Remote, ...] = ()
+
+
+def checked(found: ServerJson) -> bytes:
+    """The file's text. Raises ConfigurationError for what the schema or the registry does not take."""
+    text = msgspec.json.encode(found)
+    try:
+        msgspec.json.decode(text, type=ServerJson)
+    except msgspec.ValidationError as error:
+        raise ConfigurationError(f"server.json would not be valid: {_in_words(error, found)}") from None
+    for version in (found.version, *(package.version for package in found.packages)):
+        if _RANGE.search(version):
+            raise ConfigurationError(f"the version {version!r} is a range: the registry takes one exact version")
+    if not found.packages and not found.remotes:
+        raise ConfigurationError(
+            "nothing says where the server is to be had: --pypi PACKAGE, --bundle-url URL or --remote URL; a "
+            "pyproject.toml with a name does it, too"
+        )
+    return msgspec.json.format(text, indent=2) + b"\n"
+
+
+def remote(url: str) -> Remote:
+    """A server behind a URL. Raises ConfigurationError for one that others cannot reach."""
+    parts = urlsplit(url)
+    host = (parts.hostname or "").lower()
+    is_here = host in ("localhost", "::1") or host.startswith("127.") or host.endswith((".localhost", ".local"))
+    if parts.scheme != "https" or not host or is_here:
+        raise ConfigurationError(f"--remote {url.partition('?')[0]}: the registry takes https URLs that all can reach")
+    if parts.username or parts.password:
+        raise ConfigurationError("--remote: a password has no place in server.json; take it out of the URL")
+    return Remote(type="streamable-http", url=url)
+
+
+def bundle_package(url: str, digest: str) -> Package:
+    """A bundle that was released. Raises ConfigurationError for a place that the registry does not take."""
+    parts = urlsplit(url)
+    if parts.scheme != "https" or parts.hostname not in _FORGES or "/releases/" not in parts.path:
+        text = "the registry takes bundles of releases on GitHub and GitLab"
+        raise ConfigurationError(f"--bundle-url {url.partition('?')[0]}: {text}, as https://github.com/…/releases/…")
+    if "mcp" not in url.lower():
+        raise ConfigurationError("--bundle-url: the registry wants `mcp` somewhere in it: name the file NAME.mcpb")
+    return Package(registry_type="mcpb", identifier=url, file_sha256=digest, transport=_STDIO)
+
+
+def pypi_package(text: str, version: str) -> Package:
+    """A package of the Python index: NAME, or NAME==VERSION; `version` is meant where none is said."""
+    name, _, own = text.partition("==")
+    return Package(registry_type="pypi", identifier=name, version=own or version, runtime_hint="uvx", transport=_STDIO)
+
+
+def repository(url: str) -> Repository | None:
+    """The place of its source, if it is on a forge that the registry knows."""
+    parts = urlsplit(url)
+    source = _FORGES.get((parts.hostname or "").removeprefix("www."))
+    return Repository(url=url.removesuffix(".git"), source=source) if source and parts.scheme == "https" else None
+
+
+def variables(names: tuple[str, ...]) -> tuple[Input, ...]:
+    """NAME, or NAME=VALUE with what stands by default."""
+    found = []
+    for word in names:
+        name, has_default, value = word.partition("=")
+        text = f"The variable {name} of the server."
+        secret = is_secret(name)
+        if has_default and secret:
+            raise ConfigurationError(f"--env {name}=…: a secret has no place in server.json; write --env {name}")
+        found.append(Input(name=name, description=text, is_required=not has_default, is_secret=secret, default=value))
+    return tuple(found)
+
+
+def shortened(text: str, most: int = MOST_DESCRIPTION) -> str:
+    """The first sentence, or as many whole words as there is room for."""
+    text = " ".join(text.split())
+    if len(text) <= most:
+        return text
+    sentence = re.match(r".+?[.!?](?= )", text)
+    if sentence and len(sentence[0]) <= most:
+        return sentence[0]
+    cut = text[: most - 1]
+    return f"{cut.rpartition(' ')[0] or cut}…"
+
+
+def _in_words(error: msgspec.ValidationError, found: ServerJson) -> str:
+    text = printable(error, 500)
+    if "$.name" in text:
+        return f"the name {printable(found.name)!r} is to be NAMESPACE/NAME, as io.github.you/weather: say --name"
+    if "$.description" in text:
+        count = len(found.description)
+        return f"its description has {count} characters, and 1 to {MOST_DESCRIPTION} are taken: say --description"
+    return text

@@ -1,0 +1,128 @@
+"""A channel round another one, which tells what passes: for traces, and for tests of what was said."""
+
+from __future__ import annotations
+
+from ..channel import HeadedChannel, Heading, Receiver, RequestReceiver
+from ..errors import McpdError, ProtocolError
+from ..jsonrpc import Id
+from ..principal import Origin
+from .connection import PausableChannel, StartableChannel
+
+__all__ = ["ChannelWatcher", "watched"]
+
+
+class ChannelWatcher:
+    """What is told, before it is passed on: a base whose methods do nothing."""
+
+    def sent(self, frame: bytes) -> None:
+        """A frame goes to the server."""
+
+    def received(self, frame: bytes) -> None:
+        """A frame came from the server."""
+
+    def unreadable(self, error: ProtocolError) -> None:
+        """What came was no frame."""
+
+    def ended(self, error: McpdError | None) -> None:
+        """The server will send no more."""
+
+    def failed(self, request_id: Id | None, error: McpdError) -> None:
+        """One request got no answer, or a message that wants none was lost."""
+
+
+def watched(channel: StartableChannel, watcher: ChannelWatcher) -> StartableChannel:
+    """A channel that tells of each frame and passes it on. It can do what `channel` can: carry requests, pause."""
+    if isinstance(channel, HeadedChannel):
+        return _Headed(channel, watcher)
+    kind = _Pausable if isinstance(channel, PausableChannel) else _Watched
+    return kind(channel, watcher)
+
+
+class _Watched:
+    def __init__(self, channel: StartableChannel, watcher: ChannelWatcher) -> None:
+        self._channel = channel
+        self._watcher = watcher
+
+    @property
+    def is_congested(self) -> bool:
+        return self._channel.is_congested
+
+    @property
+    def is_multiplexed(self) -> bool:
+        return self._channel.is_multiplexed
+
+    def start(self, receiver: Receiver) -> None:
+        self._channel.start(_Listener(receiver, self._watcher))
+
+    def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
+        self._watcher.sent(frame)
+        self._channel.send(frame, related_request_id, method)
+
+    def send_apart(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
+        self._watcher.sent(frame)
+        self._channel.send_apart(frame, related_request_id, method)
+
+    async def drain(self) -> None:
+        await self._channel.drain()
+
+    def origin(self, related_request_id: Id | None = None) -> Origin:
+        return self._channel.origin(related_request_id)
+
+    async def aclose(self, reason: str = "") -> None:
+        await self._channel.aclose(reason)
+
+
+class _Pausable(_Watched):
+    """Of a channel that can wait: whether it can is seen by these methods."""
+
+    def pause(self) -> None:
+        assert isinstance(self._channel, PausableChannel)
+        self._channel.pause()
+
+    def resume(self) -> None:
+        assert isinstance(self._channel, PausableChannel)
+        self._channel.resume()
+
+
+class _Headed(_Pausable):
+    """Of a channel that carries each request by itself, as HTTP does."""
+
+    def send_headed(
+        self, frame: bytes, related_request_id: Id | None, method: str | None, heading: Heading | None
+    ) -> None:
+        assert isinstance(self._channel, HeadedChannel)
+        self._watcher.sent(frame)
+        self._channel.send_headed(frame, related_request_id, method, heading)
+
+    async def carry(self, frame: bytes, request_id: Id, method: str | None, heading: Heading) -> None:
+        assert isinstance(self._channel, HeadedChannel)
+        self._watcher.sent(frame)
+        await self._channel.carry(frame, request_id, method, heading)
+
+
+class _Listener:
+    """A receiver that tells of what it passes on."""
+
+    def __init__(self, receiver: Receiver, watcher: ChannelWatcher) -> None:
+        self._receiver = receiver
+        self._watcher = watcher
+
+    def receive(self, frame: bytes) -> None:
+        self._watcher.received(frame)
+        self._receiver.receive(frame)
+
+    def receive_error(self, error: ProtocolError) -> None:
+        self._watcher.unreadable(error)
+        self._receiver.receive_error(error)
+
+    def closed(self, error: McpdError | None = None) -> None:
+        self._watcher.ended(error)
+        self._receiver.closed(error)
+
+    def waits_for(self, request_id: Id) -> bool:
+        return isinstance(self._receiver, RequestReceiver) and self._receiver.waits_for(request_id)
+
+    def failed(self, request_id: Id | None, error: McpdError) -> None:
+        self._watcher.failed(request_id, error)
+        if isinstance(self._receiver, RequestReceiver):
+            self._receiver.failed(request_id, error)

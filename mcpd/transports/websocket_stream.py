@@ -1,0 +1,234 @@
+"""What both ends of a WebSocket do in the same way: frames become messages, messages leave in few writes, it ends.
+
+The framing is websockets' sans-I/O protocol. What differs (the handshake, when reading has to wait, what is said of the
+end) is in `websocket`, the server's end, and `websocket_client`.
+
+A read is 64 KiB, into one buffer of the thread: asyncio's own reads ask for 256 KiB each time, which costs more than to
+read what most messages are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from abc import abstractmethod
+from collections import deque
+
+from websockets.exceptions import InvalidState
+from websockets.frames import CloseCode, Frame, Opcode
+from websockets.protocol import OPEN, Protocol
+
+from ..jsonrpc import Id
+from .websocket_ending import hang_up, shorten
+from .websocket_keep_alive import KeepAlive
+from .websocket_owner import WebSocketLimits
+
+__all__ = ["DATA", "HIGH_WATER", "LOW_WATER", "WebSocketStream"]
+
+HIGH_WATER = 1024 * 1024
+LOW_WATER = 256 * 1024
+
+_READ_BYTES = 65536
+_JOIN_BYTES = 65536
+
+DATA = frozenset((Opcode.TEXT, Opcode.CONT, Opcode.BINARY))
+"""The frames that `WebSocketStream._message` is for."""
+
+
+class _Buffer(threading.local):
+    """What the connections of one thread read into: whoever reads takes it out at once."""
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(_READ_BYTES))
+
+
+_buffer = _Buffer()
+
+
+class WebSocketStream(asyncio.BufferedProtocol):
+    """One connection. `data_received` is the subclass's, and takes bytes."""
+
+    is_multiplexed = True
+
+    def __init__(self, protocol: Protocol, limits: WebSocketLimits) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._limits = limits
+        self._protocol = protocol
+        self._transport: asyncio.Transport | None = None
+        self._keep_alive = KeepAlive(limits, self._loop)
+        self._lost: asyncio.Future[None] = self._loop.create_future()
+        self._drained: asyncio.Future[None] | None = None
+
+        self._events: deque[Frame] = deque()
+        self._fragments: bytearray | None = None
+        self._unflushed_bytes = 0
+        self._written_bytes = 0
+        self._is_pushing = False
+        self._is_flush_due = False
+
+        self.is_open = False
+        """The handshake is done, and nothing has ended yet."""
+        self._is_closing = False
+        self.is_held = False
+        """Nothing is read: nobody takes it."""
+        self.was_heard = False
+        """Something came since the timer looked."""
+        self.is_congested = False
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return _buffer.view
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.data_received(bytes(_buffer.view[:nbytes]))
+
+    @abstractmethod
+    def data_received(self, data: bytes) -> None:
+        """Take what arrived."""
+
+    def _message(self, frame: Frame) -> bytes | None:
+        """The message that a frame of DATA is or completes; None if it is not whole, or breaks a rule."""
+        if frame.opcode is Opcode.TEXT:
+            if not frame.fin:
+                self._fragments = bytearray(frame.data)
+                return None
+            data = bytes(frame.data)  # not all releases of the library give bytes
+        elif frame.opcode is Opcode.CONT:
+            assert self._fragments is not None  # else the library has failed the connection
+            # One buffer, not a list: many small fragments must not cost more than their bytes.
+            self._fragments += frame.data
+            if not frame.fin:
+                return None
+            data, self._fragments = bytes(self._fragments), None
+        else:
+            self.fail(CloseCode.UNSUPPORTED_DATA, "send each JSON-RPC message as a text frame, not a binary one")
+            return None
+
+        if not data.isascii():
+            try:
+                str(data, "utf-8")
+            except UnicodeDecodeError as error:
+                # RFC 6455 8.1; messages are UTF-8 (S25-026, S26-043).
+                self.fail(CloseCode.INVALID_DATA, f"not UTF-8: {error.reason} at byte {error.start}")
+                return None
+        return data
+
+    def _resume_reading(self) -> None:
+        transport = self._transport
+        if transport is not None and not transport.is_closing() and (self._is_closing or not self.is_held):
+            transport.resume_reading()
+
+    # -- writing -----------------------------------------------------------------------------
+
+    def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
+        """Queue one text frame. All frames of one turn leave in one write."""
+        if not self.is_open:
+            return
+        try:
+            self._protocol.send_text(frame)
+        except InvalidState:  # its close frame has arrived, and waits behind what is worked on now
+            return
+        self._unflushed_bytes += len(frame)
+        if self._unflushed_bytes > _JOIN_BYTES:
+            self._flush()
+        elif not self._is_pushing and not self._is_flush_due:
+            self._is_flush_due = True
+            self._loop.call_soon(self._flush_later)
+
+    def _flush_later(self) -> None:
+        self._is_flush_due = False
+        self._flush()
+
+    def _flush(self, farewell: bytes = b"") -> None:
+        """Write what waits; `farewell` first if nothing is to be written but the end."""
+        writes = self._protocol.data_to_send()
+        transport = self._transport
+        if not writes or transport is None or self._lost.done():  # uvloop's transports raise once they are gone
+            return
+
+        is_last = not writes[-1]
+        if is_last and len(writes) == 1:
+            writes = [farewell]
+        elif len(writes) > 1 and self._unflushed_bytes <= _JOIN_BYTES:
+            writes = [b"".join(writes)]
+        self._unflushed_bytes = 0
+        for part in writes:
+            if part:
+                self._written_bytes += len(part)
+                transport.write(part)
+
+        if is_last or not self._is_closing and self._protocol.close_expected():
+            self._begin_closing(transport, is_last)
+        elif self.is_congested:
+            self._is_unread(transport.get_write_buffer_size())
+
+    def _is_unread(self, waits: int) -> None:
+        """So much waits for a peer that does not take it: for ends that bound it."""
+
+    async def drain(self) -> None:
+        """Wait until the peer has taken most of what was queued, or is gone."""
+        self._flush()
+        if self.is_congested:
+            if self._drained is None:
+                self._drained = self._loop.create_future()
+            await asyncio.shield(self._drained)
+
+    def _wake(self) -> None:
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+        self._drained = None
+
+    # -- closing -----------------------------------------------------------------------------
+
+    @abstractmethod
+    def _end(self) -> None:
+        """No more will come: tell the receiver, once, and why."""
+
+    def fail(self, code: CloseCode, reason: str) -> None:
+        """Close because of what the peer does or does not do; nothing more of it is read."""
+        if self._protocol.state is OPEN:
+            self._protocol.fail(code, shorten(reason))
+            self._events.clear()
+            self._flush()
+        self._end()
+
+    def abort(self) -> None:
+        """Cut the connection off."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _begin_closing(self, transport: asyncio.Transport, is_last: bool) -> None:
+        """A close frame, or the refusal of the handshake, was written: wait for the peer, but not for ever."""
+        if not self._is_closing:
+            self._is_closing = True
+            self.is_open = False
+            self._keep_alive.set(self._limits.close_timeout, transport.abort)
+            # The peer's own close frame or end is still to come, even if it is slow to read.
+            self._resume_reading()
+        if is_last:
+            hang_up(transport, is_agreed=self._protocol.close_rcvd is not None)
+
+    def _has_gone(self) -> None:
+        """The socket is no more."""
+        self.is_open = False
+        self._is_closing = True
+        self._keep_alive.cancel()
+        self.is_congested = False
+        self._wake()
+        if not self._lost.done():
+            self._lost.set_result(None)
+
+    # -- what the timer asks -----------------------------------------------------------------
+
+    @property
+    def taken_bytes(self) -> int | None:
+        """How much the peer has taken of what was written; None where the connection is not open."""
+        if self._transport is None or not self.is_open:
+            return None
+        return self._written_bytes - self._transport.get_write_buffer_size()
+
+    def ping(self) -> None:
+        """Ask for a sign of life."""
+        self._protocol.send_ping(b"mcpd")
+        self._flush()
