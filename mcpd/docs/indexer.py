@@ -2,47 +2,37 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import os
 import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Iterator
 
-from ..folder_files import read_within
 from ..printable import printable
 from .indexing import Known, known_files, put_page, put_problem, remove, touch
+from .opening import Opener
 from .page import Page, UnreadablePage
 from .readers.reading import read_page
 from .results import LeftOut, Progress
 from .settings import DocsSettings
+from .spelling import Vocabulary
 from .store import Store, is_broken
 from .tree import MOST_LEFT_OUT, File, Tree, file_at, scan
 
-__all__ = ["Indexer", "read_file"]
+__all__ = ["Indexer"]
 
 log = logging.getLogger("mcpd")
 
-_BATCH = 64
-_SECONDS_OF_BATCH = 0.05  # so long the others who want to write, or to read in memory, wait at most
+# Files in a batch, and the seconds after which one ends. Large ones are faster; who searches waits for one in memory.
+_BATCH = (512, 0.4)
+_BATCH_IN_MEMORY = (64, 0.02)
+_FEW_CHANGES = 100
+_FEW_PAGES = 500
 _MOST_PATHS = 1000  # of more changes than these a scan finds out
 
 
 class _Stopped(Exception):
     """Someone asked for the end."""
-
-
-def read_file(folder: str, file: File, settings: DocsSettings) -> tuple[bytes, bytes]:
-    """What a document holds, and its hash. Raises UnreadablePage for what is not there, or grew beyond the limit."""
-    most = settings.max_bytes * (4 if file.kind == "pdf" else 1)
-    try:
-        data = read_within(os.path.join(folder, *file.path.split("/")), folder, most + 1)
-    except OSError as error:
-        raise UnreadablePage(f"cannot be read ({error.strerror or error})") from None
-    if len(data) > most:
-        raise UnreadablePage(f"is larger than {most} bytes")
-    return data, hashlib.blake2b(data, digest_size=16).digest()
 
 
 class Indexer:
@@ -63,6 +53,8 @@ class Indexer:
         self._left_out: list[LeftOut] = []
         self._store: Store | None = None
         self.files: dict[str, File] | None = None
+        self.vocabulary = Vocabulary()
+        self._since_vocabulary = 0
         self._done = 0
         self._total = 0
 
@@ -207,15 +199,15 @@ class Indexer:
 
     def _bring_up_to_date(self, changed: set[str] | None) -> None:
         assert self._store is not None
-        with self._store.read() as connection:
-            known = known_files(connection)
         if changed is None or self.files is None:
+            with self._store.read() as connection:
+                known = known_files(connection)
             tree = scan(self.folder, self.settings, self._stop.is_set)
             files, self._left_out = tree.files, tree.left_out
             gone = [path for path in known if path not in files]
             to_do = [file for path, file in files.items() if not _is_known(file, known.get(path))]
         else:
-            files, gone, to_do = self._looked_at(changed, known)
+            files, gone, to_do = self._looked_at(changed)
         if self._stop.is_set():
             raise _Stopped
 
@@ -228,11 +220,25 @@ class Indexer:
                     remove(connection, path)
         self._unreadable = {path: problem for path, problem in self._problems() if path in files}
         left = iter(to_do)
-        while self._index_some(left):
-            if self._stop.is_set():
-                raise _Stopped
+        opener = Opener(self.folder, self.settings)
+        try:
+            while self._index_some(left, opener):
+                if self._stop.is_set():
+                    raise _Stopped
+        finally:
+            opener.close()
+        self._read_vocabulary(len(to_do) + len(gone))
 
-    def _looked_at(self, changed: set[str], known: dict[str, Known]) -> tuple[dict[str, File], list[str], list[File]]:
+    def _read_vocabulary(self, changes: int) -> None:
+        """Learn the words anew: after many changes, or after few where that is done in a moment."""
+        assert self._store is not None
+        self._since_vocabulary += changes
+        if self._since_vocabulary > _FEW_CHANGES or self._total <= _FEW_PAGES or not self.vocabulary:
+            with self._store.read() as connection:
+                self.vocabulary = Vocabulary.read(connection)
+            self._since_vocabulary = 0
+
+    def _looked_at(self, changed: set[str]) -> tuple[dict[str, File], list[str], list[File]]:
         files = dict(self.files or {})
         gone: list[str] = []
         to_do: list[File] = []
@@ -240,8 +246,7 @@ class Indexer:
             file = file_at(self.folder, path, self.settings)
             if isinstance(file, File) and (path in files or len(files) < self.settings.max_files):
                 files[path] = file
-                if not _is_known(file, known.get(path)):
-                    to_do.append(file)
+                to_do.append(file)
                 continue
             below = [one for one in files if one == path or one.startswith(path + "/")]
             for one in below:
@@ -254,29 +259,30 @@ class Indexer:
         with self._store.read() as connection:
             return connection.execute("SELECT path, problem FROM files WHERE problem IS NOT NULL LIMIT 1000").fetchall()
 
-    def _index_some(self, left: Iterator[File]) -> bool:
+    def _index_some(self, left: Iterator[File], opener: Opener) -> bool:
         """Index a batch; False if there is nothing left."""
         assert self._store is not None
+        most, seconds = _BATCH_IN_MEMORY if self._store.is_in_memory else _BATCH
         done = 0
         with self._store.change() as connection:
-            until = time.monotonic() + _SECONDS_OF_BATCH
+            until = time.monotonic() + seconds
             for file in left:
-                self._index(connection, file)
-                self._done += 1
+                self._index(connection, file, opener)
                 done += 1
-                if done == _BATCH or time.monotonic() > until or self._stop.is_set():
+                if done == most or time.monotonic() > until or self._stop.is_set():
                     return True
         return False
 
-    def _index(self, connection: sqlite3.Connection, file: File) -> None:
+    def _index(self, connection: sqlite3.Connection, file: File, opener: Opener) -> None:
         row = connection.execute(
             "SELECT id, size, modified_ns, hash FROM files WHERE path = ?", (file.path,)
         ).fetchone()
+        self._done += 1
         if _is_known(file, row):  # another process was here first
             return
         digest = None
         try:
-            data, digest = read_file(self.folder, file, self.settings)
+            data, digest = opener.read(file)
             if row is not None and row[3] == digest:
                 touch(connection, row[0], file)
                 return
@@ -289,7 +295,7 @@ class Indexer:
 
     def _page(self, file: File, data: bytes) -> Page:
         try:
-            return read_page(file.path, data)
+            return read_page(file.path, data, with_links=False)
         except (UnreadablePage, MemoryError):
             raise
         except Exception as error:  # a reader that fails is a page that is missing, not an index

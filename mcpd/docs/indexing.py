@@ -16,6 +16,8 @@ CHUNK_BITS = 12
 CODE_BITS = 10
 """The number of a block of code is its chunk's, then so many bits."""
 
+_COLUMNS = "path, size, modified_ns, hash, folder, kind, problem, title, section, description, place"
+
 Known = tuple[int, int, int, bytes | None]
 """What the index knows of a file: its number, its size, when it was modified in ns, and the hash of what it held."""
 
@@ -67,17 +69,19 @@ def _put_file(
     connection: sqlite3.Connection, file: File, digest: bytes | None, page: Page | None, problem: str | None
 ) -> int:
     row = connection.execute("SELECT id FROM files WHERE path = ?", (file.path,)).fetchone()
-    if row is not None:
-        _forget(connection, row[0])
-    title, section, description, place = (
-        (page.title, page.section, page.description, page.order) if page else (None, None, None, None)
-    )
     values = (
-        row[0] if row else None, file.path, file.size, file.modified_ns, digest, title, section, folder_of(file.path),
-        description, file.kind, place, problem,
+        file.path, file.size, file.modified_ns, digest, folder_of(file.path), file.kind, problem,
+        *((page.title, page.section, page.description, page.order) if page else (None,) * 4),
     )  # fmt: skip
-    done = connection.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
-    return row[0] if row else done.lastrowid or 0
+    # No INSERT OR REPLACE: SQLite begins a savepoint for it, at which FTS5 writes out what it has gathered.
+    if row is None:
+        marks = ", ".join("?" * len(values))
+        return connection.execute(f"INSERT INTO files({_COLUMNS}) VALUES ({marks})", values).lastrowid or 0
+    _forget(connection, row[0])
+    changes = _COLUMNS.replace(",", " = ?,") + " = ?"
+    connection.execute(f"UPDATE files SET {changes} WHERE id = ?", (*values, row[0]))
+    number: int = row[0]
+    return number
 
 
 def _forget(connection: sqlite3.Connection, number: int) -> None:

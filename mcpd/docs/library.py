@@ -30,9 +30,8 @@ from .settings import DocsSettings
 from .tree import File, file_at, scan
 
 if TYPE_CHECKING:
-    import sqlite3
-
     from .indexer import Indexer
+    from .search import State
 
 __all__ = ["Library"]
 
@@ -142,10 +141,10 @@ class Library:
         or a folder in one; `kind` as `Page.kind`. `limit` is cut to 1 … 50. Raises UnknownSection and BadCursor.
         """
 
-        def answer(connection: sqlite3.Connection, generation: str, progress: Progress) -> SearchResult:
+        def answer(state: State) -> SearchResult:
             from .answers import search_result
 
-            return search_result(connection, generation, query, section, kind, limit, cursor, progress)
+            return search_result(state, query, section, kind, limit, cursor)
 
         return await self._run(self._ask, answer, section, time.monotonic())
 
@@ -158,20 +157,20 @@ class Library:
         Raises UnknownSection and BadCursor.
         """
 
-        def answer(connection: sqlite3.Connection, generation: str, progress: Progress) -> CodeResult:
-            from .answers import code_result
+        def answer(state: State) -> CodeResult:
+            from .code_search import code_result
 
-            return code_result(connection, generation, words, language, section, limit, cursor, progress)
+            return code_result(state, words, language, section, limit, cursor)
 
         return await self._run(self._ask, answer, section, time.monotonic())
 
     async def look_up(self, name: str, *, section: str | None = None, limit: int = 5) -> EntryResult:
         """Where a command or a setting of this name is described: `run-all`, `remote_state`. Raises UnknownSection."""
 
-        def answer(connection: sqlite3.Connection, generation: str, progress: Progress) -> EntryResult:
-            from .answers import entry_result
+        def answer(state: State) -> EntryResult:
+            from .entries import entry_result
 
-            return entry_result(connection, name, section, limit, progress)
+            return entry_result(state, name, section, limit)
 
         return await self._run(self._ask, answer, section, time.monotonic())
 
@@ -197,9 +196,11 @@ class Library:
     def _relative(self, path: str) -> str:
         return os.path.relpath(path, self.folder).replace(os.sep, "/") if os.path.isabs(path) else path
 
-    def _ask(self, answer: Callable[[sqlite3.Connection, str, Progress], R], section: str | None, since: float) -> R:
+    def _ask(self, answer: Callable[[State], R], section: str | None, since: float) -> R:
         """Ask the index, once it has all pages or the time to wait is over; a broken one is made anew."""
         import sqlite3
+
+        from .search import State
 
         index = self._index()
         if section is not None:
@@ -210,7 +211,7 @@ class Library:
             try:
                 store = index.store()
                 with store.read() as connection:
-                    return answer(connection, store.generation(connection), index.progress)
+                    return answer(State(connection, store.generation(connection), index.progress, index.vocabulary))
             except sqlite3.Error:
                 if attempt == 2:
                     raise
@@ -280,7 +281,7 @@ class Library:
         return found
 
     def _page(self, path: str) -> Page:
-        from .indexer import read_file
+        from .opening import Opener
         from .readers.reading import read_page
 
         file = file_at(self.folder, path, self.settings)
@@ -291,7 +292,11 @@ class Library:
         key = (path, file.size, file.modified_ns)
         page = self._pages.get(key)
         if page is None:
-            data, _ = read_file(self.folder, file, self.settings)
+            opener = Opener(self.folder, self.settings)
+            try:
+                data, _ = opener.read(file)
+            finally:
+                opener.close()
             page = read_page(path, data)
             with self._lock:
                 self._pages[key] = page

@@ -9,15 +9,29 @@ from msgspec import Struct
 
 from .indexing import CHUNK_BITS
 from .query import Term, parsed
-from .spelling import corrected_words
+from .results import Progress
+from .spelling import Vocabulary
 
-__all__ = ["MOST_HITS", "Found", "Plan", "Scope", "find", "plan"]
+__all__ = ["MOST_HITS", "MOST_LIMIT", "Found", "Plan", "Scope", "State", "find", "plan"]
 
 MOST_HITS = 100
 """How many pages, or blocks of code, one query finds at most."""
 
-_MOST_ROWS = 6000  # pieces that are ranked: frequent words are left out where rarer ones are there
-_MOST_CANDIDATES = 250
+MOST_LIMIT = 50
+"""How many of them are on one page of a result at most."""
+
+# Pieces that are ranked for one query: a thousand take a millisecond. Frequent words are left out beside rarer ones.
+_MOST_ROWS = 2000
+_MOST_CANDIDATES = 150
+
+
+class State(Struct, frozen=True):
+    """The index at one moment, for one question."""
+
+    connection: sqlite3.Connection
+    generation: str
+    progress: Progress
+    vocabulary: Vocabulary
 
 
 class Scope(Struct, frozen=True):
@@ -60,13 +74,13 @@ class Found(Struct, frozen=True):
     score: float
 
 
-def plan(connection: sqlite3.Connection, query: str) -> Plan:
+def plan(connection: sqlite3.Connection, query: str, vocabulary: Vocabulary) -> Plan:
     """Find out how the words of a query are to be searched: as they are, as beginnings, or corrected."""
     terms: list[Term] = []
     rows: dict[str, int] = {}
     corrections: dict[str, str] = {}
     for term in parsed(query):
-        for better in _resolved(connection, term, corrections):
+        for better in _resolved(connection, term, corrections, vocabulary):
             if better.match not in rows:
                 rows[better.match] = _rows(connection, better.match)
                 terms.append(better)
@@ -79,7 +93,9 @@ def plan(connection: sqlite3.Connection, query: str) -> Plan:
     return Plan(terms, rows, corrected)
 
 
-def _resolved(connection: sqlite3.Connection, term: Term, corrections: dict[str, str]) -> Sequence[Term]:
+def _resolved(
+    connection: sqlite3.Connection, term: Term, corrections: dict[str, str], vocabulary: Vocabulary
+) -> Sequence[Term]:
     """The term itself if anything has it, else what may have been meant."""
     if _is_there(connection, term.match):
         return [term]
@@ -90,13 +106,14 @@ def _resolved(connection: sqlite3.Connection, term: Term, corrections: dict[str,
     if len(term.words) > 1:
         found: list[Term] = []
         for word in term.words:
-            found += _resolved(connection, Term(word, (word,)), corrections)
+            found += _resolved(connection, Term(word, (word,)), corrections, vocabulary)
         return found
 
-    words = corrected_words(connection, term.words[0])
-    if words:
-        corrections[term.text] = words[0]
-        return [Term(word, (word,)) for word in words[:1]]
+    for word in vocabulary.corrected(term.words[0]):
+        better = Term(word, (word,))
+        if _is_there(connection, better.match):
+            corrections[term.text] = word
+            return [better]
     return []
 
 
@@ -115,25 +132,43 @@ def find(connection: sqlite3.Connection, planned: Plan, scope: Scope) -> list[Fo
     """The pages for a query, best first, no more than `MOST_HITS`."""
     if not planned.terms:
         return []
+    by_rows = sorted(planned.terms, key=lambda term: planned.rows[term.match])
     chosen: list[Term] = []
     sum_of_rows = 0
-    for term in sorted(planned.terms, key=lambda term: planned.rows[term.match]):
+    for term in by_rows:
         sum_of_rows += planned.rows[term.match]
-        if chosen and sum_of_rows > _MOST_ROWS:
+        if sum_of_rows > _MOST_ROWS:
             break
         chosen.append(term)
 
+    every = " AND ".join(term.match for term in planned.terms)
+    if not chosen:
+        return _by_page(_frequent(connection, every, by_rows[0].match, scope))
     rows = _ranked(connection, " OR ".join(term.match for term in chosen), scope)
-    if len(planned.terms) > 1:
-        rows += _ranked(connection, " AND ".join(term.match for term in planned.terms), scope)
+    if len(chosen) < len(planned.terms):
+        rows += _ranked(connection, every, scope)
     return _by_page(rows)
 
 
-def _ranked(connection: sqlite3.Connection, match: str, scope: Scope) -> list[tuple[int, float]]:
+def _frequent(connection: sqlite3.Connection, every: str, rarest: str, scope: Scope) -> list[tuple[int, float]]:
+    """Pieces for words that are nearly everywhere: where headings have them, where all are, or the first ones."""
+    for match in (f"{{title headings}} : ({every})", every, f"{{title headings}} : {rarest}"):
+        if 0 < _rows(connection, match) <= _MOST_ROWS and (rows := _ranked(connection, match, scope)):
+            return rows
+    return _ranked(connection, rarest, scope, is_sample=True)
+
+
+def _ranked(
+    connection: sqlite3.Connection, match: str, scope: Scope, *, is_sample: bool = False
+) -> list[tuple[int, float]]:
+    """The best pieces, or for a sample the best of the first ones."""
     condition, values = scope.condition
     inside = f"AND (rowid >> {CHUNK_BITS}) IN (SELECT id FROM files WHERE {condition})" if condition else ""
-    sql = f"SELECT rowid, rank FROM words WHERE words MATCH ? {inside} ORDER BY rank LIMIT ?"
-    return [(chunk, -rank) for chunk, rank in connection.execute(sql, (match, *values, _MOST_CANDIDATES))]
+    sql = f"SELECT rowid, rank FROM words WHERE words MATCH ? {inside} "
+    sql += "LIMIT ?" if is_sample else "ORDER BY rank LIMIT ?"
+    most = _MOST_ROWS if is_sample else _MOST_CANDIDATES
+    rows = [(chunk, -rank) for chunk, rank in connection.execute(sql, (match, *values, most))]
+    return sorted(rows, key=lambda row: -row[1])[:_MOST_CANDIDATES] if is_sample else rows
 
 
 def _by_page(rows: list[tuple[int, float]]) -> list[Found]:

@@ -4,38 +4,54 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import sys
 from collections.abc import Iterable
 
-__all__ = ["corrected_words", "distance", "near_names"]
+__all__ = ["Vocabulary", "distance", "near_names"]
 
 _MOST_LENGTH = 40
+_MOST_TERMS = 300_000
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _NO_NAME = re.compile(r"[\W_]+")
 
 
-def corrected_words(connection: sqlite3.Connection, word: str) -> list[str]:
-    """Words of the index that a mistyped one may mean, best first: one edit away, or two for long words.
+class Vocabulary:
+    """The words of an index, as it has them: stems, in lower case. Made once for many questions; immutable."""
 
-    The index has the stems of words; what is given is searched as it stands.
-    """
-    word = word.lower()
-    if not 3 <= len(word) <= _MOST_LENGTH:
-        return []
-    found = _known(connection, _edits(word))
-    if not found and len(word) >= 6:
-        found = _two_edits(connection, word)
-    return [term for term, _ in sorted(found, key=lambda one: (one[0][0] != word[0], -one[1], one[0]))][:3]
+    def __init__(self, terms: Iterable[tuple[str, int]] = ()) -> None:
+        """`terms`: each word, and in how many pieces of text it is."""
+        self._counts = {sys.intern(term): count for term, count in terms if 3 <= len(term) <= _MOST_LENGTH}
+        self._by_letter: dict[tuple[str, int], list[str]] = {}
+        for term in self._counts:
+            self._by_letter.setdefault((term[0], len(term)), []).append(term)
 
+    def __len__(self) -> int:
+        return len(self._counts)
 
-def _known(connection: sqlite3.Connection, words: set[str]) -> list[tuple[str, int]]:
-    """Those words that are in the index, and in how many pieces."""
-    found: list[tuple[str, int]] = []
-    left = list(words)
-    for at in range(0, len(left), 500):
-        some = left[at : at + 500]
-        marks = ",".join("?" * len(some))
-        found += connection.execute(f"SELECT term, doc FROM vocabulary WHERE term IN ({marks})", some).fetchall()
-    return found
+    @classmethod
+    def read(cls, connection: sqlite3.Connection) -> Vocabulary:
+        """That of an index: reads all of it, which takes some milliseconds for a thousand pages."""
+        return cls(connection.execute("SELECT term, doc FROM vocabulary LIMIT ?", (_MOST_TERMS,)))
+
+    def corrected(self, word: str) -> list[str]:
+        """Words that a mistyped one may mean, best first: one edit away, or two for long ones."""
+        word = word.lower()
+        if not 3 <= len(word) <= _MOST_LENGTH:
+            return []
+        found = {term for term in _edits(word) if term in self._counts}
+        if not found and len(word) >= 6:
+            found = self._two_edits(word)
+        # The first letter is seldom wrong, and a frequent word is more often meant.
+        return sorted(found, key=lambda term: (term[0] != word[0], -self._counts[term], term))[:3]
+
+    def _two_edits(self, word: str) -> set[str]:
+        letters = set(word)
+        found: set[str] = set()
+        for length in range(len(word) - 2, len(word) + 3):
+            for term in self._by_letter.get((word[0], length), ()):
+                if len(letters.symmetric_difference(term)) <= 4 and distance(word, term, 2) <= 2:
+                    found.add(term)
+        return found
 
 
 def _edits(word: str) -> set[str]:
@@ -47,18 +63,6 @@ def _edits(word: str) -> set[str]:
     found |= {left + letter + right[1:] for left, right in parts if right for letter in letters}
     found |= {left + letter + right for left, right in parts for letter in letters}
     return found - {word}
-
-
-def _two_edits(connection: sqlite3.Connection, word: str) -> list[tuple[str, int]]:
-    """Words with the same first letter that are at most two edits away."""
-    sql = "SELECT term, doc FROM vocabulary WHERE term >= ? AND term < ? AND length(term) BETWEEN ? AND ? LIMIT 20000"
-    bounds = (word[0], word[0] + "\U0010ffff", len(word) - 2, len(word) + 2)
-    letters = set(word)
-    return [
-        (term, count)
-        for term, count in connection.execute(sql, bounds)
-        if len(letters.symmetric_difference(term)) <= 4 and distance(word, term, 2) <= 2
-    ]
 
 
 def distance(one: str, other: str, most: int) -> int:

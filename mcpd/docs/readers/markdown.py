@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 
 from ..names import NO_ORDER, order_of, section_of, title_of
 from ..page import CodeBlock, Heading, Kind, Link, Page
@@ -13,6 +14,7 @@ from .markdown_lines import Fence, Lines, plain_text, scan_lines, titled
 __all__ = ["markdown_page", "read_markdown"]
 
 MOST_DESCRIPTION = 300
+_MOST_LINKS = 5000
 
 _LINK = re.compile(
     r"(?<!!)\[([^\[\]\n]{1,300})\]\(\s{0,3}<?([^\s<>()]{1,1000}(?:\([^\s()]{0,200}\))?)>?[^()\n]{0,300}\)"
@@ -21,13 +23,15 @@ _NO_PROSE = ("#", "|", "<", "```", "~~~", "![", "import ", "export ", "{", "---"
 _LANGUAGE = re.compile(r"\{?\.?([A-Za-z0-9_+#.-]+)")
 
 
-def read_markdown(path: str, data: bytes) -> Page:
+def read_markdown(path: str, data: bytes, with_links: bool = True) -> Page:
     """The page of a Markdown file. Raises UnreadablePage for what is no text."""
     front, text = split_head(decoded(data))
-    return markdown_page(path, text, "markdown", front)
+    return markdown_page(path, text, "markdown", front, with_links=with_links)
 
 
-def markdown_page(path: str, text: str, kind: Kind, front: dict[str, object], title: str = "") -> Page:
+def markdown_page(
+    path: str, text: str, kind: Kind, front: dict[str, object], title: str = "", *, with_links: bool = True
+) -> Page:
     """The page that a text in Markdown is; `title` is taken where the head and the headings have none."""
     lines = scan_lines(text, is_mdx=kind == "mdx")
     if lines.comments:
@@ -51,7 +55,7 @@ def markdown_page(path: str, text: str, kind: Kind, front: dict[str, object], ti
         kind,
         headings,
         _code(text, lines.fences, headings),
-        tuple(Link(plain_text(found[1]), found[2]) for found in _LINK.finditer(text)),
+        _links(text) if with_links else (),
         front,
     )
 
@@ -109,6 +113,12 @@ def _line_before(text: str, at: int) -> str:
     if not line or line[0] == "#" or line.startswith(("```", "~~~")):
         return ""
     return plain_text(line.lstrip("-*> "))[-300:]
+
+
+def _links(text: str) -> tuple[Link, ...]:
+    if "](" not in text:
+        return ()
+    return tuple(Link(plain_text(found[1]), found[2]) for found in islice(_LINK.finditer(text), _MOST_LINKS))
 
 
 def _introduction(text: str) -> str:

@@ -29,10 +29,10 @@ _BLANKS = re.compile(r"\n[ \t]*(?:\n[ \t]*){2,}")
 _TITLES = ("title", "label", "heading", "name", "summary", "alt")
 
 
-def read_mdx(path: str, data: bytes) -> Page:
+def read_mdx(path: str, data: bytes, with_links: bool = True) -> Page:
     """The page of an MDX file. Raises UnreadablePage for what is no text."""
     front, text = split_head(decoded(data))
-    return markdown_page(path, readable(text), "mdx", front)
+    return markdown_page(path, readable(text), "mdx", front, with_links=with_links)
 
 
 def readable(text: str) -> str:

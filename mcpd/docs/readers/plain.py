@@ -9,7 +9,7 @@ from .decoding import decoded
 __all__ = ["read_text"]
 
 
-def read_text(path: str, data: bytes) -> Page:
+def read_text(path: str, data: bytes, with_links: bool = True) -> Page:
     """The page of a text file. Raises UnreadablePage for what is binary."""
     text = decoded(data).strip("\n")
     paragraphs = [" ".join(part.split()) for part in text[:4000].split("\n\n", 3)]

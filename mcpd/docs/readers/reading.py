@@ -12,11 +12,15 @@ from .plain import read_text
 
 __all__ = ["read_page"]
 
-_READERS: dict[Kind, Callable[[str, bytes], Page]] = {"markdown": read_markdown, "mdx": read_mdx, "text": read_text}
+_READERS: dict[Kind, Callable[[str, bytes, bool], Page]] = {
+    "markdown": read_markdown,
+    "mdx": read_mdx,
+    "text": read_text,
+}
 
 
-def read_page(path: str, data: bytes) -> Page:
-    """The page that a file is. `path` is below its folder, with `/`.
+def read_page(path: str, data: bytes, *, with_links: bool = True) -> Page:
+    """The page that a file is. `path` is below its folder, with `/`. An index needs no links.
 
     Raises UnreadablePage, with the reason, for what cannot be read.
     """
@@ -24,4 +28,4 @@ def read_page(path: str, data: bytes) -> Page:
     reader = None if kind is None else _READERS.get(kind)
     if reader is None:
         raise UnreadablePage("is no document")
-    return reader(path, data)
+    return reader(path, data, with_links)
