@@ -8,10 +8,13 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 
+from msgspec import Struct
+
 from ..printable import printable
 from .indexing import Known, known_files, put_page, put_problem, remove, touch
 from .opening import Opener
 from .page import Page, UnreadablePage
+from .readers.apart import Apart
 from .readers.reading import read_page
 from .results import LeftOut, Progress
 from .settings import DocsSettings
@@ -26,6 +29,7 @@ log = logging.getLogger("mcpd")
 # Files in a batch, and the seconds after which one ends. Large ones are faster; who searches waits for one in memory.
 _BATCH = (512, 0.4)
 _BATCH_IN_MEMORY = (64, 0.02)
+_BATCH_CHARACTERS = 8_000_000
 _FEW_CHANGES = 100
 _FEW_PAGES = 500
 _MOST_PATHS = 1000  # of more changes than these a scan finds out
@@ -35,12 +39,22 @@ class _Stopped(Exception):
     """Someone asked for the end."""
 
 
+class _Read(Struct):
+    """A file that was read: its page, or what is wrong; neither if it holds what it held."""
+
+    file: File
+    digest: bytes | None
+    page: Page | None
+    problem: str | None
+
+
 class Indexer:
     """Keeps the index of one folder."""
 
     def __init__(self, folder: str, settings: DocsSettings, cache: str | None) -> None:
         self.folder = folder
         self.settings = settings
+        self.apart = Apart(settings.seconds_per_file)
         self._cache = cache
         self._lock = threading.Lock()
         self._wake = threading.Event()
@@ -137,6 +151,7 @@ class Indexer:
         """End the thread; it stops at the next file."""
         self._stop.set()
         self._wake.set()
+        self.apart.close()
         with self._lock:
             thread = self._thread
         if thread is not None and thread is not threading.current_thread():
@@ -199,9 +214,9 @@ class Indexer:
 
     def _bring_up_to_date(self, changed: set[str] | None) -> None:
         assert self._store is not None
+        with self._store.read() as connection:
+            known = known_files(connection, None if self.files is None else changed)
         if changed is None or self.files is None:
-            with self._store.read() as connection:
-                known = known_files(connection)
             tree = scan(self.folder, self.settings, self._stop.is_set)
             files, self._left_out = tree.files, tree.left_out
             gone = [path for path in known if path not in files]
@@ -219,7 +234,7 @@ class Indexer:
                 for path in gone:
                     remove(connection, path)
         self._unreadable = {path: problem for path, problem in self._problems() if path in files}
-        left = iter(to_do)
+        left = ((file, known.get(file.path)) for file in to_do)
         opener = Opener(self.folder, self.settings)
         try:
             while self._index_some(left, opener):
@@ -227,6 +242,7 @@ class Indexer:
                     raise _Stopped
         finally:
             opener.close()
+            self.apart.rest()
         self._read_vocabulary(len(to_do) + len(gone))
 
     def _read_vocabulary(self, changes: int) -> None:
@@ -259,47 +275,55 @@ class Indexer:
         with self._store.read() as connection:
             return connection.execute("SELECT path, problem FROM files WHERE problem IS NOT NULL LIMIT 1000").fetchall()
 
-    def _index_some(self, left: Iterator[File], opener: Opener) -> bool:
-        """Index a batch; False if there is nothing left."""
+    def _index_some(self, left: Iterator[tuple[File, Known | None]], opener: Opener) -> bool:
+        """Read a batch, then write it; False if there is nothing left."""
         assert self._store is not None
         most, seconds = _BATCH_IN_MEMORY if self._store.is_in_memory else _BATCH
-        done = 0
-        with self._store.change() as connection:
-            until = time.monotonic() + seconds
-            for file in left:
-                self._index(connection, file, opener)
-                done += 1
-                if done == most or time.monotonic() > until or self._stop.is_set():
-                    return True
-        return False
+        until = time.monotonic() + seconds
+        read: list[_Read] = []
+        characters = 0
+        for file, known in left:
+            one = self._read(file, known, opener)
+            read.append(one)
+            characters += len(one.page.text) if one.page is not None else 0
+            if len(read) >= most or characters > _BATCH_CHARACTERS or time.monotonic() > until or self._stop.is_set():
+                break
+        if not read:
+            return False
 
-    def _index(self, connection: sqlite3.Connection, file: File, opener: Opener) -> None:
-        row = connection.execute(
-            "SELECT id, size, modified_ns, hash FROM files WHERE path = ?", (file.path,)
-        ).fetchone()
-        self._done += 1
-        if _is_known(file, row):  # another process was here first
-            return
+        with self._store.change() as connection:
+            for one in read:
+                self._write(connection, one)
+        self._done += len(read)
+        return True
+
+    def _read(self, file: File, known: Known | None, opener: Opener) -> _Read:
         digest = None
         try:
             data, digest = opener.read(file)
-            if row is not None and row[3] == digest:
-                touch(connection, row[0], file)
-                return
-            put_page(connection, file, digest, self._page(file, data))
-            self._unreadable.pop(file.path, None)
+            if known is not None and known[3] == digest:
+                return _Read(file, digest, None, None)
+            return _Read(file, digest, read_page(file.path, data, with_links=False, apart=self.apart), None)
         except UnreadablePage as error:
-            put_problem(connection, file, digest, str(error))
-            if len(self._unreadable) < MOST_LEFT_OUT:
-                self._unreadable[file.path] = str(error)
+            return _Read(file, digest, None, str(error))
+        except MemoryError:
+            return _Read(file, digest, None, "needs too much memory to read")
 
-    def _page(self, file: File, data: bytes) -> Page:
-        try:
-            return read_page(file.path, data, with_links=False)
-        except (UnreadablePage, MemoryError):
-            raise
-        except Exception as error:  # a reader that fails is a page that is missing, not an index
-            raise UnreadablePage(f"cannot be read ({type(error).__name__})") from None
+    def _write(self, connection: sqlite3.Connection, one: _Read) -> None:
+        row = connection.execute(
+            "SELECT id, size, modified_ns, hash FROM files WHERE path = ?", (one.file.path,)
+        ).fetchone()
+        if one.problem is not None:
+            if len(self._unreadable) < MOST_LEFT_OUT:
+                self._unreadable[one.file.path] = one.problem
+            put_problem(connection, one.file, one.digest, one.problem)
+            return
+        if row is not None and row[3] == one.digest:  # it holds what it held, or another process was here first
+            if not _is_known(one.file, row):
+                touch(connection, row[0], one.file)
+        elif one.page is not None and one.digest is not None:
+            self._unreadable.pop(one.file.path, None)
+            put_page(connection, one.file, one.digest, one.page)
 
 
 def _is_known(file: File, known: Known | None) -> bool:

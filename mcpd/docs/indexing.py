@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable
 
 from .chunks import chunks_of, indexed
 from .names import folder_of
@@ -22,9 +23,13 @@ Known = tuple[int, int, int, bytes | None]
 """What the index knows of a file: its number, its size, when it was modified in ns, and the hash of what it held."""
 
 
-def known_files(connection: sqlite3.Connection) -> dict[str, Known]:
-    """All files of the index, by path; those without a hash could not be read."""
-    rows = connection.execute("SELECT path, id, size, modified_ns, hash FROM files")
+def known_files(connection: sqlite3.Connection, paths: Iterable[str] | None = None) -> dict[str, Known]:
+    """All files of the index, or those of some paths, by path; those without a hash could not be read."""
+    sql = "SELECT path, id, size, modified_ns, hash FROM files"
+    if paths is None:
+        rows = connection.execute(sql).fetchall()
+    else:
+        rows = [row for path in paths for row in connection.execute(f"{sql} WHERE path = ?", (path,))]
     return {path: (number, size, modified, digest) for path, number, size, modified, digest in rows}
 
 

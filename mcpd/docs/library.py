@@ -297,7 +297,7 @@ class Library:
                 data, _ = opener.read(file)
             finally:
                 opener.close()
-            page = read_page(path, data)
+            page = read_page(path, data, apart=self._index().apart)
             with self._lock:
                 self._pages[key] = page
                 while len(self._pages) > _KEPT_PAGES:

@@ -23,7 +23,11 @@ _MARK = re.compile(
     r")"
 )
 _CLOSING = re.compile(r"\n[ \t>]*+(`{3,}+|~{3,}+)[ \t]*+(?=\n|\Z)")
-_NO_PARAGRAPH = re.compile(r"[ ]{0,3}(?:[>|<#]|[-*+][ \t]|\d{1,9}[.)][ \t]|[-*_=](?:[ \t]*[-*_=])*[ \t]*$)|[ ]{4}|\t")
+_NO_PARAGRAPH = re.compile(
+    r"[ ]{0,3}(?:[>|]|#{1,6}(?:[ \t]|$)|[-*+][ \t]|\d{1,9}[.)][ \t]|([-*_])[ \t]*(?:\1[ \t]*){2,}$"
+    r"|<(?:[!?]|/?(?:article|aside|blockquote|body|center|details|div|d[ldt]|figure|footer|form|h[1-6r]|header|html|li"
+    r"|main|nav|[ou]l|p|pre|section|style|script|summary|table|t(?:body|d|h|r))\b))|[ ]{4}|\t"
+)
 _ID = re.compile(r"[ \t]*\{[ \t]*#([\w:.-]+)[^}\n]*\}[ \t]*$")
 _MOST_MARKS = 20_000
 
@@ -92,8 +96,8 @@ def scan_lines(text: str, *, is_mdx: bool = False) -> Lines:
             if stripped != title and (not stripped or stripped[-1] in " \t"):
                 title = stripped.rstrip()
             found.titles.append(Title(len(mark["hashes"]), title, mark.start(), at - 1))
-        else:
-            _read_underline(whole, mark, floor, found)
+        elif not _read_underline(whole, mark, floor, found) and mark["line"][0] == "=":
+            continue  # it is text itself
         floor = at
     return found
 
@@ -122,8 +126,8 @@ def _read_fence(whole: str, mark: re.Match[str], found: Lines) -> int:
     return end
 
 
-def _read_underline(whole: str, mark: re.Match[str], floor: int, found: Lines) -> None:
-    """A paragraph over a line of `=` or `-` is a heading."""
+def _read_underline(whole: str, mark: re.Match[str], floor: int, found: Lines) -> bool:
+    """A paragraph over a line of `=` or `-` is a heading; whether one is there."""
     lines: list[str] = []
     start = mark.start()  # the newline before the underline
     while start > floor and len(lines) < 10:
@@ -137,9 +141,10 @@ def _read_underline(whole: str, mark: re.Match[str], floor: int, found: Lines) -
         start = before
     lines.reverse()
     if not lines or any(_NO_PARAGRAPH.match(line) for line in lines[:1]):
-        return
+        return False
     title = " ".join(line.strip() for line in lines)
     found.titles.append(Title(1 if mark["line"][0] == "=" else 2, title, start, mark.end() - 1))
+    return True
 
 
 def plain_text(markup: str) -> str:

@@ -18,12 +18,15 @@ __all__ = ["read_mdx", "readable"]
 
 _MOST_TAG = 20_000
 _MOST_TAGS = 20_000
+_MOST_SIGNS = 100_000
+_MOST_CODE = 2000
+_SIGN = re.compile(r"[{}>\"'`]")
 _MODULE = re.compile(r"(?m)^(?:import|export)\b(?=[ \t]*[\w{*'\"(])")
 _COMMENT = re.compile(r"\{\s*/\*.*?(?:\*/\s*\}|\Z)", re.DOTALL)
 _MARK = re.compile(r"(`+)|(?<!\\)<(?=[A-Z/>])|(?<!\\)\{")
 _NAME = re.compile(r"<(/?)\s*([A-Za-z][\w.:-]*)?")
 _PROP = re.compile(
-    r"""([A-Za-z_][\w:-]*)\s*=\s*(?:"([^"]*)"|'([^']*)'|\{\s*`([^`]*)`\s*\}|\{\s*"([^"]*)"\s*\}|\{\s*'([^']*)'\s*\}|\{([^{}]*)\})"""
+    r"""(?<![\w:-])([A-Za-z_][\w:-]*+)\s*+=\s*+(?:"([^"]*)"|'([^']*)'|\{\s*`([^`]*)`\s*\}|\{\s*"([^"]*)"\s*\}|\{\s*'([^']*)'\s*\}|\{([^{}]*)\})"""
 )
 _BLANKS = re.compile(r"\n[ \t]*(?:\n[ \t]*){2,}")
 _TITLES = ("title", "label", "heading", "name", "summary", "alt")
@@ -40,41 +43,42 @@ def readable(text: str) -> str:
     if not any(sign in text for sign in ("<", "{", "import ", "export ")):
         return text
     kept: list[str] = []
+    brackets = _Brackets()
     at = 0
     for fence in scan_lines(text, is_mdx=True).fences:
-        kept.append(_prose(text[at : fence.start]))
+        kept.append(_prose(text[at : fence.start], brackets))
         kept.append(text[fence.start : fence.end])
         at = fence.end
-    kept.append(_prose(text[at:]))
+    kept.append(_prose(text[at:], brackets))
     return _BLANKS.sub("\n\n", "".join(kept)).lstrip("\n")
 
 
-def _prose(text: str) -> str:
+def _prose(text: str, brackets: _Brackets) -> str:
     """What stands between two fences."""
     text = _COMMENT.sub("", text)
     if "import" in text or "export" in text:
-        text = _without_modules(text)
+        text = _without_modules(text, brackets)
     kept: list[str] = []
     at = tags = 0
     while (mark := _MARK.search(text, at)) is not None and tags < _MOST_TAGS:
         tags += 1
         start = mark.start()
         if mark[1]:  # code in the line
-            end = text.find(mark[1], mark.end())
+            end = text.find(mark[1], mark.end(), mark.end() + _MOST_CODE)
             end = mark.end() if end < 0 or "\n\n" in text[mark.end() : end] else end + len(mark[1])
             kept.append(text[at:end])
         elif mark[0] == "{":
-            end = _closed(text, start)
+            end = brackets.closed(text, start)
             kept += text[at:start], _expression(text[start + 1 : end - 1])
         else:
-            end = _tag_end(text, start)
+            end = brackets.tag_end(text, start)
             kept += text[at:start], _component(text[start:end])
         at = end
     kept.append(text[at:])
     return "".join(kept)
 
 
-def _without_modules(text: str) -> str:
+def _without_modules(text: str, brackets: _Brackets) -> str:
     """Without the statements that import and export: each ends with the line on which its brackets end."""
     kept: list[str] = []
     at = 0
@@ -85,7 +89,7 @@ def _without_modules(text: str) -> str:
             line = text.find("\n", at)
             brace = text.find("{", at, line if line >= 0 else len(text))
             if brace >= 0:
-                at = _closed(text, brace)
+                at = brackets.closed(text, brace)
                 continue
             at = len(text) if line < 0 else line + 1
             break
@@ -93,42 +97,51 @@ def _without_modules(text: str) -> str:
     return "".join(kept)
 
 
-def _closed(text: str, start: int) -> int:
-    """Behind the bracket that closes the one at `start`; behind that one itself if none does nearby."""
-    depth = 0
-    quote = ""
-    for at in range(start, min(len(text), start + _MOST_TAG)):
-        sign = text[at]
-        if quote:
-            if sign == quote and text[at - 1] != "\\":
-                quote = ""
-        elif sign == "`" or (sign in "\"'" and text[at - 1] in " ={([,:"):
-            quote = sign
-        elif sign == "{":
-            depth += 1
-        elif sign == "}":
-            depth -= 1
-            if not depth:
+class _Brackets:
+    """Finds where brackets and tags end, and gives up on a text in which that takes too long."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_SIGNS
+
+    def closed(self, text: str, start: int) -> int:
+        """Behind the bracket that closes the one at `start`; behind that one itself if none does nearby."""
+        depth = 0
+        at, most = start, min(len(text), start + _MOST_TAG)
+        while self._left > 0 and (found := _SIGN.search(text, at, most)) is not None:
+            self._left -= 1
+            sign, at = found[0], found.end()
+            if sign == "{":
+                depth += 1
+            elif sign == "}":
+                depth -= 1
+                if not depth:
+                    return at
+            elif sign != ">" and (sign == "`" or text[found.start() - 1] in " ={([,:\n"):
+                at = self._quoted(text, found.start(), most)
+        return start + 1
+
+    def tag_end(self, text: str, start: int) -> int:
+        """Behind the `>` of a tag, which may have expressions with such signs in it."""
+        at, most = start + 1, min(len(text), start + _MOST_TAG)
+        while self._left > 0 and (found := _SIGN.search(text, at, most)) is not None:
+            self._left -= 1
+            sign, at = found[0], found.end()
+            if sign == ">":
+                return at
+            if sign == "{":
+                at = self.closed(text, found.start())
+            elif sign in "\"'":
+                at = self._quoted(text, found.start(), most)
+        return start + 1
+
+    @staticmethod
+    def _quoted(text: str, start: int, most: int) -> int:
+        """Behind the quote that closes the one at `start`; behind that one itself if none does."""
+        at = start
+        while (at := text.find(text[start], at + 1, most)) >= 0:
+            if text[at - 1] != "\\":
                 return at + 1
-    return start + 1
-
-
-def _tag_end(text: str, start: int) -> int:
-    """Behind the `>` of a tag, which may have expressions with such signs in it."""
-    at = start + 1
-    most = min(len(text), start + _MOST_TAG)
-    while at < most:
-        sign = text[at]
-        if sign == ">":
-            return at + 1
-        if sign == "{":
-            at = _closed(text, at)
-        elif sign in "\"'":
-            end = text.find(sign, at + 1, most)
-            at = at + 1 if end < 0 else end + 1
-        else:
-            at += 1
-    return start + 1
+        return start + 1
 
 
 def _expression(text: str) -> str:

@@ -1,0 +1,79 @@
+"""The process of `apart.py`: reads one file after another from its standard input, until that ends."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import struct
+import sys
+from collections.abc import Callable
+
+import msgspec
+
+from ..names import kind_of
+from ..page import Kind, Page, UnreadablePage
+from .apart import Request
+from .html import read_html
+from .pdf import read_pdf
+from .rst import read_rst
+
+__all__ = ["main"]
+
+_MOST_MEMORY = 2 * 1024**3
+_READERS: dict[Kind, Callable[[str, bytes, bool], Page]] = {"html": read_html, "rst": read_rst, "pdf": read_pdf}
+
+
+def main() -> None:
+    """Read until there is nothing more."""
+    # What libraries print goes nowhere, and cannot get between the answers.
+    source, target = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nowhere, descriptor)
+    _limit()
+    sys.setrecursionlimit(2000)
+    decoder = msgspec.msgpack.Decoder(Request)
+    encode = msgspec.msgpack.Encoder(enc_hook=str).encode
+    while head := source.read(8):
+        request = decoder.decode(source.read(struct.unpack("<Q", head)[0]))
+        with open(os.devnull, "w") as told:
+            # Its thread needs nothing of Python: it ends the process inside of a pattern too.
+            faulthandler.dump_traceback_later(request.seconds, exit=True, file=told)
+            body = encode(_answer(request))
+            faulthandler.cancel_dump_traceback_later()
+        target.write(struct.pack("<Q", len(body)) + body)
+        target.flush()
+
+
+def _answer(request: Request) -> tuple[Page | None, str]:
+    kind = kind_of(request.path)
+    reader = _READERS.get(kind) if kind is not None else None
+    if reader is None:
+        return None, "is no document"
+    try:
+        return reader(request.path, request.data, request.with_links), ""
+    except UnreadablePage as error:
+        return None, str(error)
+    except MemoryError:
+        return None, "needs too much memory to read"
+    except RecursionError:
+        return None, "is nested too deep"
+    except Exception as error:  # whatever a library raises for what it was not made for
+        return None, f"cannot be read ({type(error).__name__})"
+
+
+def _limit() -> None:
+    """Take from this process what it does not need."""
+    try:
+        import resource
+    except ImportError:  # Windows: the watchdog is there all the same
+        return
+    for name, most in (("RLIMIT_AS", _MOST_MEMORY), ("RLIMIT_FSIZE", 0), ("RLIMIT_CORE", 0)):
+        if hasattr(resource, name):
+            with contextlib.suppress(ValueError, OSError):
+                resource.setrlimit(getattr(resource, name), (most, most))
+
+
+if __name__ == "__main__":
+    main()

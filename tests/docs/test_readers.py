@@ -1,0 +1,291 @@
+"""Readers: what is left of each kind of file, and what no file may do."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from mcpd.docs.page import Page, UnreadablePage
+from mcpd.docs.readers.apart import Apart
+from mcpd.docs.readers.markdown_lines import scan_lines
+from mcpd.docs.readers.reading import read_page
+
+
+@pytest.fixture(scope="module")
+def apart() -> Iterator[Apart]:
+    process = Apart(20)
+    yield process
+    process.close()
+
+
+def read(path: str, text: str) -> Page:
+    return read_page(path, text.encode())
+
+
+# ------------------------------------------------------------------------------------ Markdown
+
+MARKDOWN = """---
+title: "Beds: a plan"   # as the site shows it
+description: >
+  Where things
+  grow.
+sidebar:
+  order: 3
+tags: [a, 'b']
+---
+<!-- # no heading -->
+Intro with [a link](water.md#when "x"), ![an image](x.png) and `code`.
+
+Setext *title*
+--------------
+
+```python title="x"
+# no heading
+```
+
+    # code by indentation
+
+## `closed` heading {#own-id} ##
+
+~~~~
+```
+## no heading
+~~~~
+
+## Twice
+## Twice
+"""
+
+
+def test_markdown() -> None:
+    page = read("02-plan.md", MARKDOWN)
+    assert (page.title, page.description, page.order) == ("Beds: a plan", "Where things grow.", 3)
+    assert page.front["tags"] == ["a", "b"]
+    assert [(one.level, one.title, one.anchor) for one in page.headings] == [
+        (2, "Setext title", "setext-title"), (2, "closed heading", "own-id"), (2, "Twice", "twice"),
+        (2, "Twice", "twice-1"),
+    ]  # fmt: skip
+    assert [(one.language, one.text) for one in page.code] == [("python", "# no heading"), ("", "```\n## no heading")]
+    assert [(one.text, one.target) for one in page.links] == [("a link", "water.md#when")]
+    assert "no heading -->" not in page.text
+    assert page.text[page.headings[0].start :].startswith("Setext *title*\n")
+
+
+LINES = st.sampled_from(
+    ["# one", "## two ##", "####### seven", "#none", "text", "text *more*", "===", "---", "- item", "> quote", "", "",
+     "```", "~~~", "```sh", "    indented", "1. one", "<b>x</b>"]
+)  # fmt: skip
+
+
+@given(st.lists(LINES, max_size=14))
+def test_headings_are_those_of_a_whole_parser(lines: list[str]) -> None:
+    """In texts whose headings and fences stand at the left, which is where they are looked for."""
+    text = "\n".join(lines)
+    tokens = MarkdownIt("commonmark").parse(text)
+    expected = [
+        (int(token.tag[1]), token.map[0])
+        for token in tokens
+        if token.type == "heading_open" and token.level == 0 and token.map is not None
+    ]
+    found = [(title.level, text[: title.start].count("\n")) for title in scan_lines(text).titles]
+    in_html = any(token.type == "html_block" for token in tokens)  # goes on to the next empty line
+    lazy = any(token.type in ("blockquote_open", "list_item_open") for token in tokens)
+    if not in_html and not lazy:
+        assert found == expected
+
+
+@given(st.text(max_size=300), st.sampled_from(["x.md", "x.mdx", "x.txt", "x.ipynb"]))
+def test_whatever_stands_there_is_read_or_refused(text: str, path: str) -> None:
+    try:
+        page = read_page(path, text.encode("utf-8", "surrogatepass"))
+    except UnreadablePage:
+        return
+    assert all(0 <= one.start <= one.end <= len(page.text) for one in page.headings)
+    assert all(page.text[one.start :].lstrip("> -+*0123456789.)\t").startswith(("`", "~")) for one in page.code)
+
+
+def test_mdx() -> None:
+    page = read(
+        "a.mdx",
+        "import Note from '@x/Note'\nimport {\n  A,\n  B,\n} from 'y';\nexport const rate = { a: 1 };\n\n# Water\n\n"
+        '<Note type="tip" title="Mornings are best">\n\nNot at noon {/* never */}, at {rate}.\n\n</Note>\n\n'
+        "<Tabs>\n  <TabItem label=\"Hose\">\n\n  ```sh\n  hose --on <Valve /> {x}\n  ```\n\n  </TabItem>\n</Tabs>\n\n"
+        "<LinkCard title='Soil' href=\"/soil\" description='Below' />\n<Code code={`fork`} lang=\"sh\" />\n"
+        "`<Kept />` and {'text'} <Since version=\"1.2\" />x",
+    )  # fmt: skip
+    assert page.title == "Water"
+    assert "import" not in page.text
+    assert "export" not in page.text
+    assert "**Tip: Mornings are best**" in page.text
+    assert "Not at noon , at `rate`." in page.text
+    assert "**Hose**" in page.text
+    assert [one.text for one in page.code] == ["hose --on <Valve /> {x}", "fork"]
+    assert "- [Soil](/soil): Below" in page.text
+    assert page.text.endswith("`<Kept />` and text *Since 1.2* x")
+
+
+# ------------------------------------------------------------------------------------ the others
+
+
+def test_notebook() -> None:
+    cells = [
+        {"cell_type": "markdown", "source": ["# Yield\n", "By bed."]},
+        {
+            "cell_type": "code",
+            "source": "total()",
+            "outputs": [
+                {"output_type": "execute_result", "data": {"text/plain": ["42"], "text/html": "<script>x</script>"}},
+                {"output_type": "error", "ename": "KeyError", "evalue": "'bed'", "traceback": ["\x1b[31mx"]},
+                7,
+            ],
+        },
+        "none",
+    ]
+    book = json.dumps({"cells": cells, "metadata": {"kernelspec": {"language": "julia"}}, "nbformat": 4})
+    page = read("n.ipynb", book)
+    assert page.title == "Yield"
+    assert [(one.language, one.text) for one in page.code] == [
+        ("julia", "total()"), ("text", "42"), ("text", "KeyError: 'bed'")
+    ]  # fmt: skip
+    for broken in ("{}", "[]", "nothing", '{"cells": 3}', "[" * 100_000):
+        with pytest.raises(UnreadablePage, match="notebook"):
+            read("n.ipynb", broken)
+
+
+HTML = """<!doctype html><html><head><title>Beds — Garden</title><meta name="description" content="On beds.">
+<script>alert("script")</script></head><body><nav>around <a href="x">it</a></nav><div role="main">
+<section id="rows"><h1>Rows &amp; <em>beds</em><a class="headerlink" href="#rows">¶</a></h1>
+<p>As <code>a&lt;b</code> in &lt;tags&gt;,\n see <a href="water.html#when">water</a>.</p>
+<div class="highlight-python3"><div class="highlight"><pre><span>def</span> row():\n    return 1\n</pre></div></div>
+<ol><li>one<ul><li>inner</li></ul><li><p>two</p></ol><table><tr><th>A<th>B<tr><td>1<td>2</table></section></div>
+<footer>around</footer></body></html>"""
+
+
+def test_html(apart: Apart) -> None:
+    page = read_page("rows.html", HTML.encode(), apart=apart)
+    assert (page.title, page.description) == ("Rows & beds", "On beds.")
+    assert [(one.title, one.anchor) for one in page.headings] == [("Rows & beds", "rows")]
+    assert page.text == (
+        "# Rows & beds\n\nAs `a<b` in \\<tags>, see [water](water.html#when).\n\n"
+        "```python3\ndef row():\n    return 1\n```"
+        "\n\n1. one\n  - inner\n2. two\n\nA | B\n1 | 2"
+    )
+
+
+RST = """
+Watering
+========
+
+Use :func:`hose.open` and ``rate``, *gently*; see :ref:`the soil <soil>` and `a site <https://example.org>`_.
+
+.. include:: {secret}
+
+.. literalinclude:: {secret}
+
+.. csv-table:: Rates
+   :file: {secret}
+
+.. raw:: html
+   :file: {secret}
+
+.. unknown:: argument
+
+   Inside of it.
+
+When
+----
+
+.. code-block:: sh
+
+   hose --on
+
+Rate
+  Litres in an hour.
+"""
+
+
+def test_rst(apart: Apart, tmp_path_factory: pytest.TempPathFactory) -> None:
+    secret = tmp_path_factory.mktemp("outside") / "secret.txt"
+    secret.write_text("the,password")
+    page = read_page("w.rst", RST.format(secret=secret).encode(), apart=apart)
+    assert [(one.level, one.title) for one in page.headings] == [(1, "Watering"), (2, "When")]
+    assert "Use `hose.open` and `rate`, gently; see the soil and [a site](https://example.org)." in page.text
+    assert "Inside of it." in page.text
+    assert "- **Rate**: Litres in an hour." in page.text
+    assert [(one.language, one.text) for one in page.code] == [("sh", "hose --on")]
+    assert "password" not in page.text
+
+
+def pdf(text: str) -> bytes:
+    """A PDF file with one line."""
+    stream = f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET".encode()
+    objects = [
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R "
+        b"/Resources << /Font << /F1 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> >> >> >>",
+        b"<< /Length %d >>\nstream\n%s\nendstream" % (len(stream), stream),
+    ]
+    body = b"%PDF-1.4\n"
+    places = []
+    for number, one in enumerate(objects, 1):
+        places.append(len(body))
+        body += b"%d 0 obj\n%s\nendobj\n" % (number, one)
+    table = b"xref\n0 5\n0000000000 65535 f \n" + b"".join(b"%010d 00000 n \n" % place for place in places)
+    return body + table + b"trailer\n<< /Size 5 /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF" % len(body)
+
+
+def test_pdf(apart: Apart) -> None:
+    page = read_page("beds.pdf", pdf("Plan of the beds"), apart=apart)
+    assert (page.title, page.text, page.mime_type) == ("Plan of the beds", "Plan of the beds", "text/plain")
+    for data in (b"%PDF-1.7 nothing", b"", pdf("")):
+        with pytest.raises(UnreadablePage, match="PDF"):
+            read_page("beds.pdf", data, apart=apart)
+
+
+def test_binary_is_no_text() -> None:
+    for data in (b"\x7fELF\x02\x00\x00", bytes(range(1, 32)) * 30):
+        with pytest.raises(UnreadablePage, match="binary"):
+            read_page("x.md", data)
+    assert read_page("x.txt", "caf\xe9".encode("latin-1")).text == "caf\xe9"
+    assert read_page("x.txt", "café".encode("utf-16")).text == "café"
+
+
+MANY = 100_000
+PATHOLOGICAL = {
+    "md": ["[" * MANY, "`a" * MANY, "[a](" * MANY, "```\n~~~\n" * MANY, "<!--" * MANY, "a\n" * MANY + "===", " " * MANY,
+           "- " * MANY, "---\n" + "a: \n" * MANY, "![a](" * MANY, "*a_ " * MANY],
+    "mdx": ["{" * MANY, "<A " * MANY, "import {" * MANY, '<A b="' * MANY, "{/*" * MANY, "`a ``b " * MANY],
+    "ipynb": ['{"cells":' + "[" * MANY],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", PATHOLOGICAL)
+def test_no_text_takes_long(kind: str) -> None:
+    for text in PATHOLOGICAL[kind]:
+        since = time.process_time()
+        try:
+            read(f"x.{kind}", text)
+        except UnreadablePage:
+            pass
+        assert time.process_time() - since < 10, text[:20]
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [("x.html", "<![CDATA[" * 400_000), ("x.rst", "\n".join("  " * at + "x" for at in range(900)))],
+)
+def test_what_takes_too_long_is_left_out_and_the_next_is_read(path: str, text: str) -> None:
+    process = Apart(1.0)
+    try:
+        with pytest.raises(UnreadablePage, match="more than 1 seconds|nested too deep"):
+            process.read_page(path, text.encode())
+        assert process.read_page("y.html", b"<p>next</p>").text == "next"
+    finally:
+        process.close()
