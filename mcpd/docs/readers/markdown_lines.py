@@ -28,6 +28,7 @@ _NO_PARAGRAPH = re.compile(
     r"|<(?:[!?]|/?(?:article|aside|blockquote|body|center|details|div|d[ldt]|figure|footer|form|h[1-6r]|header|html|li"
     r"|main|nav|[ou]l|p|pre|section|style|script|summary|table|t(?:body|d|h|r))\b))|[ ]{4}|\t"
 )
+_CODE_OR_RULE = re.compile(r"[ ]{4}|[ ]{0,3}\t|[ ]{0,3}([-*_])[ \t]*(?:\1[ \t]*){2,}$")
 _ID = re.compile(r"[ \t]*\{[ \t]*#([\w:.-]+)[^}\n]*\}[ \t]*$")
 _MOST_MARKS = 20_000
 
@@ -139,9 +140,11 @@ def _read_underline(whole: str, mark: re.Match[str], floor: int, found: Lines) -
             break
         lines.append(line)
         start = before
-    lines.reverse()
-    if not lines or any(_NO_PARAGRAPH.match(line) for line in lines[:1]):
+    while lines and _CODE_OR_RULE.match(lines[-1]):  # what stands above a paragraph, without being part of it
+        start += len(lines.pop()) + 1
+    if not lines or _NO_PARAGRAPH.match(lines[-1]):
         return False
+    lines.reverse()
     title = " ".join(line.strip() for line in lines)
     found.titles.append(Title(1 if mark["line"][0] == "=" else 2, title, start, mark.end() - 1))
     return True
