@@ -136,6 +136,7 @@ APPS_ARE_KNOWN = {
     "mcpd/client/group_names.py": "URIs of pages, and what names them, in a group of servers",
     "mcpd/client/functions.py": "what is for pages alone is no function for a model",
     "mcpd/client/targets/hosts.py": "which hosts show them",
+    "mcpd/docs/readers/html.py": "an element that is left out",
     "mcpd/docs/notebooks/clean.py": "an element of HTML that is left out",
     "mcpd/extensions/builtin.py": "its row in the table, and what it adds to `Server`",
     "mcpd/extensions/options.py": "what it lets authors say, for type checkers",
