@@ -193,8 +193,8 @@ def pairs(words: Sequence[str], sign: str, option: str, form: str) -> dict[str, 
     found: dict[str, str] = {}
     for word in words:
         name, there, value = word.partition(sign)
-        if not there or not name.strip():
-            raise WrongUse(f"{option} {name if not there else '…'}: write {option} {form}")
+        if not there or not name.strip() or any(c.isspace() for c in name.strip()):
+            raise WrongUse(f"{option} …: write {option} {form}")
         found[name.strip()] = value.strip() if sign == ":" else value
     return found
 

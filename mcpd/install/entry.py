@@ -22,7 +22,7 @@ from ..errors import ConfigurationError
 from ..sources.lookup import place_here
 from .interpreter import serving_command
 
-__all__ = ["APPS_OFF", "SWITCHES", "Entry", "Made", "Transport", "as_target", "make_entry", "server_name"]
+__all__ = ["APPS_OFF", "SWITCHES", "Entry", "Made", "Transport", "as_started", "as_target", "make_entry", "server_name"]
 
 Transport: TypeAlias = Literal["stdio", "http", "ws"]
 
@@ -92,9 +92,8 @@ def make_entry(
 
     if isinstance(named, CommandTarget):
         program, *args = named.command
-        made = Entry(
-            command=_program(program, named.cwd), args=(*args,), env=dict(named.env or {}) | added, cwd=named.cwd
-        )
+        words = as_started(_program(program, named.cwd), args)
+        made = Entry(command=words[0], args=words[1:], env=dict(named.env or {}) | added, cwd=named.cwd)
         return Made(made, server_name(named))
     return _of_file(named, added)
 
@@ -104,6 +103,16 @@ def as_target(entry: Entry) -> CommandTarget | UrlTarget:
     if entry.url:
         return UrlTarget(entry.url, dict(entry.headers))
     return CommandTarget((entry.command, *entry.args), dict(entry.env) or None, entry.cwd)
+
+
+def as_started(
+    program: str, args: Sequence[str], *, platform: str = sys.platform, environment: Mapping[str, str] = os.environ
+) -> tuple[str, ...]:
+    """The words that start a program: batch files (npx is one on Windows) are started by nobody but the shell there."""
+    if platform == "win32" and program.lower().endswith((".cmd", ".bat")):
+        shell = environment.get("COMSPEC") or "C:\\Windows\\System32\\cmd.exe"
+        return shell, "/c", program, *args
+    return program, *args
 
 
 def server_name(named: NamedTarget | None) -> str:

@@ -212,6 +212,7 @@ def test_claude_code_is_told_by_its_own_command(home: Path, mcpd: Said, monkeypa
         (["install", "curser"], 1, "did you mean cursor?"),
         (["install", "cursor", "a", "b"], 2, "'b' is one word too many"),
         (["install", "cursor", "server.py", "--env", "x"], 2, "write --env NAME=VALUE"),
+        (["install", "cursor", "server.py", "--env", "A B=c"], 2, "write --env NAME=VALUE"),
         (["install", "cursor", "server.py", "--name", "a b"], 1, "letters, digits"),
         (["install", "cursor", "--project", "server.py"], 2, "no such folder"),
         (["install", "cursor", "nothing.py"], 1, "no such file"),

@@ -13,7 +13,7 @@ import pytest
 
 from mcpd import __version__
 from mcpd.errors import ConfigurationError
-from mcpd.install.entry import APPS_OFF, Entry, as_target, make_entry
+from mcpd.install.entry import APPS_OFF, Entry, as_started, as_target, make_entry
 from mcpd.install.interpreter import made_for_one_run_by, serving_command
 
 SERVER = "from mcpd import Server\n\nserver = Server('garden')\n"
@@ -68,6 +68,15 @@ def test_programs_are_found_now_or_never(tmp_path: Path, monkeypatch: pytest.Mon
     assert (made.entry.command, made.name) == (str(found), "server-files")
     with pytest.raises(ConfigurationError, match="no such program"):
         make_entry(None, ["npx-unlike"])
+
+
+def test_batch_files_are_started_by_the_shell() -> None:
+    npx = r"C:\Program Files\nodejs\npx.CMD"
+    assert as_started(npx, ["-y", "x"], platform="win32", environment={"COMSPEC": r"C:\cmd.exe"}) == (
+        r"C:\cmd.exe", "/c", npx, "-y", "x",
+    )  # fmt: skip
+    assert as_started(npx, [], platform="linux") == (npx,)
+    assert as_started(r"C:\uv.exe", ["x"], platform="win32") == (r"C:\uv.exe", "x")
 
 
 def test_urls() -> None:

@@ -1,4 +1,4 @@
-"""Configuration files as objects: JSON, with comments and trailing commas or without, TOML, and YAML where PyYAML is.
+"""Configuration files as objects: JSON, with comments and trailing commas or without, TOML, YAML if a library is there.
 
 Read only. What is written in a file is shown in no error: it may hold tokens.
 """
@@ -9,6 +9,7 @@ import json
 import os
 import re
 import tomllib
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -79,16 +80,27 @@ def _toml(text: str, path: str) -> Any:
 
 
 def _yaml(text: str, path: str) -> Any:
+    load, problem = _yaml_library(path)
     try:
-        yaml: Any = import_module("yaml")
-    except ImportError:
-        raise ConfigurationError(f"{path} is YAML, which needs PyYAML: pip install pyyaml") from None
-    try:
-        return yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
+        return load(text)
+    except (problem, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         place = "" if mark is None else f", line {mark.line + 1}, column {mark.column + 1}"
         raise ConfigurationError(f"{path}{place}: {getattr(error, 'problem', None) or 'this is no YAML'}") from None
+
+
+def _yaml_library(path: str) -> tuple[Callable[[str], Any], type[Exception]]:
+    """What reads YAML, and what it raises: the library of whoever reads much of it, else that of `mcpd install`."""
+    try:
+        yaml: Any = import_module("yaml")
+        return yaml.safe_load, yaml.YAMLError
+    except ImportError:
+        pass
+    try:
+        ruamel: Any = import_module("ruamel.yaml")
+    except ImportError:
+        raise ConfigurationError(f"{path} is YAML, which needs a library: pip install 'mcpd-server[install]'") from None
+    return ruamel.YAML(typ="safe", pure=True).load, ruamel.error.YAMLError
 
 
 _READERS = {"json": _json, "toml": _toml, "yaml": _yaml}

@@ -261,9 +261,16 @@ def test_hosts_with_yaml(home: Path) -> None:
 
 
 def test_yaml_says_what_to_install(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of two libraries reads it: PyYAML, or what `mcpd install` needs."""
     monkeypatch.setitem(sys.modules, "yaml", None)
-    write(home / ".config/goose/config.yaml", "extensions: {}")
-    with pytest.raises(ConfigurationError, match="is YAML, which needs PyYAML: pip install pyyaml"):
+    path = home / ".config/goose/config.yaml"
+    write(path, "extensions: {g: {uri: 'http://h/'}}")
+    assert parse("goose:g") == UrlTarget("http://h/", name="goose:g")
+    write(path, "a: [")
+    with pytest.raises(ConfigurationError, match=r"config\.yaml, line \d+, column \d+: "):
+        parse("goose:g")
+    monkeypatch.setitem(sys.modules, "ruamel.yaml", None)
+    with pytest.raises(ConfigurationError, match=r"needs a library: pip install 'mcpd-server\[install\]'"):
         parse("goose:g")
 
 
