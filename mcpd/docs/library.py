@@ -8,7 +8,6 @@ import threading
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from .links import names_of
@@ -28,6 +27,7 @@ from .results import (
 )
 from .settings import DocsSettings
 from .tree import File, file_at, scan
+from .workers import Workers
 
 if TYPE_CHECKING:
     from .indexer import Indexer
@@ -56,7 +56,7 @@ class Library:
         self._cache = cache
         self._lock = threading.Lock()
         self._indexer: Indexer | None = None
-        self._executor = ThreadPoolExecutor(_THREADS, "mcpd docs")
+        self._workers = Workers(_THREADS, "mcpd docs")
         self._pages: OrderedDict[tuple[str, int, int], Page] = OrderedDict()
 
     # -- the index, behind everything ------------------------------------------------------------
@@ -101,7 +101,7 @@ class Library:
         index = self._indexer
         if index is not None:
             await self._run(index.stop)
-        self._executor.shutdown(wait=False)
+        self._workers.close()
 
     # -- lists and pages -------------------------------------------------------------------------
 
@@ -177,8 +177,7 @@ class Library:
     # -- in threads of the library ---------------------------------------------------------------
 
     async def _run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._executor, lambda: function(*args, **kwargs))
+        return await asyncio.wrap_future(self._workers.submit(lambda: function(*args, **kwargs)))
 
     def _index(self) -> Indexer:
         if self._indexer is None:

@@ -313,6 +313,24 @@ async def test_a_repository_is_not_served_unasked(tmp_path: Path, child: Child) 
     for name, tool in (("plain", "search_docs"), ("repository", "echo")):
         async with process_wire(child, cwd=tmp_path / name, version=MODERN, env={**child.env, **cache}) as wire:
             assert tool in [one["name"] for one in (await wire.result("tools/list"))["tools"]]
+            if name == "plain":
+                assert (await call(wire, "search_docs", query="a"))["results"]
+        assert "still runs" not in wire.stderr, "the end waits for no thread of the library"
+
+
+async def test_an_edit_is_served_at_once(tmp_path: Path, child: Child) -> None:
+    """`--reload`: the page's list is another one, and its words are found, of a file that was just made too."""
+    write(tmp_path, DOCS)
+    async with process_wire(child, "--reload", str(tmp_path), version=LEGACY[-1]) as wire:
+        assert (await call(wire, "search_docs", query="quince"))["total"] == 0
+        await wire.result("resources/subscribe", {"uri": "docs://garden/index.md"})
+        write(tmp_path, {"docs/04-trees/quince.md": "# The quince\n"})
+        assert (await wire.receive())["method"] == "notifications/resources/list_changed"
+        assert [one["path"] for one in (await call(wire, "search_docs", query="quince"))["results"]]
+        write(tmp_path, {"docs/index.md": "# Welcome\n\nNow with a medlar.\n"})
+        said = {(await wire.receive())["method"] for _ in range(2)}
+        assert said == {"notifications/resources/list_changed", "notifications/resources/updated"}
+        assert (await call(wire, "search_docs", query="medlar"))["total"] == 1
 
 
 async def test_an_index_on_disk_is_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,7 +58,7 @@ async def test_what_leads_out_or_is_no_document(tmp_path: Path) -> None:
         assert "Secret" not in str(await wire.request("resources/read", {"uri": "docs://h/overview"}))
 
 
-async def test_odd_names_and_odd_bytes(tmp_path: Path) -> None:
+async def test_odd_names_and_odd_bytes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Each has a URI of its own under which it is read, and can be found; binary data under a text's name is none."""
     files: dict[str, str | bytes] = {f"docs/{name}": f"# T\n\nword{at}\n" for at, name in enumerate(ODD)}
     files |= {
@@ -82,6 +82,7 @@ async def test_odd_names_and_odd_bytes(tmp_path: Path) -> None:
             assert f"word{at}" in content["text"]
             page = await wire.call("read_docs_page", None, path=name)
             assert f"word{at}" in page["structuredContent"]["text"]
+        assert "docs/binary.md: " in caplog.text, "it is told once all is indexed"
         answer = await wire.request("resources/read", {"uri": "docs://h/binary.md"})
         assert "error" in answer or "\0" not in answer["result"]["contents"][0]["text"]
         assert (await wire.call("read_docs_section", None, section="."))["structuredContent"]["total"] >= len(ODD)

@@ -51,12 +51,20 @@ class Answers:
     """Answers of one library. Raises ToolError for a cursor that is none of ours, and for words that are none."""
 
     def __init__(
-        self, library: Callable[[], Library], addresses: Addresses, paths: Callable[[], Iterable[str]]
+        self,
+        library: Callable[[], Library],
+        addresses: Addresses,
+        paths: Callable[[], Iterable[str]],
+        when_indexed: Callable[[], None],
     ) -> None:
-        """`library` gives the library, which may be made then; `paths` the pages that there are."""
+        """`library` gives the library, which may be made then; `paths` the pages that there are.
+
+        `when_indexed` is called once, with the first search that knows all pages.
+        """
         self._library = library
         self.addresses = addresses
         self._paths = paths
+        self._when_indexed: Callable[[], None] | None = when_indexed
 
     @property
     def library(self) -> Library:
@@ -84,6 +92,9 @@ class Answers:
             raise _no_section(error) from None
         except BadCursor as error:
             raise ToolError(f"cursor: {error}") from None
+        if self._when_indexed is not None and found.progress.is_complete:
+            told, self._when_indexed = self._when_indexed, None
+            told()
         hits = [
             Hit(
                 path=hit.path,

@@ -19,6 +19,7 @@ from ...docs.tree import scan
 from ...printable import printable
 from ...registry.entries import ResourceEntry, TemplateEntry, ToolEntry
 from ...registry.pages import Entry
+from ...registry.problems import Problem
 from ...server import Server
 from ..docs_table import DocsTable, Doing
 from ..reports import Report
@@ -67,10 +68,12 @@ class Tree:
         )
         self._library: Library | None = None
         self.addresses = _addresses(server.name, table, profile, lambda path: self.head(path).slug)
-        self.answers = Answers(lambda: self.library, self.addresses, lambda: self.paths)
+        self.answers = Answers(lambda: self.library, self.addresses, lambda: self.paths, self._tell)
         self._heads: dict[str, tuple[int | None, Head]] = {}
         self._pages: dict[str, PageResource] = {}
         self._resources: list[ResourceEntry] = []
+        self._is_stale = True
+        self._found = Report(root)
         self._tools: list[LazyTool] | None = None
         self._listed_at = 0.0
         self._template = PageTemplate(self, *_form(self.addresses))
@@ -125,15 +128,23 @@ class Tree:
         return tool_of(self._server, self.answers, wording, names, {})
 
     def look(self, report: Report) -> None:
-        """Find out which documents there are now; reads none. What is left out is reported."""
+        """Find out which documents there are, if they may be others now. Reads none; reports what is left out."""
+        if self._is_stale:
+            self._is_stale = False
+            self._found = Report(report.root)
+            self._scan(self._found)
+        report.problems += self._found.problems
+        report.problems += self._unreadable()
+
+    def _scan(self, report: Report) -> None:
+        before, tree = self._pages, scan(self.folder, self._settings)
         pages: dict[str, PageResource] = {}
         sections: dict[str, list[str]] = {}
-        tree = scan(self.folder, self._settings)
         for path, file in tree.files.items():
-            before = self._pages.get(path)
-            pages[path] = before if before is not None and before.file == file else PageResource(self, file)
+            page = before.get(path)
+            pages[path] = page if page is not None and page.file == file else PageResource(self, file)
             sections.setdefault(section_of(path), []).append(path)
-        for left_out in tree.left_out if self._library is None else self._library.left_out:
+        for left_out in tree.left_out:
             what = f"{left_out.reason}; it is left out" if left_out.path else left_out.reason
             report.error(os.path.join(self.folder, left_out.path).rstrip(os.sep), what)
 
@@ -147,6 +158,18 @@ class Tree:
             if found.setdefault(entry.key, entry) is not entry:
                 report.error(self.folder, f"{entry.key} is there twice; only the first one is served")
         self._resources = list(found.values())
+        if self._library is not None:
+            self._library.refresh(path for path in {**before, **pages} if before.get(path) is not pages.get(path))
+
+    def _unreadable(self) -> list[Problem]:
+        """The files that cannot be read, as far as the index knows, and that no scan has named."""
+        if self._library is None:
+            return []
+        known = {problem.where for problem in self._found.problems}
+        found = Report(self._root)
+        for left_out in self._library.left_out:
+            found.error(os.path.join(self.folder, left_out.path), f"{left_out.reason}; it cannot be found or read")
+        return [problem for problem in found.problems if problem.where not in known]
 
     # -- what lists show ---------------------------------------------------------------------
 
@@ -184,14 +207,16 @@ class Tree:
     # -- its life ----------------------------------------------------------------------------
 
     def refresh(self, changed: Iterable[str] | None) -> None:
-        """Look at the files again, at those that changed if that is known (absolute paths)."""
-        if changed is None:
-            self.library.refresh(None)
-            return
+        """Let the next look be a whole one, unless it is known that nothing in the folder has changed."""
         below = os.path.join(self.folder, "")
-        paths = [os.path.relpath(path, self.folder).replace(os.sep, "/") for path in changed if path.startswith(below)]
-        if paths:
-            self.library.refresh(paths)
+        if changed is None or any(path == self.folder or path.startswith(below) for path in changed):
+            self._is_stale = True
+
+    def _tell(self) -> None:
+        """All pages are indexed: say which cannot be read."""
+        report = Report(self._root)
+        report.problems = self._unreadable()
+        report.tell(report.found)
 
     def _start_when_listed(self) -> None:
         """Let the index be made as soon as a client has asked what there is: a start is not held up by it."""
