@@ -221,3 +221,22 @@ async def test_with_another_token_what_is_private_is_forgotten() -> None:
             await client.call_tool("x")
             await client.read_resource("a://1")
     assert asked_for == ["a://1", "tools/call", "a://1"]
+
+
+# --------------------------------------------------------------------------------------- pagination
+
+
+@pytest.mark.parametrize("version", ["2026-07-28", "2025-11-25"])
+async def test_an_empty_cursor_is_one(version: str) -> None:
+    """2026-07-28 utilities/pagination: it "MUST NOT be treated as the end of results"; cursors are opaque."""
+    tools = [{"name": name, "inputSchema": {"type": "object"}} for name in "abc"]
+    following = {None: (0, ""), "": (1, " \u2028 "), " \u2028 ": (2, None)}
+
+    def page(message: Any) -> Any:
+        number, cursor = following[message["params"].get("cursor") if "params" in message else None]
+        return {"tools": [tools[number]], "nextCursor": cursor, "ttlMs": 60_000, "resultType": "complete"}
+
+    answers = {**LEGACY, "server/discover": {**DISCOVERED, "capabilities": OFFERS}, "tools/list": page}
+    async with scripted(answers, version=version) as (client, _):
+        for _ in range(2):
+            assert [tool.name for tool in await client.list_tools()] == ["a", "b", "c"]
