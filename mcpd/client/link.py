@@ -35,6 +35,7 @@ from ..errors import (
     RemoteError,
     RequestTimeout,
     SessionLost,
+    UnsupportedVersion,
 )
 from ..printable import printable
 from ..transports.http_client.options import Authenticate, Challenge, HttpOptions
@@ -335,6 +336,12 @@ class ServerLink:
                     raise
                 if isinstance(error, CannotConnect):
                     await asyncio.sleep(FIRST_PAUSE)
+            except (HttpError, RemoteError) as error:
+                if not await self._is_another_server(connection, error):
+                    raise
+                text = "the server speaks other versions than before, and is connected to anew"
+                self._faults.say(logging.INFO, text)
+                connection.closed(ConnectionLost(text))
         elif not self._may_renew:
             raise connection.another_loss()
         return await self._send_again(method, params, seconds, on_progress)
@@ -355,6 +362,27 @@ class ServerLink:
                     await asyncio.sleep(min(FIRST_PAUSE * 2 ** (number + 1), LONGEST_PAUSE))
         raise AssertionError("unreachable")
 
+    async def _is_another_server(self, connection: ClientConnection, error: McpdError) -> bool:
+        """Whether a request was refused because a server of other versions is there now: then nobody has served it.
+
+        Spec: 2026-07-28 basic/versioning: a mutually supported version is selected, and the request retried; an era
+        that was found out is probed for again "if the cached assumption later fails".
+        """
+        if (
+            not _is_of_versions(error)
+            or self._wanted is not None
+            or not self._may_renew
+            or not self._agreed().is_probed
+        ):
+            return False
+        try:
+            await connection.request("server/discover", timeout=self.probe_seconds)
+        except (HttpError, RemoteError) as refusal:
+            return _is_of_versions(refusal)
+        except McpdError:
+            pass
+        return False
+
     def _may_repeat(self, method: str, params: Any, error: ConnectionLost) -> bool:
         """Whether to send a request again that ended so."""
         if not self._may_renew:
@@ -364,6 +392,15 @@ class ServerLink:
         if not isinstance(error, SessionLost):
             return False
         return method in _REPEATABLE or (method == "tools/call" and _name(params) in self._harmless)
+
+
+def _is_of_versions(error: McpdError) -> bool:
+    """Whether a server may refuse so what it takes for another version's: by its error, or by a status alone."""
+    code = error.code if isinstance(error, RemoteError) else None
+    if code == UnsupportedVersion.code:
+        return True
+    says_more = code is not None and not -32019 <= code <= -32000
+    return not says_more and getattr(error, "status", None) in (400, 404, 405)
 
 
 def _name(params: Any) -> Any:

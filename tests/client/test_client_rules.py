@@ -6,12 +6,13 @@ import asyncio
 from typing import Any
 
 import pytest
-from support.http_script import Asked, Write, modern, reply, result
+from support.clock import until
+from support.http_script import Asked, Write, legacy, modern, reply, result, text_result
 from support.http_script import scripted as scripted_http
 from support.scripted_server import DISCOVERED, INITIALIZED, META, Script, scripted
 
 from mcpd import Callbacks, Client, HttpOptions
-from mcpd.errors import ProtocolError, RemoteError
+from mcpd.errors import HttpError, ProtocolError, RemoteError
 from mcpd.types.elicitation import ElicitFormParams, ElicitResult
 from mcpd.types.sampling import CreateMessageParams, CreateMessageResult, Root
 
@@ -221,6 +222,63 @@ async def test_with_another_token_what_is_private_is_forgotten() -> None:
             await client.call_tool("x")
             await client.read_resource("a://1")
     assert asked_for == ["a://1", "tools/call", "a://1"]
+
+
+# ---------------------------------------------------------------------------------------- versions
+
+
+@pytest.mark.parametrize("refusal", ["text", "error", "version"])
+async def test_a_server_that_speaks_other_versions_now_is_probed_again(refusal: str) -> None:
+    """2026-07-28 basic/versioning: an older release is put in its place while the client is connected."""
+    is_old = False
+
+    async def called(asked: Asked, write: Write) -> bool:
+        if asked.rpc in ("GET", "DELETE"):
+            return await write(reply(405))  # type: ignore[func-returns-value]
+        await write(reply(200, text_result(asked, "old" if is_old else "new")))
+        return True
+
+    before, after = modern(called), legacy(called)
+
+    async def answer(asked: Asked, write: Write) -> None:
+        if not is_old or "mcp-session-id" in asked.headers or asked.rpc == "initialize":
+            await (after if is_old else before)(asked, write)
+        elif refusal == "text":
+            await write(reply(400, b"no session"))
+        else:
+            error: dict[str, Any] = {"code": -32000, "message": "Bad Request: Session ID required"}
+            if refusal == "version":
+                error = {"code": -32022, "message": "?", "data": {"supported": ["2025-11-25"]}}
+            await write(reply(400, {"jsonrpc": "2.0", "id": None, "error": error}))
+
+    async with scripted_http(answer) as server, Client(server.url) as client:
+        assert await client.call("x") == "new"
+        is_old = True
+        assert await client.call("x") == "old"
+        assert client.version == "2025-11-25"
+        assert len(server.of("tools/call")) == 3
+
+
+@pytest.mark.parametrize("status", [400, 404])
+async def test_one_request_that_is_refused_ends_no_other(status: int) -> None:
+    """A gateway that does not like one call is no other server: what runs beside it goes on."""
+    released = asyncio.Event()
+
+    async def answer(asked: Asked, write: Write) -> None:
+        if asked.message["params"]["name"] == "bad":
+            await write(reply(status, b"blocked"))
+            return
+        await released.wait()
+        await write(reply(200, text_result(asked, "done")))
+
+    async with scripted_http(modern(answer)) as server, Client(server.url) as client:
+        running = asyncio.create_task(client.call("good"))
+        await until(lambda: server.of("tools/call"))
+        with pytest.raises(HttpError, match="blocked"):
+            await client.call("bad")
+        released.set()
+        assert await running == "done"
+        assert len(server.of("tools/call")) == 2
 
 
 # --------------------------------------------------------------------------------------- pagination
