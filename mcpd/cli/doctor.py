@@ -30,6 +30,7 @@ not and what to do.
   mcpd doctor claude-code:github         as Claude Code is configured to start it
   mcpd doctor https://example.com/mcp
   mcpd doctor -- npx -y some-server
+  mcpd doctor --hosts                    every server of every host that is installed here
 
 A program is started several times, once for each version of the protocol. Of its tools one is called, if it is marked
 as read-only and needs no arguments.
@@ -52,6 +53,10 @@ _NAME_WIDTH = 20
     epilog=_EPILOG,
     params=[
         click.Argument(["target"], required=False),
+        click.Option(
+            ["--hosts", "all_hosts"], is_flag=True,
+            help="Look at every host on this machine: which of its servers do not start there, and why.",
+        ),
         json_option("Print everything as one JSON object, for programs."),
         click.Option(
             ["--timeout"], type=click.FloatRange(min=0.1), default=30.0, show_default=True, metavar="SECONDS",
@@ -67,6 +72,7 @@ _NAME_WIDTH = 20
 )  # fmt: skip
 def command(
     target: str | None,
+    all_hosts: bool,
     as_json: bool,
     timeout: float,
     env: tuple[str, ...],
@@ -74,6 +80,12 @@ def command(
     token_file: str | None,
     command: tuple[str, ...],
 ) -> int:
+    if all_hosts:
+        if target is not None or command or env or headers or token_file is not None:
+            raise click.UsageError("--hosts looks at all that the hosts are set up with, and takes no target")
+        from .doctor_hosts import run
+
+        return run(timeout, as_json=as_json)
     if target is not None and command:
         raise click.UsageError(f"give the target {target} or a command behind --, not both")
     said = {"headers": headers, "token_file": token_file, "timeout": timeout, "version": None, "env": env}

@@ -9,5 +9,7 @@ plan         what would change, and the difference to show
 launch       a server, started once as a host will
 surroundings what a host gives a server: variables, a folder
 bites        where a host's limits bite a server
+entry_checks an entry as it is written, held to what its host reads
+health       every server of every host: does it start there
 files        reading and writing a file whole; the backup, and the way back
 """

@@ -1,0 +1,183 @@
+"""An entry in a host's file, before anything is started: what the host makes of it, where that is not what it says.
+
+What a host expects is what we would write for it (`shapes`): members of other names are those of other hosts.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from ..client.targets.hosts import Host
+from ..errors import ConfigurationError
+from ..printable import printable
+from .entry import Entry
+from .shapes import shaped
+
+__all__ = ["Finding", "entry_findings", "is_off", "key_findings"]
+
+_KEYS = ("mcpServers", "servers", "context_servers", "mcp_servers", "mcp", "extensions")
+_COMMAND = ("command", "cmd")
+_URL = ("url", "httpUrl", "serverUrl", "uri")
+_VARIABLES = ("env", "environment", "envs")
+_HEADERS = ("headers", "http_headers", "requestInit", "requestOptions")
+_SCRIPTS = (".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".sh", ".jar", ".php")
+_SAMPLE_COMMAND = Entry(command="/x", args=("x",), env={"X": "x"})
+_SAMPLE_URL = Entry(url="https://x", headers={"X": "x"}, transport="http")
+_VARIABLE = re.compile(r"\$\{[^}]+\}|(?<![\w$])\$[A-Za-z_]\w*|\{env:\w+\}")
+_DRIVE = re.compile(r"[A-Za-z]:[\\/]")
+
+
+class Finding(Struct, frozen=True):
+    """Something that is wrong, or that is wrong in some cases."""
+
+    text: str
+    advice: str = ""
+    is_problem: bool = True
+
+
+def is_off(entry: Mapping[str, Any]) -> bool:
+    """Whether its user has switched it off."""
+    return entry.get("disabled") is True or entry.get("enabled") is False
+
+
+def key_findings(host: Host, document: Mapping[str, Any]) -> Iterator[Finding]:
+    """Servers in the wrong place of a file: under the key by which another host knows them."""
+    for key in _KEYS:
+        found = document.get(key)
+        if key == host.key or not isinstance(found, dict):
+            continue
+        names = [str(name) for name, entry in found.items() if isinstance(entry, dict) and _is_server(entry)]
+        if names:
+            text = f"{printable(', '.join(names[:5]), 200)}: under `{key}`, which {host.name} does not read"
+            yield Finding(text, f"move what is in `{key}` to `{host.key}`")
+
+
+def entry_findings(host: Host, entry: Any) -> Iterator[Finding]:
+    """What is wrong with one entry as it is written."""
+    if not isinstance(entry, dict):
+        yield Finding("it is no object", "write an object with a command or a url, or take it out")
+        return
+    if _has(entry, _COMMAND) and not _has(entry, _URL):
+        expected = shaped(host, "x", _SAMPLE_COMMAND)
+        yield from _wrong_members(host, entry, expected, (_COMMAND, _VARIABLES))
+        yield from _of_command(host, entry, expected)
+    elif _has(entry, _URL):
+        yield from _of_url(host, entry)
+    else:
+        yield Finding("there is neither a command nor a url in it", "write one of them, or take the entry out")
+    yield from _of_variables(host, entry)
+
+
+# ------------------------------------------------------------------------------------------- members
+
+
+def _wrong_members(
+    host: Host, entry: Mapping[str, Any], expected: Mapping[str, Any], families: tuple[tuple[str, ...], ...]
+) -> Iterator[Finding]:
+    for family in families:
+        right = next((name for name in family if name in expected), None)
+        if right is None or right in entry:
+            continue
+        for name in family:
+            if name in entry:
+                yield Finding(f"`{name}` is not read by {host.name}", f"write `{right}` in place of `{name}`")
+
+
+def _of_command(host: Host, entry: Mapping[str, Any], expected: Mapping[str, Any]) -> Iterator[Finding]:
+    command = next((entry[name] for name in _COMMAND if entry.get(name)), None)
+    wants_list = any(isinstance(expected.get(name), list) for name in _COMMAND)
+    if isinstance(command, list) != wants_list:
+        how = "a list of all words" if wants_list else "a text, and the other words a list in `args`"
+        yield Finding(f"its command is to be {how}", "write it so: the host starts nothing else")
+    words = command if isinstance(command, list) else [command, *_list(entry.get("args"))]
+    words = [word for word in words if isinstance(word, str)]
+    if not words:
+        return
+    program = words[0]
+    if isinstance(command, str) and " " in program and not os.path.exists(os.path.expanduser(program)):
+        yield Finding(
+            f"its command has spaces: {printable(program, 200)}", "write the program alone, and each word into `args`"
+        )
+    elif _is_path(program) and not os.path.isabs(program) and not _is_marked(program):
+        yield Finding(f"{printable(program, 200)} is looked for in whatever folder the host runs in", "write it whole")
+    for word in words:
+        if word == "~" or word.startswith("~/"):
+            advice = f"write {printable(os.path.expanduser(word), 300)}"
+            yield Finding(f"{printable(word, 200)}: no shell stands between, and nobody else knows what ~ is", advice)
+    script = next((word for word in words[1:] if word.endswith(_SCRIPTS) and not word.startswith("-")), None)
+    if script is not None and not entry.get("cwd") and _is_relative(script):
+        text = f"{printable(script, 200)} is looked for in whatever folder the host runs in"
+        yield Finding(text, "write its whole path")
+
+
+def _of_url(host: Host, entry: Mapping[str, Any]) -> Iterator[Finding]:
+    try:
+        expected = shaped(host, "x", _SAMPLE_URL)
+    except ConfigurationError as error:
+        what, _, advice = str(error).partition(": ")
+        yield Finding(what, advice)
+        return
+    url = next((entry[name] for name in _URL if entry.get(name)), "")
+    is_old = str(url).rstrip("/").endswith("/sse") or entry.get("type") == "sse"
+    if not (is_old and "url" in entry and "httpUrl" in expected):
+        yield from _wrong_members(host, entry, expected, (_URL,))
+    yield from _wrong_members(host, entry, expected, (_HEADERS,))
+    for sign, other in (("type", "transport"), ("transport", "type")):
+        if sign in expected and sign not in entry and not is_old:
+            instead = f"`{other}` is not read by {host.name}" if other in entry else f"it has no `{sign}`"
+            yield Finding(f"{instead}, so it is not taken for Streamable HTTP", f'write "{sign}": "{expected[sign]}"')
+    if "transport" in entry and "transport" not in expected and "type" not in expected:
+        advice = "take it out: what the other members say is enough"
+        yield Finding(f"`transport` is not read by {host.name}", advice, is_problem=False)
+
+
+def _of_variables(host: Host, entry: Mapping[str, Any]) -> Iterator[Finding]:
+    """Variables that stay as text, since this host replaces none."""
+    if host.variables != "none":
+        return
+    texts = [*_texts(entry.get("args")), *_texts(entry.get("command")), *_texts(next(_values(entry, _VARIABLES), None))]
+    found = next((match[0] for text in texts if (match := _VARIABLE.search(text))), None)
+    if found is not None:
+        text = f"{printable(found, 100)} stays as it is: {host.name} replaces no variables"
+        yield Finding(text, "write the value itself", is_problem=False)
+
+
+def _is_server(entry: Mapping[str, Any]) -> bool:
+    return _has(entry, _COMMAND) or _has(entry, _URL)
+
+
+def _has(entry: Mapping[str, Any], names: tuple[str, ...]) -> bool:
+    return any(entry.get(name) for name in names)
+
+
+def _values(entry: Mapping[str, Any], names: tuple[str, ...]) -> Iterator[Any]:
+    return (entry[name] for name in names if name in entry)
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [each for each in ([value] if isinstance(value, str) else _list(value)) if isinstance(each, str)]
+
+
+def _is_path(word: str) -> bool:
+    return os.sep in word or "/" in word
+
+
+def _is_relative(script: str) -> bool:
+    """Whether it is a path that begins nowhere; packages of npm look alike, and have a version or a scope."""
+    return not os.path.isabs(script) and not _is_marked(script) and "@" not in script and "://" not in script
+
+
+def _is_marked(word: str) -> bool:
+    """Whether somebody else makes a whole path of it: a variable, the home folder, a drive."""
+    return word.startswith(("~", "$", "{", "%")) or _DRIVE.match(word) is not None

@@ -1,0 +1,254 @@
+"""Every server of every host on this machine: does it start where the host starts it, and if not, why.
+
+Files are read and never written. Servers of the user's own files are started, few at once, each as its host does; what
+a project's file says is looked at and not started: it is somebody else's until its host has asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct, field
+
+from ..client.targets.configured import host_servers
+from ..client.targets.documents import read_document
+from ..client.targets.entries import read_entry
+from ..client.targets.hosts import Host, project_places
+from ..client.targets.named import CommandTarget, UrlTarget
+from ..client.targets.variables import Variables
+from ..errors import ConfigurationError
+from ..printable import printable
+from .bites import bites
+from .entry_checks import Finding, entry_findings, is_off, key_findings
+from .hosts import found_hosts
+from .launch import Verdict, verify_target
+from .surroundings import passed_on, stripped
+
+__all__ = ["CheckedFile", "CheckedServer", "State", "check_hosts"]
+
+State: TypeAlias = Literal["works", "broken", "off", "not started"]
+
+_AT_ONCE = 2
+_TOTAL_SECONDS = 240.0
+"""What is not begun by then is not started any more."""
+
+
+class CheckedServer(Struct, kw_only=True):
+    """One entry."""
+
+    name: str
+    state: State
+    findings: list[Finding] = field(default_factory=list)
+    tools: int = 0
+    seconds: float = 0.0
+    stderr_tail: tuple[str, ...] = ()
+
+
+class CheckedFile(Struct, kw_only=True):
+    """One file of one host."""
+
+    host: Host
+    path: str
+    is_project: bool = False
+    findings: list[Finding] = field(default_factory=list)
+    servers: list[CheckedServer] = field(default_factory=list)
+
+    @property
+    def is_well(self) -> bool:
+        """Whether nothing in it is broken."""
+        every = [*self.findings, *(finding for server in self.servers for finding in server.findings)]
+        return not any(finding.is_problem for finding in every)
+
+
+class _Place(Struct, frozen=True):
+    host: Host
+    path: str
+    project: str | None
+
+
+async def check_hosts(
+    tell: Callable[[CheckedFile], None] = lambda checked: None,
+    *,
+    timeout: float = 30.0,
+    environment: Mapping[str, str] = os.environ,
+    folder: str | None = None,
+) -> list[CheckedFile]:
+    """All files of all hosts, each told as soon as it is done. `timeout`, in seconds, is for each answer of a server.
+
+    `folder` is the project that is looked at, None for none.
+    """
+    turns = asyncio.Semaphore(_AT_ONCE)
+    until = time.monotonic() + _TOTAL_SECONDS
+    found = []
+    for place in _places(environment, folder):
+        checked = await _check_file(place, turns, timeout, until, environment)
+        tell(checked)
+        found.append(checked)
+    return found
+
+
+def _places(environment: Mapping[str, str], folder: str | None) -> Iterator[_Place]:
+    hosts: dict[str, Host] = {}
+    seen = set()
+    for found in found_hosts(environment):
+        hosts[found.host.id] = found.host
+        if os.path.lexists(found.path):
+            seen.add(os.path.realpath(found.path))
+            yield _Place(found.host, found.path, None)
+    for host in hosts.values() if folder is not None else ():
+        for path in project_places(host, folder or ""):
+            if os.path.lexists(path) and os.path.realpath(path) not in seen:  # a user's own, seen from the home folder
+                yield _Place(host, path, folder)
+
+
+async def _check_file(
+    place: _Place, turns: asyncio.Semaphore, timeout: float, until: float, environment: Mapping[str, str]
+) -> CheckedFile:
+    host = place.host
+    checked = CheckedFile(host=host, path=place.path, is_project=place.project is not None)
+    try:
+        document = read_document(place.path, "json" if host.format == "jsonc" else host.format)
+        entries = host_servers(host, place.path)
+    except ConfigurationError as error:
+        checked.findings.append(Finding(printable(error, 500), "mend it by hand: the host reads nothing of it"))
+        return checked
+    checked.findings += key_findings(host, document)
+    servers = [entry for entry in entries.items() if not (host.key == "extensions" and _is_builtin(entry[1]))]
+
+    async def check(name: str, entry: Any) -> CheckedServer:
+        async with turns:
+            return await _check_server(place, name, entry, timeout, until, environment)
+
+    checked.servers = list(await asyncio.gather(*(check(name, entry) for name, entry in servers)))
+    _find_doubles(host, dict(servers), checked)
+    return checked
+
+
+async def _check_server(
+    place: _Place, name: str, entry: Any, timeout: float, until: float, environment: Mapping[str, str]
+) -> CheckedServer:
+    if isinstance(entry, dict) and is_off(entry):
+        return CheckedServer(name=name, state="off")
+    found = list(entry_findings(place.host, entry))
+    state: State = "broken" if any(finding.is_problem for finding in found) else "not started"
+    checked = CheckedServer(name=name, state=state, findings=found)
+    if place.project is not None or not isinstance(entry, dict):
+        return checked
+    try:
+        target = _target(place.host, name, entry, environment)
+    except ConfigurationError as error:
+        what, _, advice = printable(error, 500).partition("; ")
+        _fail(checked, what.removeprefix(f"{place.host.id}:{name}: "), advice)
+        return checked
+    if time.monotonic() > until:
+        text = f"not tried: all the others took more than {_TOTAL_SECONDS:g} s"
+        checked.findings.append(Finding(text, f"mcpd doctor {place.host.id}:{name}", is_problem=False))
+        return checked
+
+    names = [each for each in entry.get("env_vars") or () if isinstance(each, str)]
+    verdict = await verify_target(
+        target, place.host, env_vars=names, environment=environment, timeout=_patience(place.host, timeout)
+    )
+    _judge(checked, place.host, target, verdict)
+    if not verdict.works and isinstance(target, CommandTarget):
+        await _blame_surroundings(checked, place.host, target, names, environment, timeout)
+    return checked
+
+
+def _target(host: Host, name: str, entry: dict[str, Any], environment: Mapping[str, str]) -> CommandTarget | UrlTarget:
+    where = f"{host.id}:{name}"
+    return read_entry(entry, Variables(host.variables, environment, where, is_windows=sys.platform == "win32"), where)
+
+
+def _patience(host: Host, timeout: float) -> float:
+    """No host is waited for longer than it waits itself."""
+    return min(timeout, host.limits.start_seconds)
+
+
+def _judge(checked: CheckedServer, host: Host, target: CommandTarget | UrlTarget, verdict: Verdict) -> None:
+    if not verdict.works:
+        _fail(checked, verdict.error, verdict.advice)
+        checked.stderr_tail = verdict.stderr_tail
+        if isinstance(target, CommandTarget) and _is_dead_one_of_ours(target):
+            text = "it is an entry of ours, for a server that is not there any more"
+            checked.findings.append(Finding(text, f"mcpd uninstall {host.id} --name {checked.name}"))
+        return
+    checked.tools, checked.seconds = len(verdict.tools), verdict.seconds
+    if checked.state != "broken":
+        checked.state = "works"
+    warnings = [*verdict.warnings, *bites(host, checked.name, verdict.offers, verdict.seconds)]
+    checked.findings += [Finding(warning, is_problem=False) for warning in warnings]
+
+
+def _fail(checked: CheckedServer, text: str, advice: str) -> None:
+    checked.state = "broken"
+    if not any(finding.is_problem and finding.text == text for finding in checked.findings):
+        checked.findings.append(Finding(text, advice))
+
+
+async def _blame_surroundings(
+    checked: CheckedServer,
+    host: Host,
+    target: CommandTarget,
+    names: list[str],
+    environment: Mapping[str, str],
+    timeout: float,
+) -> None:
+    """Whether it starts with all of the user's variables: then it is the host that keeps back what it needs."""
+    given = passed_on(host, environment, names=names)
+    kept_back = {name: value for name, value in environment.items() if given.get(name) != value}
+    if not kept_back:
+        return
+    whole = CommandTarget(target.command, kept_back | (target.env or {}), target.cwd)
+    if not (await verify_target(whole, host, environment=environment, timeout=timeout)).works:
+        return
+    said = " ".join(checked.stderr_tail)
+    named = [name for name in kept_back if name in said] or stripped(host, environment, names=names) or ["PATH"]
+    shown = ", ".join(printable(name) for name in sorted(named)[:5])
+    where = "env_vars" if host.environment == "codex" else "env"
+    text = f"it starts with your own variables, and {host.name} gives it only some of them"
+    checked.findings.append(Finding(text, f"say {shown} in its `{where}`"))
+
+
+# ------------------------------------------------------------------------------------------- entries
+
+
+def _find_doubles(host: Host, entries: Mapping[str, Any], checked: CheckedFile) -> None:
+    """Two entries that start or reach the same."""
+    first: dict[object, str] = {}
+    for server in checked.servers:
+        if server.state == "off" or not isinstance(entries[server.name], dict):
+            continue
+        try:
+            target = _target(host, server.name, entries[server.name], {})
+        except ConfigurationError:
+            continue
+        same = (target.command, target.cwd) if isinstance(target, CommandTarget) else target.url.rstrip("/")
+        if same in first:
+            text = f"it is the same server as {printable(first[same])}: its tools are there twice"
+            server.findings.append(Finding(text, "take one of the two out", is_problem=False))
+        first.setdefault(same, server.name)
+
+
+def _is_builtin(entry: Any) -> bool:
+    """Whether it is one of Goose's own extensions, which are no servers of anybody's."""
+    return isinstance(entry, dict) and entry.get("type") in ("builtin", "platform", "frontend", "inline_python")
+
+
+def _is_dead_one_of_ours(target: CommandTarget) -> bool:
+    """Whether it is to start mcpd, and the program or what it serves is gone."""
+    words = target.command
+    if "serve" not in words[1:]:
+        return False
+    at = words.index("serve", 1)
+    is_ours = any(os.path.basename(word) in ("mcpd", "mcpd.exe") for word in words[:at])
+    if not is_ours:
+        return False
+    served = [word for word in words[at + 1 :] if not word.startswith("-")]
+    paths = [word for word in (words[0], *served) if os.path.isabs(word)]
+    return any(not os.path.exists(path) and not os.path.exists(path.rpartition(":")[0]) for path in paths)
