@@ -149,6 +149,8 @@ APPS_ARE_KNOWN = {
     "mcpd/sources/docs_table.py": "a scheme that its URIs cannot have",
     "mcpd/sources/docs/profiles.py": "its files are among the assets",
     "mcpd/sources/docs/tools.py": "results have a part for Views",
+    "mcpd/sources/docs/source.py": "its tools open the reader",
+    "mcpd/sources/reader.py": "the reader is a View",
     "mcpd/sources/scaffold.py": "what it writes is among the assets",
     "mcpd/sources/folder.py": "a sub-folder has them",
     "mcpd/sources/lookup.py": "the name of that sub-folder",

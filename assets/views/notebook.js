@@ -57,7 +57,7 @@ const textOr = (value, other = "") => (typeof value === "string" && value ? clip
 const left = (what) => el("p", { class: "quiet" }, `Left out: ${what}`);
 /** Markdown, as HTML if the server has made it, else as it was written. */
 const marks = (one) => (typeof one.html === "string" ? el("div", { class: "markdown" }, safeHtml(one.html, { link: notebookLink }).nodes) : markdownNode(textOr(one.source)));
-const notebookLink = (href, inner) => (href.startsWith("#") ? el("span", {}, ...inner) : link(href, ...inner));
+const notebookLink = (href, inner) => (href.startsWith("#") ? el("span", {}, ...inner) : plainLink(href, inner));
 
 /* ---- Cells ---- */
 

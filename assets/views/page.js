@@ -13,7 +13,12 @@ const MOST_DEEP = 200;
 const MOST_DRAWN = 1_000_000;  // characters of a drawing that stands in the HTML
 
 /** What to do with links and images where the app says nothing else: the host opens links, images are data or their words. */
-const plainly_linked = (href, inner) => link(href, ...inner);
+const plainLink = (href, inner) => (isLink(href) && own(state.caps, "openLinks") ? inlineLink(inner, () => ask("ui/open-link", { url: href }), { title: href }) : el("span", {}, ...inner));
+/** A link in running text, which a button would keep from being broken over lines. */
+function inlineLink(inner, follow, attributes = {}) {
+  const node = el("span", { class: "link", role: "link", tabindex: "0", click: follow, keydown: (event) => { if (event.key === "Enter" && event.target === node) { event.preventDefault(); follow(); } }, ...attributes }, ...inner);
+  return node;
+}
 function plainImage(src, alt) {
   if (!PICTURE.test(src)) return isLink(src) ? link(src, alt || src) : alt ? el("span", { class: "quiet" }, alt) : null;
   const image = el("img", { src, alt, loading: "lazy", error: () => {
@@ -52,7 +57,7 @@ function safeHtml(html, on = {}) {
   const element = (node, tag, depth) => {
     if (GONE.has(tag)) return null;
     if (tag === "pre") return codeFigure(node.textContent.replace(/\n$/, ""), languageOf(node));
-    if (tag === "a") { const inner = inside(node, depth); return node.hasAttribute("href") ? (on.link ?? plainly_linked)(node.getAttribute("href"), inner, node) : inner; }
+    if (tag === "a") { const inner = inside(node, depth); return node.hasAttribute("href") ? (on.link ?? plainLink)(node.getAttribute("href"), inner, node) : inner; }
     if (tag === "img") return (on.image ?? plainImage)(node.getAttribute("src") ?? "", clip(node.getAttribute("alt") ?? "", 1000));
     if (tag === "input") return node.type === "checkbox" ? el("input", { type: "checkbox", disabled: true, checked: node.hasAttribute("checked"), "aria-label": node.hasAttribute("checked") ? "done" : "open" }) : null;
     if (tag === "table") return wideTable(inside(node, depth));

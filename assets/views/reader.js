@@ -17,6 +17,8 @@ const listOf = (value) => (Array.isArray(value) ? value.filter(isObject) : null)
 const textOf = (value, limit = 500) => (typeof value === "string" ? clip(value, limit) : "");
 const countOf = (value) => (Number.isSafeInteger(value) && value >= 0 ? value : null);
 
+const hitsOf = (data) => listOf(data.hits) ?? listOf(data.results) ?? [];
+
 /** What a result is about, as a place: its `what` is hits, entries, code, sections, list, page, miss or text. */
 function placeOf(data) {
   if (!isObject(data)) return null;
@@ -108,9 +110,10 @@ function makeShell() {
   const named = (path, label, click) => button(icon(path), click, { class: "button icon", "aria-label": label, title: label });
   const canAsk = Boolean(own(state.caps, "serverTools"));
   const backward = named(ARROWS.back, "Back", back), onward = named(ARROWS.on, "Forward", forward);
-  const box = el("input", { class: "field grow", type: "search", "aria-label": "Search the documentation", placeholder: "Search", maxlength: "500", enterkeyhint: "search", dir: "auto" });
-  const search = (event) => { event.preventDefault(); if (box.value.trim()) go({ what: "hits", query: box.value.trim() }); };
-  const form = el("form", { class: "find grow", role: "search", submit: search }, box, button(icon(ARROWS.find), undefined, { type: "submit", class: "button icon", "aria-label": "Search", title: "Search" }));
+  // No form: a frame may not be allowed to send one, and then its event never comes.
+  const search = () => { if (box.value.trim()) go({ what: "hits", query: box.value.trim() }); };
+  const box = el("input", { class: "field grow", type: "search", name: "query", keydown: (event) => { if (event.key === "Enter" && !event.isComposing) { event.preventDefault(); search(); } }, "aria-label": "Search the documentation", placeholder: "Search", maxlength: "500", enterkeyhint: "search", dir: "auto" });
+  const form = el("div", { class: "find grow", role: "search" }, box, button(icon(ARROWS.find), search, { class: "button icon", "aria-label": "Search", title: "Search" }));
   const status = el("span", { class: "seen", role: "status" });
   const pane = el("div", { class: "pane", tabindex: "0", role: "region" });
   const bar = el("div", { class: "bar tools" }, canAsk ? [backward, onward, named(ARROWS.home, "Sections", () => go({ what: "sections" })), form] : el("span", { class: "grow" }), expander());
@@ -128,8 +131,8 @@ function makeShell() {
 
 /* ---- Places, drawn ---- */
 
-const goer = (place, label, attributes = {}) => (own(state.caps, "serverTools") && (place.path ?? place.section ?? true) !== ""
-  ? el("button", { type: "button", class: "link", role: "link", click: () => go(place), ...attributes }, label) : el("span", { dir: "auto" }, label));
+const goer = (place, label) => (own(state.caps, "serverTools") && (place.what !== "page" || place.path)
+  ? el("button", { type: "button", class: "link", role: "link", click: () => go({ ...place }) }, label) : el("span", { dir: "auto" }, label));
 /** The way to a place, from the whole to the part. */
 function crumbs(...steps) {
   const shown = steps.filter(([label]) => label);
@@ -180,7 +183,7 @@ async function withFilters(slot, place) {
 
 const drawn = {
   hits(place, data) {
-    const found = [...(listOf(data.hits) ?? listOf(data.results) ?? [])];
+    const found = [...hitsOf(data)];
     const total = countOf(data.total) ?? found.length;
     const title = found.length ? `${plural(total, "result")}${place.query ? ` for “${place.query}”` : ""}` : `Nothing has “${place.query}”`;
     const corrected = textOf(data.corrected);
@@ -189,9 +192,9 @@ const drawn = {
     const more = button("More results", async () => {
       more.disabled = true;
       const { data: next, error } = await callTool(BOOK, asked.hits({ ...place, cursor: data.next_cursor }));
-      const added = next ? (listOf(next.hits) ?? []) : [];
+      const added = next ? hitsOf(next) : [];
       list.append(...added.map(hitNode));
-      if (next) { data = { ...next, hits: [...(listOf(data.hits) ?? listOf(data.results) ?? []), ...added], corrected: data.corrected }; keep(place, data); }
+      if (next) { data = { ...next, hits: [...hitsOf(data), ...added], corrected: data.corrected }; keep(place, data); }
       more.disabled = false;
       if (!next || !data.next_cursor) more.replaceWith(next ? "" : failure("There is no more to be had", error));
       shell.say(`${plural(list.children.length, "result")} shown`);
@@ -272,11 +275,11 @@ const drawn = {
 /** A link of a page: to another page inside, to a place in this one, or out through the host. */
 function pageLink(href, inner, node, path, anchored) {
   const target = node.getAttribute("data-page") ?? (href.startsWith("#") ? path : null);
-  if (target === null) return link(href, ...inner);
+  if (target === null) return plainLink(href, inner);
   let anchor = node.getAttribute("data-anchor") ?? href.slice(1);
   try { anchor = decodeURIComponent(anchor); } catch { /* as it stands */ }
-  if (target !== path) return goer({ what: "page", path: target, anchor }, inner);
-  return el("button", { type: "button", class: "link", role: "link", click: () => {
+  if (target !== path) return own(state.caps, "serverTools") && target ? inlineLink(inner, () => go({ what: "page", path: target, anchor })) : el("span", {}, ...inner);
+  return inlineLink(inner, () => {
     const there = anchored(anchor);
     if (!there) return;
     way.back.push({ ...way.now, scroll: shell.pane.scrollTop });
@@ -286,7 +289,7 @@ function pageLink(href, inner, node, path, anchored) {
     bringUp(shell.pane, there);
     there.tabIndex = -1;
     there.focus({ preventScroll: true });
-  } }, inner);
+  });
 }
 
 const isWide = window.matchMedia("(min-width: 820px)");

@@ -6,47 +6,16 @@ import base64
 from typing import Any
 
 import pytest
-from support.apps_scene import STRICT, Open, Scene
+from support.apps_scene import STRICT, Open
+from support.hostile_html import HOSTILE, unharmed
 from support.views_stage import CELLS, data, text
 
 ABOUT = data({"path": "resources/spring.ipynb", "title": "Spring", "cells": 5})
-HOSTILE = [
-    "<script>window.hacked = 1</script>",
-    "<img src=x onerror='window.hacked = 1'>",
-    "<svg onload='window.hacked = 1'><script>window.hacked = 1</script></svg>",
-    "<math><mtext><table><mglyph><style><!--</style><img title='--&gt;&lt;img src=1 onerror=window.hacked=1&gt;'>",
-    "<a href='javascript:window.hacked=1'>a</a><a href='data:text/html,<script>x</script>'>b</a>",
-    "<iframe srcdoc='<script>parent.hacked=1</script>'></iframe><object data='x'></object><embed src='x'>",
-    "<meta http-equiv='refresh' content='0;url=https://evil.example/'><base href='https://evil.example/'>",
-    "<link rel=stylesheet href='https://evil.example/x.css'><style>body { display: none }</style>",
-    "<form action='https://evil.example/'><button formaction='javascript:x'>go</button></form>",
-    "<p style='position: fixed; inset: 0; background: url(https://evil.example/p.png)' onclick='window.hacked=1'>p</p>",
-    "<details ontoggle='window.hacked=1' open><summary>s</summary></details><marquee onstart='hacked=1'>m</marquee>",
-    "<img src='https://evil.example/p.png'><video src='https://evil.example/v'></video><p id='spec' name='body'>",
-    "<template><img src=x onerror='window.hacked=1'></template><noscript><p title='</noscript><img src=x onerror=x>'>",
-    "<table background='https://evil.example/b.png'><tr><td colspan=99999999 rowspan=99999999>cell</td></tr></table>",
-]
-_BAD = """(() => {
-  const tags = /^(script|iframe|object|embed|link|meta|base|style|form|video|template|a)$/;
-  const says = ({ name, value }) => name.startsWith("on") || name === "id"
-    || (name === "style" && !/^width: \\d+px;$/.test(value))
-    || (name !== "title" && /javascript:|evil\\.example/.test(value));
-  const bad = (node) => tags.test(node.localName) || [...node.attributes].some(says);
-  return [...document.querySelectorAll("main *")].filter(bad).map((node) => node.outerHTML.slice(0, 200));
-})()"""
 
 
 def answer(*cells: Any, **more: Any) -> dict[str, Any]:
     """What the tool of the page gives."""
     return {"tools/call": {"result": data({"path": "x.ipynb", "cells": list(cells), **more})}}
-
-
-async def unharmed(scene: Scene) -> None:
-    assert await scene.view.evaluate("window.hacked") is None
-    assert await scene.view.evaluate(_BAD) == []
-    assert await scene.view.evaluate("document.body.checkVisibility()")
-    assert not await scene.received("ui/open-link")
-    scene.clean()
 
 
 async def test_cells_and_what_they_gave(open_view: Open) -> None:

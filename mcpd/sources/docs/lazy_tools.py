@@ -20,8 +20,9 @@ __all__ = ["LazyTool"]
 class LazyTool(ToolEntry):
     """A tool of which the name is known, and what makes it."""
 
-    def __init__(self, name: str, make: Callable[[], ToolEntry]) -> None:
+    def __init__(self, name: str, make: Callable[[], ToolEntry], *, requires: str | None = None) -> None:
         self.key = name
+        self.requires = requires
         self._make = make
         self._made: ToolEntry | None = None
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ...docs.names import section_of, shown, title_of
 from ...docs.settings import DocsSettings
 from ...docs.tree import scan
+from ...extensions.ui.constants import UI
 from ...printable import printable
 from ...registry.entries import ResourceEntry, TemplateEntry, ToolEntry
 from ...registry.pages import Entry
@@ -78,6 +79,9 @@ class Tree:
         self._listed_at = 0.0
         self._template = PageTemplate(self, *_form(self.addresses))
 
+        from ..reader import ReaderParts
+
+        self._reader = ReaderParts(server, lambda: self.library, uri=self.addresses.base)
         self._start_when_listed()
 
     @property
@@ -102,7 +106,7 @@ class Tree:
         """What there is already, and what it offers since it last looked; of two with one name the first stays."""
         return (
             _joined(tools, self._tools_now(), report),
-            _joined(resources, self._resources, report),
+            _joined(resources, [*self._resources, self._reader.page], report),
             _joined(templates, [self._template], report),
         )
 
@@ -117,6 +121,7 @@ class Tree:
             for wording in worded:
                 names.setdefault(wording.does, wording.name)
             self._tools = [LazyTool(wording.name, partial(self._tool, wording, names)) for wording in worded]
+            self._tools.append(LazyTool(self._reader.name, self._reader.tool, requires=UI))
             if self._profile is None and any(wording.result for wording in worded):
                 for tool in self._tools:
                     tool.made()  # what its author wrote may not be possible
@@ -125,7 +130,7 @@ class Tree:
     def _tool(self, wording: Wording, names: dict[Doing, str]) -> ToolEntry:
         from .tools import tool_of
 
-        return tool_of(self._server, self.answers, wording, names, {})
+        return tool_of(self._server, self.answers, wording, names, {"ui": self._reader.ui})
 
     def look(self, report: Report) -> None:
         """Find out which documents there are, if they may be others now. Reads none; reports what is left out."""
