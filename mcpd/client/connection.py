@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Coroutine
 from inspect import iscoroutinefunction
 from typing import Any, Protocol, cast, runtime_checkable
@@ -64,6 +65,7 @@ class PausableChannel(Protocol):
 
 
 _DEFAULT_LIMITS = ClientLimits()
+_NEVER = math.inf
 
 
 class ClientConnection:
@@ -101,6 +103,8 @@ class ClientConnection:
         """The request that was just queued, for whoever waits for its answer to send."""
         self._answered_bytes = self._unread_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._looks_at = _NEVER
+        """When the timer looks for requests whose time is up."""
         self._lost: McpdError | None = None
         self.is_closed = False
         """It was closed by us."""
@@ -198,9 +202,11 @@ class ClientConnection:
 
     def _turn(self) -> None:
         """Hand on what came of a step of the session's, then send what it has to say."""
-        for event in self.session.events():
+        session = self.session
+        for event in session.events():
             self._take(event)
-        self.flush()
+        if session.has_data_to_send:
+            self.flush()
 
     def flush(self) -> None:
         """Send what the session has queued."""
@@ -349,7 +355,12 @@ class ClientConnection:
         try:
             # One timer for all requests sees to the time limits: one for each costs as much as reading an answer.
             if timeout is not None:
-                self._limit(request, timeout)
+                now = self.loop.time()
+                request.latest = now + (timeout if timeout > self.longest else self.longest)
+                if self._answering or now + timeout < self._looks_at:
+                    self._limit(request, now)
+                else:
+                    request.deadline = now + timeout
             if self._to_carry is not None:
                 await self._carry(request)
             return await answer
@@ -366,25 +377,22 @@ class ClientConnection:
             if is_nested:
                 self._inbox.end_request()
 
-    def _limit(self, request: ClientRequest, timeout: float) -> None:
-        """From now on the request waits so long for a sign of life."""
-        now = self.loop.time()
-        request.latest = now + max(timeout, self.longest)
+    def _limit(self, request: ClientRequest, now: float) -> None:
         # While we work on questions of the server it may be waiting for us: only the longest time counts.
         request.restart(now, is_stopped=bool(self._answering))
         self._look_at(request.deadline)
 
     def _look_at(self, deadline: float | None) -> None:
         """Look for requests whose time is up, at that time or before."""
-        timer = self._timer
-        if deadline is None or (timer is not None and timer.when() <= deadline):
+        if deadline is None or self._looks_at <= deadline:
             return
-        if timer is not None:
-            timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         self._timer = self.loop.call_at(deadline, self._look)
+        self._looks_at = deadline
 
     def _look(self) -> None:
-        self._timer = None
+        self._timer, self._looks_at = None, _NEVER
         now = self.loop.time()
         for request in self.session.pending:
             if request.deadline is not None and request.deadline <= now:

@@ -107,6 +107,11 @@ class ClientSession:
         events, self._events = self._events, []
         return events
 
+    @property
+    def has_data_to_send(self) -> bool:
+        """Whether `data_to_send` has anything to give."""
+        return bool(self._out)
+
     def data_to_send(self) -> list[Frame]:
         """The frames for the server since the last call, in order, as `Channel.send` takes them."""
         frames, self._out = self._out, []
@@ -260,7 +265,12 @@ class ClientSession:
             self._refuse(error, frame)
             return
 
-        if not isinstance(message, Batch):
+        if isinstance(message, Response) and frame.isascii():
+            # Nearly all that comes: nothing more is to be looked at.
+            request = self.pending.take(message.id)
+            if request is not None:
+                self._events.append(Answered(request, message.result))
+        elif not isinstance(message, Batch):
             self._take(message, frame)
         elif self.version is not None and self.version.has_batches:
             # Each part for itself: what is kept of one must not keep the whole batch.
@@ -298,8 +308,6 @@ class ClientSession:
             error = ParseError("Parse error: not UTF-8")
             error.request_id = message.id if isinstance(message, Request) else None
             self._refuse(error, frame)
-        elif isinstance(message, Response):
-            self._take_answer(message)
         elif isinstance(message, Request):
             self._take_request(message, frame)
         elif isinstance(message, Notification):
