@@ -7,6 +7,7 @@ tests/cli/test_quick_call.py.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -64,10 +65,11 @@ def _start(target: str | None, command: tuple[str, ...]) -> EarlyServer | None:
     is_file = target is not None and target.endswith(".py") and os.path.isfile(target)
     if command or not (target is None or is_file):
         return None
-    from ..client.targets.named import FileTarget, command_of
+    # Not by `client.targets`, which loads the library for JSON: the server begins to load that meanwhile.
+    from ..serve_defaults import OVER_STDIO
     from .talk.early import EarlyServer
 
     try:
-        return EarlyServer(command_of(FileTarget(os.path.abspath(target)) if target else None).command)
+        return EarlyServer((sys.executable, *OVER_STDIO, *([os.path.abspath(target)] if target else ())))
     except OSError:
         return None

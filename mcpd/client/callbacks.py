@@ -12,7 +12,6 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from inspect import isawaitable
 from typing import Any, Literal, TypeAlias, TypeVar
-from urllib.parse import unquote
 
 from msgspec import Raw, Struct, ValidationError
 from msgspec.json import Decoder
@@ -92,6 +91,8 @@ async def answer_to(callbacks: Callbacks, method: str, params: Raw, faults: Faul
 
 def _files(roots: Sequence[Root]) -> list[Root]:
     """Spec: 2025-11-25 client/roots: "This MUST be a `file://` URI", and clients MUST validate them."""
+    from urllib.parse import unquote  # most servers never ask for roots
+
     for root in roots:
         path = root.uri.removeprefix("file://")
         if path == root.uri or ".." in unquote(path).split("/"):

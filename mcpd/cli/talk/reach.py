@@ -79,6 +79,7 @@ async def opened(
             timeout=reach.timeout,
         )
         gc.enable()
+        gc.freeze()  # the collector need never look at what was loaded, not at the end either
     except BaseException:
         if started is not None:
             await started.aclose()

@@ -14,6 +14,7 @@ from typing import TypeAlias
 from msgspec import Struct, field
 
 from ...masking import mask_command
+from ...serve_defaults import OVER_STDIO
 
 __all__ = ["CommandTarget", "FileTarget", "NamedTarget", "UrlTarget", "command_of"]
 
@@ -88,7 +89,7 @@ NamedTarget: TypeAlias = CommandTarget | UrlTarget | FileTarget
 
 def command_of(target: FileTarget | None) -> CommandTarget:
     """The child process that serves this: `mcpd serve --stdio`, by the Python that runs us. None is the starter."""
-    words = [sys.executable, "-m", "mcpd", "serve", "--stdio"]
+    words = [sys.executable, *OVER_STDIO]
     if target is None:
         return CommandTarget((*words,), name="the built-in starter")
     return CommandTarget((*words, target.words), name=target.name or _shorten(_nearby(target.words)))
