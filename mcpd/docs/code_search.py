@@ -7,6 +7,7 @@ from typing import Any
 
 from .cursors import Cursors
 from .indexing import CHUNK_BITS, CODE_BITS
+from .query import storable
 from .results import CodeHit, CodeResult
 from .search import MOST_HITS, MOST_LIMIT, Plan, Scope, State, plan
 from .snippets import Marker
@@ -41,7 +42,7 @@ def _code_rows(
     condition, values = scope.condition
     inside = f"AND (words.rowid >> {CHUNK_BITS}) IN (SELECT id FROM files WHERE {condition})" if condition else ""
     spoken = "AND code.language = ?" if language else ""
-    asked: list[Any] = [*values, *([language.lower()] if language else [])]
+    asked: list[Any] = [*values, *([storable(language.lower())] if language else [])]
     if not planned.terms:
         return _code_of_language(connection, language, condition, values)
     match = " OR ".join(term.match for term in planned.terms)
@@ -68,7 +69,7 @@ def _code_of_language(
     """All blocks of a language, or all there are, as they come in their pages."""
     inside = f"AND (id >> {CHUNK_BITS + CODE_BITS}) IN (SELECT id FROM files WHERE {condition})" if condition else ""
     spoken = "language = ?" if language else "1"
-    asked = [*([language.lower()] if language else []), *values, MOST_HITS]
+    asked = [*([storable(language.lower())] if language else []), *values, MOST_HITS]
     sql = f"SELECT id, 0.0 FROM code WHERE {spoken} {inside} ORDER BY id LIMIT ?"
     return connection.execute(sql, asked).fetchall()
 

@@ -6,8 +6,6 @@ import base64
 import hashlib
 from collections.abc import Sequence
 
-import msgspec
-
 from .results import BadCursor
 
 __all__ = ["Cursors"]
@@ -18,7 +16,7 @@ class Cursors:
 
     def __init__(self, generation: str, asked: Sequence[str | None], most: int) -> None:
         """`asked` is all that the result depends on; `most` the largest number of hits."""
-        self._mark = hashlib.blake2b(msgspec.json.encode([generation, asked]), digest_size=9).hexdigest()
+        self._mark = hashlib.blake2b(repr((generation, *asked)).encode("utf-8", "replace"), digest_size=9).hexdigest()
         self._most = most
 
     def start(self, cursor: str | None) -> int:

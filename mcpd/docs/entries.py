@@ -6,7 +6,7 @@ import re
 import sqlite3
 
 from .indexing import CHUNK_BITS
-from .query import Term, words_of
+from .query import MOST_CHARACTERS, Term, storable, words_of
 from .results import Entry, EntryResult
 from .search import MOST_LIMIT, Scope, State
 from .spelling import near_names
@@ -21,10 +21,10 @@ def entry_result(state: State, name: str, section: str | None, limit: int) -> En
     """Where a name is described: pages and headings of that name, then items that it begins, then headings with it."""
     limit = max(1, min(limit, MOST_LIMIT))
     connection = state.connection
-    words = words_of(name)
+    words = words_of(storable(name[:MOST_CHARACTERS]))
     if not words:
         return EntryResult(name, [], [], state.progress)
-    wanted = _NO_NAME.sub("", name.lower())
+    wanted = _NO_NAME.sub("", name[:MOST_CHARACTERS].lower())
     condition, values = Scope(section).condition
     inside = f"AND (rowid >> {CHUNK_BITS}) IN (SELECT id FROM files WHERE {condition})" if condition else ""
     phrase = Term(name, words).match

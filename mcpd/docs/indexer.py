@@ -69,6 +69,7 @@ class Indexer:
         self.files: dict[str, File] | None = None
         self.vocabulary = Vocabulary()
         self._since_vocabulary = 0
+        self._broken: sqlite3.Error | None = None
         self._done = 0
         self._total = 0
 
@@ -162,8 +163,10 @@ class Indexer:
         self._store_there.set()
         self._idle.set()
 
-    def broken(self) -> None:
-        """The file of the index was found to be wrong: make it anew."""
+    def broken(self, error: sqlite3.Error) -> None:
+        """Who asked the index was told this by it: it is made anew if it is to blame, else looked at again."""
+        if isinstance(error, sqlite3.DatabaseError) and is_broken(error):
+            self._broken = error
         self.refresh(None)
 
     # -- in the thread ---------------------------------------------------------------------------
@@ -194,12 +197,15 @@ class Indexer:
 
     def _work(self, changed: set[str] | None) -> None:
         """Bring the index up to date; where its file fails, in a new one or in memory."""
-        for attempt in range(3):
+        for attempt in range(4):
+            error, self._broken = self._broken, None
             try:
+                if error is not None:
+                    raise error
                 self._bring_up_to_date(changed)
                 return
             except sqlite3.Error as error:
-                if attempt == 2 or self._store is None:
+                if attempt == 3 or self._store is None:
                     raise
                 self._store = self._another_store(self._store, error)
                 changed = None
@@ -308,6 +314,8 @@ class Indexer:
             return _Read(file, digest, None, str(error))
         except MemoryError:
             return _Read(file, digest, None, "needs too much memory to read")
+        except Exception as error:  # a reader that fails is a page that is missing, not an index
+            return _Read(file, digest, None, f"cannot be read ({type(error).__name__})")
 
     def _write(self, connection: sqlite3.Connection, one: _Read) -> None:
         row = connection.execute(

@@ -211,10 +211,10 @@ class Library:
                 store = index.store()
                 with store.read() as connection:
                     return answer(State(connection, store.generation(connection), index.progress, index.vocabulary))
-            except sqlite3.Error:
+            except sqlite3.Error as error:
                 if attempt == 2:
                     raise
-                index.broken()
+                index.broken(error)
                 since = time.monotonic()
         raise AssertionError
 

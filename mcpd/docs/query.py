@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from .chunks import indexed
 
-__all__ = ["MOST_CHARACTERS", "Term", "parsed", "words_of"]
+__all__ = ["MOST_CHARACTERS", "Term", "parsed", "storable", "words_of"]
 
 MOST_CHARACTERS = 1000
 """How much of a query is read."""
@@ -44,6 +44,11 @@ class Term(Struct, frozen=True):
         return f'"{" ".join(self.words)}"{" *" if self.is_prefix else ""}'
 
 
+def storable(text: str) -> str:
+    """A text that SQLite takes: half of a character, which JSON may have, is a question mark."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
 def words_of(text: str) -> tuple[str, ...]:
     """The words of a text as the index tells them apart."""
     return tuple(word for part in _WORD.findall(indexed(text)) for word in part.split("_") if word)
@@ -53,7 +58,7 @@ def parsed(query: str) -> list[Term]:
     """The terms of a query; words that are everywhere in English are left out where others are there."""
     found: dict[str, Term] = {}
     stops: dict[str, Term] = {}
-    text = _SHORTENED.sub("", query[:MOST_CHARACTERS].replace("\0", " "))
+    text = _SHORTENED.sub("", storable(query[:MOST_CHARACTERS]).replace("\0", " "))
     for token in _TOKEN.finditer(text):
         quoted = token[1] or token[2]
         typed = quoted or token[3]

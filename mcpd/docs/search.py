@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from .indexing import CHUNK_BITS
-from .query import Term, parsed
+from .query import Term, parsed, storable
 from .results import Progress
 from .spelling import Vocabulary
 
@@ -51,7 +51,7 @@ class Scope(Struct, frozen=True):
             values += [self.section, f"{escaped}/%" if self.section else ""]
         if self.kind is not None:
             parts.append("kind = ?")
-            values.append(self.kind)
+            values.append(storable(self.kind))
         return " AND ".join(parts), values
 
 
