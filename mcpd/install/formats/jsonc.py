@@ -52,12 +52,15 @@ class _Object(Struct):
 
 def parse(text: str, path: str) -> dict[str, Any]:
     """The object in a file; {} for one without content. Raises ConfigurationError with line and column."""
-    if not without_comments(text).strip():
-        return {}
     try:
-        found = json.loads(without_comments(text), parse_constant=_no_constant)
-        if isinstance(found, dict):
-            _object(text, _first(text))
+        found = _plain(text)
+        if found is None:
+            plain = without_comments(text)
+            if not plain.strip():
+                return {}
+            found = json.loads(plain, parse_constant=_no_constant)
+            if isinstance(found, dict):
+                _object(text, _first(text))
     except json.JSONDecodeError as error:
         raise ConfigurationError(f"{path}, line {error.lineno}, column {error.colno}: {error.msg}") from None
     except _Wrong as error:
@@ -73,7 +76,7 @@ def parse(text: str, path: str) -> dict[str, Any]:
 
 def put(text: str, keys: Sequence[str], value: Any, *, in_list: bool = False) -> str:
     """The text with this value at `keys`; the text is one that `parse` has read."""
-    if not without_comments(text).strip():
+    if _is_empty(text):
         gap = "" if not text or text.endswith("\n") else line_end(text)
         text = f"{text}{gap}{{}}{line_end(text)}"
     unit = _unit(text)
@@ -96,7 +99,7 @@ def put(text: str, keys: Sequence[str], value: Any, *, in_list: bool = False) ->
 
 def drop(text: str, keys: Sequence[str]) -> str:
     """The text without the member at `keys`, which need not be there."""
-    if not without_comments(text).strip():
+    if _is_empty(text):
         return text
     found = _object(text, _first(text))
     for depth, key in enumerate(keys):
@@ -248,6 +251,14 @@ def _value(text: str, tokens: Iterator[tuple[str, int, int]]) -> tuple[int, int]
     raise _Wrong(len(text), "a value is missing")
 
 
+def _plain(text: str) -> Any:
+    """What is in JSON without comments, which is read ten times as fast; None if it is none."""
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return None
+
+
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
 
@@ -260,6 +271,11 @@ def _is_flat(text: str, found: _Object) -> bool:
     if found.members:
         return "\n" not in text[found.start : found.end]
     return "\n" not in text.strip() and text.strip() != "{}" and not _COMMENTS.search(text)
+
+
+def _is_empty(text: str) -> bool:
+    """Whether there is nothing but space and comments."""
+    return _first(text) == len(text)
 
 
 def _unit(text: str) -> str:

@@ -178,20 +178,14 @@ def _statements(text: str) -> list[_Statement]:
 
 def _end_of_value(text: str, at: int) -> tuple[int, int]:
     """Behind a value, and behind its line."""
-    depth, end = 0, at
+    depth = 0
     for piece in _PIECE.finditer(text, at):
         sign = piece[0]
-        if sign == "\n" and depth == 0:
-            end = max(end, len(text[: piece.start()].rstrip())) if not text[end : piece.start()].isspace() else end
-            return end, piece.end()
-        if sign.startswith("#"):
-            if depth == 0:
-                end = max(end, len(text[: piece.start()].rstrip()))
-                return end, text.find("\n", piece.start()) + 1 or len(text)
-            continue
-        depth += (sign in "[{") - (sign in "]}") if sign != "\n" else 0
-        end = piece.end() if sign != "\n" else end
-    return max(end, len(text.rstrip())), len(text)
+        if depth == 0 and (sign == "\n" or sign.startswith("#")):
+            end = at + len(text[at : piece.start()].rstrip())
+            return end, text.find("\n", piece.start()) + 1 or len(text)
+        depth += (sign in ("[", "{")) - (sign in ("]", "}"))
+    return at + len(text[at:].rstrip()), len(text)
 
 
 def _path(found: Any) -> tuple[str, ...]:
