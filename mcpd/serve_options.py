@@ -195,7 +195,15 @@ class Options(Settings, kw_only=True):
         Option("--no-compat", "Other", "Let the target import other MCP libraries themselves, if they are installed."),
     ] = False
     reload: Annotated[
-        bool, Option("--reload", "Other", "Offer what has changed in a folder at once; needs the extra watch.")
+        bool,
+        Option(
+            "--reload",
+            "Other",
+            "Serve what has changed in files at once; needs the extra watch, and on stdio alone is so with it.",
+        ),
+    ] = False
+    no_reload: Annotated[
+        bool, Option("--no-reload", "Other", "Serve files as they were when it was started, on stdio too.")
     ] = False
     log_level: Annotated[
         str,

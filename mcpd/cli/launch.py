@@ -9,7 +9,9 @@ import gc
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from time import time_ns
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import ConfigurationError
@@ -18,9 +20,11 @@ from ..serve_options import Options, command_options
 from .log_setup import configure
 
 if TYPE_CHECKING:
+    from threading import Event
+
     from ..http import HttpSettings
     from ..server import Server
-    from ..sources.folder import Folder
+    from .target import Watcher
 
 __all__ = ["launch"]
 
@@ -36,6 +40,7 @@ def launch(options: Options) -> None:
     """
     from .target import load, place_of
 
+    began = time_ns()
     place = None if options.more_targets else place_of(options.target)
     configuration, from_file = None, frozenset[str]()
     if place is not None and place.file:
@@ -63,7 +68,7 @@ def launch(options: Options) -> None:
     if place is not None and place.others_file:
         _tell(f"mcpd: {printable(place.others_file)} belongs to another user and says nothing here")
     way = _Way(options)
-    watched: list[Folder] | None = [] if options.reload else None
+    watched = _to_be_watched(options)
     if options.more_targets:
         from .several import load_all
 
@@ -71,18 +76,70 @@ def launch(options: Options) -> None:
     else:
         program = None if options.no_compat else way
         words = (*options.words, *options.arguments)
-        server = load(options.target, program, words, place=place, configuration=configuration, watched=watched)
-    if server is None:
-        return
-    if watched is None:
-        way.run(server)
-        return
-    if not watched:
-        raise ConfigurationError("--reload is for folders; start a server of another kind again after a change")
-    from ..sources.watch import watching
+        server = load(
+            options.target, program, words, place=place, configuration=configuration, watched=watched,
+            is_growing=options.reload,
+        )  # fmt: skip
+    if server is not None:
+        _serve(server, way, options, watched, began)
 
-    with watching(watched):
+
+def _serve(server: Server, way: _Way, options: Options, watched: list[Watcher] | None, began: int) -> None:
+    """Serve what was loaded after `began`, and follow its files where that is wanted. Raises ConfigurationError."""
+    if options.reload and not watched:
+        raise ConfigurationError("--reload: the starter has no files that change; name a target")
+    if not watched:
         way.run(server)
+    elif options.reload:
+        from ..sources.watch import watching
+
+        with watching([make(options, began) for make in watched]):
+            way.run(server)
+    else:
+        way.later = _Later(watched, options, began)
+        try:
+            way.run(server)
+        finally:
+            way.later.stop()
+
+
+def _to_be_watched(options: Options) -> list[Watcher] | None:
+    """Where what can be watched is put; None if nothing is to be. Raises ConfigurationError."""
+    if options.reload and options.no_reload:
+        raise ConfigurationError("--reload and --no-reload: say one of them")
+    is_alone = options.stdio and options.http is None and options.ws is None
+    return [] if options.reload or (is_alone and not options.no_reload) else None
+
+
+class _Later:
+    """What is watched though nobody asked for it: from when a host has had its first answers, and if that is there
+    which watches."""
+
+    def __init__(self, watched: list[Watcher], options: Options, began: int) -> None:
+        """Files that have changed since `began`, in nanoseconds, are loaded again at once."""
+        self._watched = watched
+        self._options = options
+        self._began = began
+        self._stop: Callable[[], None] | None = None
+
+    def start(self) -> None:
+        """Begin, in a thread."""
+        from threading import Event, Thread
+
+        stop = Event()
+        self._stop = stop.set
+        Thread(target=self._watch, args=(stop,), name="mcpd-watch", daemon=True).start()
+
+    def _watch(self, stop: Event) -> None:
+        from ..sources.watch import can_watch, watch_later
+
+        if can_watch():
+            watch_later([make(self._options, self._began) for make in self._watched], stop, self._began)
+
+    def stop(self) -> None:
+        """End it; what it does now it ends by itself."""
+        if self._stop is not None:
+            self._stop()
 
 
 class _Way:
@@ -91,27 +148,30 @@ class _Way:
     def __init__(self, options: Options) -> None:
         self._options = options
         self.has_served = False
+        self.later: _Later | None = None
 
     def run(self, server: Server, wanted: object = None) -> None:
         """Serve until stopped; blocks. What a program wants is not asked: the options say it all."""
         from ..server.serving import run
 
-        self._prepare(server)
+        self._prepare(server, wanted)
         run(server, self._options)
 
     async def serve(self, server: Server, wanted: object = None) -> None:
         """The same in a program's own event loop."""
         from ..server.serving import serve_here
 
-        self._prepare(server)
+        self._prepare(server, wanted)
         await serve_here(server, self._options)
 
     def take_words(self) -> None:
         """The words behind the target were for the program."""
         self._options.words = ()
 
-    def _prepare(self, server: Server) -> None:
+    def _prepare(self, server: Server, wanted: object) -> None:
         options = self._options
+        if wanted is not None and options.reload:
+            _tell("mcpd: --reload has no effect: the target is a program, and serves itself; start it again")
         self.has_served = True
         _hear_own_options(server, options)
         _log_calls(server, options)
@@ -120,7 +180,14 @@ class _Way:
         options.token = _token(options.token_file)
         teller = _Teller(server, options)
         options.announce, options.look_over = teller.announce, teller.look_over_once_listed
+        if self.later is not None:
+            options.look_over = partial(_both, options.look_over, self.later.start)
         _resume_collector()
+
+
+def _both(first: Callable[[], None], then: Callable[[], None]) -> None:
+    first()
+    then()
 
 
 def _log_calls(server: Server, options: Options) -> None:
@@ -237,6 +304,7 @@ _ALWAYS_WITH_EFFECT = {
     "words",
     "arguments",
     "no_compat",
+    "no_reload",
     "reload",
 }
 

@@ -10,15 +10,15 @@ from ..serve_options import Options
 
 if TYPE_CHECKING:
     from ..server import Server
-    from ..sources.folder import Folder
+    from .target import Watcher
 
 __all__ = ["load_all"]
 
 
-def load_all(options: Options, watched: list[Folder] | None = None) -> Server:
+def load_all(options: Options, watched: list[Watcher] | None = None) -> Server:
     """The server of all targets together. Raises ConfigurationError.
 
-    Folders that are to be watched are put into `watched`.
+    What can be watched is put into `watched`.
     What the file of a folder says of serving is not asked: it is about that folder alone.
     """
     from ..extensions.serving import configure
@@ -37,7 +37,7 @@ def load_all(options: Options, watched: list[Folder] | None = None) -> Server:
     return join(servers)
 
 
-def _load(target: str, options: Options, watched: list[Folder] | None) -> Server:
+def _load(target: str, options: Options, watched: list[Watcher] | None) -> Server:
     from .programs import Looker
     from .target import load, place_of
 
@@ -53,7 +53,8 @@ def _load(target: str, options: Options, watched: list[Folder] | None) -> Server
             logging.getLogger("mcpd").warning(text, printable(place.file))
     looker = Looker()
     program = None if options.no_compat else looker
-    server = load(target, program, place=place, configuration=configuration, watched=watched) or looker.found
+    found = load(target, program, place=place, configuration=configuration, watched=watched, is_growing=options.reload)
+    server = found or looker.found
     if server is None:
         raise ConfigurationError(f"{target}: the program ended without serving anything")
     return server

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from types import CoroutineType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..errors import ConfigurationError
 from ..server import Server
@@ -19,12 +19,17 @@ from .libraries import Watch
 from .user_code import Loading, guarded
 
 if TYPE_CHECKING:
+    from ..serve_options import Options
     from ..sources.configuration import Configuration
     from ..sources.folder import Folder
     from ..sources.lookup import Place
+    from ..sources.watch import Watched
     from .loaded_by import LoadedBy
 
-__all__ = ["load", "place_of", "split"]
+__all__ = ["Watcher", "load", "place_of", "split"]
+
+Watcher: TypeAlias = "Callable[[Options, int], Watched]"
+"""Makes what is watched, of the options and the time in nanoseconds before which it was not loaded."""
 
 
 def place_of(target: str | None) -> Place | None:
@@ -48,11 +53,12 @@ def load(
     *,
     place: Place | None = None,
     configuration: Configuration | None = None,
-    watched: list[Folder] | None = None,
+    watched: list[Watcher] | None = None,
+    is_growing: bool = False,
 ) -> Server | None:
     """The server that TARGET names; for None the folder that is meant, or the built-in starter. Raises
     ConfigurationError. `place` and `configuration` are the folder and what its file says, where that is known already.
-    A folder that is to be watched is put into `watched`.
+    What can be watched is put into `watched`; one that `is_growing` offers all kinds from the beginning.
 
     If it imports another library, `program` serves what calls its `run()`: None if it has done that, and the target
     has come to its end. `arguments` are what such a target finds in `sys.argv`. Without `program` those libraries are
@@ -62,9 +68,9 @@ def load(
     if place is not None:
         from ..sources.folder import Folder
 
-        folder = Folder(place, configuration, is_growing=watched is not None)
+        folder = Folder(place, configuration, is_growing=is_growing)
         if watched is not None:
-            watched.append(folder)
+            watched.append(lambda *_: _watched_folder(folder))
         return folder.server
     if target is None:
         from ..sources.starter import make_server
@@ -74,7 +80,28 @@ def load(
         loading = Loading(watch, program, arguments)
         # Programs read their arguments in `main()`, or where they are imported.
         watch.when_seen = lambda: loading.say_arguments(split(target)[0])
-        return _find(target, loading)
+        server = _find(target, loading)
+    if server is not None and watched is not None:
+        watched.append(lambda options, began: _watched_target(target, server, options, began))
+        if is_growing:
+            for kind in ("tools", "resources", "prompts"):
+                server.catalog.offer(kind)
+    return server
+
+
+def _watched_folder(folder: Folder) -> Watched:
+    from ..sources.watched_folder import WatchedFolder
+
+    return WatchedFolder(folder)
+
+
+def _watched_target(target: str, server: Server, options: Options, began: int) -> Watched:
+    from .reloading import ReloadedTarget
+
+    def load() -> Server | None:
+        return _find(target, Loading(Watch(None), None, ()))
+
+    return ReloadedTarget(split(target)[0], server, load, options, began)
 
 
 def split(target: str) -> tuple[str, str]:

@@ -52,7 +52,7 @@ def guarded(name: str, step: Callable[[], T], function: str = "") -> T:
 
     Whatever it raises becomes a ConfigurationError that says where.
     """
-    serve = Server.run
+    serve: Any = Server.run
     # Serving belongs to whoever loads: a file that serves itself when it is imported would never come back.
     Server.run = _refuse_to_run  # type: ignore[method-assign,assignment]
 
@@ -65,7 +65,8 @@ def guarded(name: str, step: Callable[[], T], function: str = "") -> T:
 
         raise ConfigurationError(told(error, name, function)) from error
     finally:
-        Server.run = serve  # type: ignore[method-assign]
+        if serve is not _refuse_to_run:  # else an import that was given up has it, and puts it back
+            Server.run = serve  # type: ignore[method-assign]
 
 
 def _refuse_to_run(server: Server, **_: Any) -> NoReturn:

@@ -9,7 +9,7 @@ from ..errors import McpdError
 from ..printable import printable
 from .hints import hint
 
-__all__ = ["FORMS", "told"]
+__all__ = ["FORMS", "is_own", "told"]
 
 FORMS = "give a folder, file.py, file.py:object or package.module:object"
 
@@ -58,7 +58,7 @@ def _where(name: str, error: BaseException) -> str:
     trace = error.__traceback__
     while trace is not None:
         path = trace.tb_frame.f_code.co_filename
-        if _is_own(path, folder):
+        if is_own(path, folder):
             found = path, trace.tb_lineno
         trace = trace.tb_next
 
@@ -86,7 +86,7 @@ def _source(error: BaseException) -> str:
     return f"\n    {printable(shown)}\n    {' ' * at}^" if shown.isprintable() else f"\n    {printable(shown)}"
 
 
-def _is_own(path: str, folder: str) -> bool:
+def is_own(path: str, folder: str) -> bool:
     """Whether a file is of the user, who has it below that folder: neither installed nor Python's nor ours."""
     path = os.path.abspath(path)
     python, ours = os.path.dirname(os.__file__), os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

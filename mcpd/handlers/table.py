@@ -31,11 +31,14 @@ class HandlerTable(dict[str, BoundHandler]):
         super().__init__()
         self._bare: dict[str, BoundHandler] = {}
         self._wrappers: list[Wrapper] = []
+        self._same: HandlerTable | None = None
+        """Another table that serves what this one does."""
 
     def put(self, method: str, handler: BoundHandler) -> None:
         """Serve a method."""
         self._bare[method] = handler
         self[method] = self._wrapped(method, handler)
+        self._tell()
 
     def bare(self, method: str) -> BoundHandler:
         """The handler of a method, with nothing round it. Raises KeyError for one that is not served."""
@@ -46,6 +49,19 @@ class HandlerTable(dict[str, BoundHandler]):
         self._wrappers.append(wrapper)
         for method, handler in self._bare.items():
             self[method] = self._wrapped(method, handler)
+        self._tell()
+
+    def become(self, other: HandlerTable) -> None:
+        """Serve what another table serves, from now on. Any thread; no method is missing meanwhile that both have."""
+        other._same = self
+        self._bare, self._wrappers = other._bare, other._wrappers
+        other._tell()
+
+    def _tell(self) -> None:
+        if self._same is not None:
+            self._same.update(self)
+            for method in [method for method in self._same if method not in self]:
+                del self._same[method]
 
     def _wrapped(self, method: str, handler: BoundHandler) -> BoundHandler:
         for wrapper in reversed(self._wrappers):

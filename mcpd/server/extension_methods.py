@@ -24,6 +24,11 @@ class ExtensionMethods:
         self._listen = listen
         self._owners: dict[str, Extension] = {}
 
+    def become(self, other: ExtensionMethods) -> None:
+        """Have the methods that another one has, now and later."""
+        self.vocabulary.become(other.vocabulary)
+        self._serve, self._listen, self._owners = other._serve, other._listen, other._owners
+
     def add(self, extension: Extension) -> None:
         """Serve what an extension has declared by now. Raises RegistrationError for a method that is not its own."""
         for name, method in extension.requests.items():

@@ -49,11 +49,16 @@ class Lifespan:
             raise RegistrationError(f"lifespan: write @contextlib.asynccontextmanager above {name}")
         if not callable(function):
             raise RegistrationError(f"lifespan: expected a function that gives an async context manager, not {name}")
+        self.function = function
         self._enter: Enter = partial(function, server)
         self._where = f"the lifespan of server {server.name!r}"
         self._life: _Life | None = None
         self._holders: set[object] = set()
         self._lock = Lock()
+
+    def share(self, other: Lifespan) -> None:
+        """Be the same as another one from now on, whether that is open or not; before this one is used."""
+        self.__dict__ = other.__dict__  # calls are guarded by methods of this object
 
     def hold(self, holder: object) -> None:
         """Keep it open, once it is, until `holder` lets go of it."""

@@ -1,7 +1,10 @@
-"""`--reload`: a folder is looked at again when something in it has changed, and the server offers what is there then.
+"""`--reload`: what is served is looked at again when something of it has changed on disk.
 
-In a thread of its own: what it finds is exchanged at once, whatever the event loop does meanwhile. Calls that run go on
-with what they began with.
+Theory of operation. In a thread of its own: what it finds is exchanged at once, whatever the event loop does meanwhile.
+Calls that run go on with what they began with. Folders are watched one by one, each without those below it: what a
+project keeps there besides, `node_modules` or `.venv`, costs nothing, and there is a bound. Where nobody asked for it
+the thread begins by looking at the files from time to time, so that a server that nobody edits has loaded nothing;
+with the first change it is the system that tells of them.
 """
 
 from __future__ import annotations
@@ -9,37 +12,70 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from time import monotonic
+from typing import TYPE_CHECKING, Protocol
 
 from ..errors import ConfigurationError
 from ..printable import printable
-from .folder import Folder
-from .lookup import FILE, FOLDERS
 
 if TYPE_CHECKING:
     from watchfiles import Change
 
-__all__ = ["watching"]
+__all__ = ["MOST_FOLDERS", "Watched", "can_watch", "folders_below", "watch_later", "watching"]
 
 log = logging.getLogger("mcpd")
 
+MOST_FOLDERS = 2000
+"""How many folders are watched; what is in others is not seen to change."""
+
+_MOST_NAMES = 20_000
 _STEP_MS = 50
 _DEBOUNCE_MS = 200
 _LOOK_MS = 500
 """After which a look is taken though nothing is said to have changed: once, for what did before the watch began."""
+_GLANCE_SECONDS = 0.25
+_GLANCE_SHARE = 200
+"""Between two looks at all files passes this many times what one took, or more."""
+
+_PASSED_OVER = frozenset(("__pycache__", "__pypackages__", "node_modules", "site-packages", "venv", "env"))
+
+
+class Watched(Protocol):
+    """What is served from files, and is to follow them."""
+
+    name: str
+    """What it is called in the log."""
+
+    def folders(self) -> Sequence[str]:
+        """The folders in which something may change, those below each named for themselves."""
+
+    def files(self) -> Iterable[str]:
+        """The files that are served."""
+
+    def concerns(self, path: str) -> bool:
+        """Whether a change there may be one of what is served."""
+
+    def refresh(self, paths: set[str]) -> None:
+        """Serve what is there now; `paths` have changed."""
+
+
+def can_watch() -> bool:
+    """Whether the library is there that tells of changes. Loads nothing."""
+    from importlib.util import find_spec
+
+    return find_spec("watchfiles") is not None
 
 
 @contextmanager
-def watching(folders: Sequence[Folder]) -> Iterator[None]:
-    """Keep what these folders' servers offer up to date, until the end of the block. Raises ConfigurationError."""
-    try:
-        import watchfiles
-    except ImportError:
-        raise ConfigurationError("--reload needs watchfiles: pip install 'mcpd-server[watch]'") from None
+def watching(watched: Sequence[Watched]) -> Iterator[None]:
+    """Keep what is served from these up to date, until the end of the block. Raises ConfigurationError."""
+    if not can_watch():
+        raise ConfigurationError("--reload needs watchfiles: pip install 'mcpd-server[watch]'")
     stop = threading.Event()
-    thread = threading.Thread(target=_watch, args=(watchfiles, folders, stop), name="mcpd-watch", daemon=True)
+    thread = threading.Thread(target=_watch, args=(watched, stop), name="mcpd-watch", daemon=True)
     thread.start()
     try:
         yield
@@ -48,14 +84,91 @@ def watching(folders: Sequence[Folder]) -> Iterator[None]:
         thread.join(2.0)
 
 
-def _watch(watchfiles: Any, folders: Sequence[Folder], stop: threading.Event) -> None:
+def folders_below(roots: Iterable[str], most: int = MOST_FOLDERS) -> list[str]:
+    """Folders and those below them, first those that stand less deep; without links, hidden ones, and what is there by
+    installation. No more than `most` of them."""
+    found = list(dict.fromkeys(roots))
+    known = set(found)
+    for folder in found:  # grows
+        try:
+            with os.scandir(folder) as entries:
+                below = sorted(entry.path for entry in islice(entries, _MOST_NAMES) if _is_walked(entry))
+        except OSError:
+            continue
+        for path in below:
+            if path not in known and len(found) < most:
+                known.add(path)
+                found.append(path)
+    return found[:most]
+
+
+def _is_walked(entry: os.DirEntry[str]) -> bool:
+    return entry.name[:1] != "." and entry.name not in _PASSED_OVER and entry.is_dir(follow_symlinks=False)
+
+
+def watch_later(watched: Sequence[Watched], stop: threading.Event, began: int) -> None:
+    """The same, until `stop` is set; with a change since `began`, in nanoseconds, it is loaded how changes are told."""
+    if _wait_for_a_change(watched, stop, began):
+        for each in watched:
+            _refresh(each, set())
+        _watch(watched, stop)
+
+
+def _watch(watched: Sequence[Watched], stop: threading.Event) -> None:
+    try:
+        while not stop.is_set():
+            _follow(watched, stop)
+    except Exception as error:  # such as more folders than the system lets be watched
+        log.error("what changes is not seen any more: %s; start the server again after a change", printable(error))
+
+
+# -- until something has changed ---------------------------------------------------------------
+
+
+def _wait_for_a_change(watched: Sequence[Watched], stop: threading.Event, began: int) -> bool:
+    """Whether there was one, and not the end before it."""
+    before, seconds = _stamps(watched)
+    if any(stamp is None or stamp[1] > began for stamp in before.values()):
+        return True
+    while not stop.wait(max(_GLANCE_SECONDS, _GLANCE_SHARE * seconds)):
+        now, seconds = _stamps(watched)
+        if now != before:
+            return True
+    return False
+
+
+def _stamps(watched: Sequence[Watched]) -> tuple[dict[str, tuple[int, int] | None], float]:
+    """Size and time of all files, and how long it took to look."""
+    began = monotonic()
+    found: dict[str, tuple[int, int] | None] = {}
+    for each in watched:
+        for path in each.files():
+            try:
+                status = os.stat(path)
+                found[path] = status.st_size, status.st_mtime_ns
+            except OSError:
+                found[path] = None
+    return found, monotonic() - began
+
+
+# -- from then on ------------------------------------------------------------------------------
+
+
+def _follow(watched: Sequence[Watched], stop: threading.Event) -> None:
+    """Take a look, and one after each change; until there are other folders than at first."""
+    import watchfiles
+
     plain = watchfiles.DefaultFilter()
+    folders = _folders(watched)
+    known = set(folders)
 
     def is_wanted(change: Change, path: str) -> bool:
-        return plain(change, path) and any(_concerns(folder, path) for folder in folders)
+        if not plain(change, path):
+            return False
+        return any(each.concerns(path) for each in watched) or path in known or os.path.isdir(path)
 
     changes = watchfiles.watch(
-        *_roots(folders),
+        *folders,
         watch_filter=is_wanted,
         debounce=_DEBOUNCE_MS,
         step=_STEP_MS,
@@ -63,50 +176,30 @@ def _watch(watchfiles: Any, folders: Sequence[Folder], stop: threading.Event) ->
         rust_timeout=_LOOK_MS,
         yield_on_timeout=True,
         raise_interrupt=False,
+        recursive=False,
     )
     has_looked = False
-    try:
-        for changed in changes:
-            paths = {path for _, path in changed}
-            for folder in folders:
-                if not has_looked or any(_concerns(folder, path) for path in paths):
-                    _refresh(folder, paths)
-            has_looked = True
-    except Exception as error:  # such as more folders than the system lets be watched
-        log.error("what changes is not seen any more: %s; start the server again after a change", printable(error))
+    for changed in changes:
+        paths = {path for _, path in changed}
+        for each in watched:
+            if not has_looked or any(each.concerns(path) for path in paths):
+                _refresh(each, paths)
+        has_looked = True
+        if paths and set(_folders(watched)) != known:
+            return
 
 
-def _refresh(folder: Folder, paths: set[str]) -> None:
-    """Take a look. Nothing that goes wrong in a folder ends the watch."""
-    if any(os.path.basename(path) == FILE and os.path.dirname(path) == folder.root for path in paths):
-        log.warning("mcpd.toml has changed; it is read when the server is started again")
+def _folders(watched: Sequence[Watched]) -> list[str]:
+    found = list(dict.fromkeys(path for each in watched for path in each.folders() if os.path.isdir(path)))
+    if len(found) > MOST_FOLDERS:
+        text = f"has more than {MOST_FOLDERS} folders; what changes in the others is seen with the next start"
+        log.warning("%s: %s", printable(watched[0].name), printable(text))
+    return found[:MOST_FOLDERS]
+
+
+def _refresh(watched: Watched, paths: set[str]) -> None:
+    """Take a look. Nothing that goes wrong in it ends the watch."""
     try:
-        folder.refresh(paths or None)
+        watched.refresh(paths)
     except Exception as error:
-        log.error("%s: cannot be loaded anew: %s; what it had is served", printable(folder.root), printable(error))
-
-
-def _concerns(folder: Folder, path: str) -> bool:
-    """Whether what is at a path may be offered by a folder; data that its tools write beside is not."""
-    docs = folder.docs_folder
-    if folder.configuration.docs.enabled and (path == docs or path.startswith(os.path.join(docs, ""))):
-        return True
-    below = os.path.relpath(path, folder.root)
-    if below.startswith(os.pardir + os.sep):
-        return False
-    if below.endswith(".py") or below == FILE:
-        return True
-    tables = (getattr(folder.configuration, name).folder for name in FOLDERS if name != "docs")
-    return any(below == table or below.startswith(f"{table}{os.sep}") for table in tables)
-
-
-def _roots(folders: Sequence[Folder]) -> list[str]:
-    """What is watched: the folders, and documents outside of them."""
-    roots = [folder.root for folder in folders]
-    for folder in folders:
-        docs = folder.docs_folder
-        if folder.docs is not None and not any(
-            docs.startswith(os.path.join(root, "")) or docs == root for root in roots
-        ):
-            roots.append(docs)
-    return roots
+        log.error("%s: cannot be loaded anew: %s; what it had is served", printable(watched.name), printable(error))

@@ -30,6 +30,11 @@ class Vocabulary:
         self.named: dict[str, str] = {}
         """Method -> the member of its params that the header `Mcp-Name` repeats over HTTP."""
 
+    def become(self, other: Vocabulary) -> None:
+        """Have what another vocabulary has, now and later: sessions keep the one that they were made with."""
+        for name in self.__slots__:
+            setattr(self, name, getattr(other, name))
+
     def add_request(self, method: str, params: type, versions: Collection[str] | None, named: str | None) -> None:
         """A request of clients. `versions` are those that have it, None for all."""
         self._requests[method] = (Decoder(params).decode, versions)

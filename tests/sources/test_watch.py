@@ -19,7 +19,8 @@ from mcpd.errors import ConfigurationError
 from mcpd.extensions.ui.constants import UI
 from mcpd.sources.folder import Folder
 from mcpd.sources.lookup import place_of
-from mcpd.sources.watch import _concerns, watching
+from mcpd.sources.watch import folders_below, watching
+from mcpd.sources.watched_folder import WatchedFolder
 
 FILES: dict[str, str | bytes] = {
     "tools/beds.py": "from _plants import COUNT\ndef count() -> int:\n    return COUNT\n",
@@ -212,27 +213,46 @@ async def test_no_call_is_lost(tmp_path: Path) -> None:
 async def test_changes_before_the_watch_began(tmp_path: Path) -> None:
     source = folder(tmp_path, FILES)
     write(tmp_path, {"tools/b.py": "def b() -> str:\n    return 'b'\n"})
-    with watching([source]):
+    with watching([WatchedFolder(source)]):
         await until(lambda: "b" in source.server.catalog.tools)
 
 
 def test_what_concerns_a_folder(tmp_path: Path) -> None:
     """Not what its tools write beside: a database, a log."""
+    source = WatchedFolder(folder(tmp_path, FILES))
+    names = ("tools/x.txt", "lib/a.py", "mcpd.toml", "prompts", "skills/a/SKILL.md")
+    assert all(source.concerns(str(tmp_path / name)) for name in names)
+    assert not any(source.concerns(str(tmp_path / name)) for name in ("garden.db", "data/x.json", "../tools/a.py"))
+
+
+def test_which_folders_are_watched(tmp_path: Path) -> None:
+    """Not what is there by installation, nothing behind links, and no more than so many."""
+    for name in ("tools/deep/er", "node_modules/x", ".venv/lib", ".git", "venv", "lib/__pycache__", "lib/a"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "lib")
+    (tmp_path / "round").symlink_to(tmp_path)
+    source = WatchedFolder(folder(tmp_path, FILES))
+    found = [str(Path(path).relative_to(tmp_path)) for path in source.folders()]
+    assert found == [".", "tools", "tools/deep", "tools/deep/er", "lib", "lib/a"]
+    assert {str(Path(path).relative_to(tmp_path)) for path in source.files()} == {
+        "tools/beds.py", "tools/_plants.py", "mcpd.toml"
+    }  # fmt: skip
+    for number in range(30):
+        (tmp_path / "lib" / str(number)).mkdir()
+    assert len(folders_below([str(tmp_path)], most=10)) == 10
+    assert folders_below([str(tmp_path / "none")]) == [str(tmp_path / "none")]
+
+
+async def test_folders_that_come_and_go(tmp_path: Path) -> None:
     source = folder(tmp_path, FILES)
-    assert all(_concerns(source, str(tmp_path / name)) for name in ("tools/x.txt", "lib/a.py", "mcpd.toml", "prompts"))
-    assert not any(_concerns(source, str(tmp_path / name)) for name in ("garden.db", "data/x.json", "../tools/a.py"))
+    with watching([WatchedFolder(source)]):
+        write(tmp_path, {"tools/new/deep/c.py": "def c() -> int:\n    return 1\n"})
+        await until(lambda: "new_deep_c" in source.server.catalog.tools)
+        write(tmp_path, {"tools/new/deep/d.py": "def d() -> int:\n    return 1\n"})
+        await until(lambda: "new_deep_d" in source.server.catalog.tools)
 
 
-def test_what_cannot_be_watched(tmp_path: Path, child: Child, monkeypatch: pytest.MonkeyPatch) -> None:
-    import subprocess
-
-    write(tmp_path, {"server.py": 'from mcpd import Server\nserver = Server("x")\n'})
-    done = subprocess.run(
-        child.mcpd("serve", "--stdio", "--reload", str(tmp_path / "server.py")), env=child.env, capture_output=True,
-        text=True, timeout=100, stdin=subprocess.DEVNULL, check=False,
-    )  # fmt: skip
-    assert done.returncode == 1
-    assert done.stderr == "mcpd: --reload is for folders; start a server of another kind again after a change\n"
-    monkeypatch.setitem(sys.modules, "watchfiles", None)
+def test_what_cannot_be_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigurationError, match=r"pip install 'mcpd-server\[watch\]'"):
         watching([]).__enter__()

@@ -1,0 +1,111 @@
+"""A server that becomes another one while it runs: what `--reload` does with a changed server object.
+
+Theory of operation. Connections, listeners and applications hold the server that they were made with, its table of
+handlers, its listeners of notifications and the vocabulary of its extensions. These stay the objects they are, and from
+one moment on hold what the other server's hold, now and later. A call that runs has its handler already, and ends with
+it. What was made of the old object for good stays as it is, and is named if it is another one now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from msgspec.json import encode
+
+from ..registry.resources import FixedResource
+from .code_marks import mark_of
+
+if TYPE_CHECKING:
+    from ..registry.catalog import Catalog, Kind
+    from .app import Server
+
+__all__ = ["take_over"]
+
+
+def take_over(server: Server, other: Server) -> list[str]:
+    """Let `server` be what `other` is, from now on; clients hear once of each kind of list that is another one.
+
+    Gives what could not be exchanged, in words; [] if all was. From any thread, one call at a time. Nobody else may
+    serve `other`.
+    """
+    before = server.catalog
+    shown = _shown(before)
+    left = list(_left(server, other))
+
+    if server.lifespan is not None and other.lifespan is not None:
+        other.lifespan.share(server.lifespan)
+    elif other.lifespan is not None:
+        server.lifespan = other.lifespan  # the first call opens it
+    other._connections = server._connections
+    other._state_key, other._state_codec = server._state_key, server._state_codec
+    other.catalog.on_change = before.on_change
+    before.on_change = None
+    other.allow_frames(server._max_frame_bytes)
+
+    # From here on calls are answered by the new one; a name that both have is never missing between.
+    server.catalog = other.catalog
+    server.handlers.become(other.handlers)
+    server._methods.become(other._methods)
+    server._listeners.update(other._listeners)
+    for method in [method for method in server._listeners if method not in other._listeners]:
+        del server._listeners[method]
+    other._listeners = server._listeners
+    server.extensions, server._roots_watchers = other.extensions, other._roots_watchers
+    server.identity, server._identity_meta = other.identity, other._identity_meta
+    server.max_in_flight = other.max_in_flight
+
+    _tell(server, before, shown)
+    return left
+
+
+def _left(server: Server, other: Server) -> Iterable[str]:
+    """What connections and listeners were made with, and is another one now."""
+    before, now = server.lifespan, other.lifespan
+    if before is not None and now is not None and mark_of(before.function) != mark_of(now.function):
+        yield "its lifespan"
+    if mark_of(server.authenticate) != mark_of(other.authenticate):
+        yield "authenticate"
+    routes = [[(one.path, one.methods, mark_of(one.function)) for one in each._routes] for each in (server, other)]
+    if routes[0] != routes[1]:
+        yield "its HTTP routes"
+    known = [type(one).__qualname__ for one in server._observers]
+    if any(type(one).__qualname__ not in known for one in other._observers):
+        yield "its observers"
+    if (server.name, server.catalog.instructions) != (other.name, other.catalog.instructions):
+        yield "its name and instructions, for clients that are connected"
+
+
+def _shown(catalog: Catalog) -> dict[Kind, list[bytes]]:
+    """What lists say, by kind, for a client with every extension."""
+    listings: dict[Kind, list[Iterable[Any]]] = {
+        "tools": [catalog.tools],
+        "resources": [catalog.resources, catalog.templates],
+        "prompts": [catalog.prompts],
+    }
+    active = frozenset(catalog.extensions)
+    return {kind: [_item(entry, active) for listing in found for entry in listing] for kind, found in listings.items()}
+
+
+def _item(entry: Any, active: frozenset[str]) -> bytes:
+    try:
+        return encode(entry.listed(active))
+    except Exception as error:  # a schema that cannot be made; whoever lists it is told
+        return f"{entry.key}: {error}".encode()
+
+
+def _tell(server: Server, before: Catalog, shown: dict[Kind, list[bytes]]) -> None:
+    catalog = server.catalog
+    for kind, items in _shown(catalog).items():
+        if items != shown[kind] and catalog.on_change is not None:
+            catalog.on_change(kind)
+    for entry in before.resources:
+        new = catalog.resources.find(entry.key)
+        if new is None or new == entry:
+            continue
+        if isinstance(entry, FixedResource) and isinstance(new, FixedResource):
+            uris = {getattr(each, "versioned_uri", entry.key) for each in (entry, new)}
+            if len(uris) == 1 and entry.content == new.content:
+                continue
+        for uri in {entry.key, getattr(entry, "versioned_uri", entry.key)}:
+            server.resource_updated(uri)
