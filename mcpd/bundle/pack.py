@@ -184,6 +184,7 @@ def _requirements(gathered: Gathered, offers: Offers, said: Said, warnings: list
     if "mcpd-server" not in names:
         extras = ["apps"] if offers.apps else []
         extras += ["compat"] if any(each in imported for each in _COMPATIBLE) else []
+        extras += ["docs"] if any(name.startswith("docs/") or name.endswith(".ipynb") for name in own) else []
         shown = f"[{','.join(extras)}]" if extras else ""
         needs.insert(0, f"mcpd-server{shown}=={__version__}")
     for top, distributions in imported.items():

@@ -91,7 +91,7 @@ def command(
     said = {"headers": headers, "token_file": token_file, "timeout": timeout, "version": None, "env": env}
     report = Report(lambda step: None if as_json else _Lines().print(step))
     if target is not None and ":" in target:
-        from ..doctor.entry import look_at_entry
+        from ..install.entry_report import look_at_entry
 
         look_at_entry(target, report)
     reach = reach_of(target, command, said)

@@ -10,6 +10,7 @@ launch       a server, started once as a host will
 surroundings what a host gives a server: variables, a folder
 bites        where a host's limits bite a server
 entry_checks an entry as it is written, held to what its host reads
+entry_report the same of HOST:NAME, for `mcpd doctor`
 health       every server of every host: does it start there
 files        reading and writing a file whole; the backup, and the way back
 """

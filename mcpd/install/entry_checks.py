@@ -124,7 +124,10 @@ def _of_url(host: Host, entry: Mapping[str, Any]) -> Iterator[Finding]:
         return
     url = next((entry[name] for name in _URL if entry.get(name)), "")
     is_old = str(url).rstrip("/").endswith("/sse") or entry.get("type") == "sse"
-    if not (is_old and "url" in entry and "httpUrl" in expected):
+    if "httpUrl" in expected and "url" in entry:
+        if not is_old and "httpUrl" not in entry:
+            yield Finding("a `url` means HTTP+SSE of 2024-11-05 there", "write `httpUrl` in place of `url`")
+    else:
         yield from _wrong_members(host, entry, expected, (_URL,))
     yield from _wrong_members(host, entry, expected, (_HEADERS,))
     for sign, other in (("type", "transport"), ("transport", "type")):

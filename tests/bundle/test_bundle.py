@@ -305,3 +305,13 @@ def test_an_icon_of_the_server_itself(run: Run, garden: Path) -> None:
     done = run("bundle", "--json", "garden/server.py")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["manifest"]["icons"] == [{"src": "icon.png", "size": "512x256"}]
+
+
+def test_documents_need_more_of_us(run: Run, tmp_path: Path) -> None:
+    assert run("init", "plot").returncode == 0
+    (tmp_path / "plot" / "docs").mkdir()
+    (tmp_path / "plot" / "docs" / "beds.md").write_text("# Beds\n", encoding="utf-8")
+    done = run("bundle", "--json", "plot")
+    assert done.returncode == 0, done.stderr
+    (needed, *_) = json.loads(done.stdout)["requirements"]
+    assert needed.partition("==")[0].endswith("docs]")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from mcpd.doctor.entry import look_at_entry
 from mcpd.doctor.report import Report, Step
+from mcpd.install.entry_report import look_at_entry
 
 FILES = {
     "claude-code": ".claude.json",
@@ -38,13 +38,18 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("host", "entry", "text", "advice"),
     [
-        ("claude-code", {"url": "https://x/mcp", "transport": "http"}, "says `transport`", 'write "type": "http"'),
+        (
+            "claude-code",
+            {"url": "https://x/mcp", "transport": "http"},
+            "`transport` is not read",
+            'write "type": "http"',
+        ),
         ("claude-code", {"url": "https://x/mcp"}, "it has no `type`", 'write "type": "http"'),
         ("cline", {"url": "https://x/mcp"}, "it has no `type`", 'write "type": "streamableHttp"'),
-        ("windsurf", {"url": "https://x/mcp"}, "does not connect to", "serverUrl"),
+        ("windsurf", {"url": "https://x/mcp"}, "`url` is not read", "serverUrl"),
         ("gemini-cli", {"url": "https://x/mcp"}, "means HTTP+SSE", "httpUrl"),
         ("cline", {"command": "npx", "disabled": True}, "switched off", "switch it on"),
-        ("claude-code", {"command": "npx -y server"}, "has spaces", "each other word into `args`"),
+        ("claude-code", {"command": "npx -y server"}, "has spaces", "each word into `args`"),
         ("claude-code", {"command": "./server"}, "whatever folder", "write it whole"),
     ],
 )
