@@ -141,8 +141,9 @@ async def raw(url: str, era: str, serve: Callable[[Call], Awaitable[None]]) -> N
             }  # fmt: skip
         else:
             hello = {"protocolVersion": era, "capabilities": {}, "clientInfo": about}
-            head = exchange(post({"id": 0, "method": "initialize", "params": hello})).decode().lower()
-            fields["Mcp-Session-Id"] = head.partition("mcp-session-id: ")[2].partition("\r\n")[0]
+            head = exchange(post({"id": 0, "method": "initialize", "params": hello})).decode()
+            at = head.lower().index("mcp-session-id: ")
+            fields["Mcp-Session-Id"] = head[at:].partition(": ")[2].partition("\r\n")[0]
             exchange(post({"method": "notifications/initialized"}))
         request = post({"id": 1, "method": "tools/call", "params": params})
 
@@ -225,12 +226,12 @@ def _measure(url: str, era: str, options: argparse.Namespace) -> bool:
     is_kept = True
     for together in (1, 16):
         print(f"{era}, {together:2} at a time, µs: {rounds.line(together)}")
-        ratio, middle = rounds.ratio("ours", "bare", together)
-        print(f"    {ratio:.2f} times the bare POST (at most 1.3); median {middle:.2f}")
+        ratio, quickest = rounds.ratio("ours", "bare", together)
+        print(f"    {ratio:.2f} times the bare POST (at most 1.3); quickest {quickest:.2f}")
         is_kept = is_kept and ratio <= 1.3
         if "official" in workers:
-            faster, middle = rounds.ratio("official", "ours", together)
-            print(f"    {faster:.1f} times as many calls as the official client (at least 5); median {middle:.1f}")
+            faster, quickest = rounds.ratio("official", "ours", together)
+            print(f"    {faster:.1f} times as many calls as the official client (at least 5); quickest {quickest:.1f}")
             is_kept = is_kept and faster >= 5
     if "official" in workers:
         best, _ = rounds.ratio("official", "socket", 1)

@@ -258,8 +258,8 @@ def measure(
         for other in others:
             if other not in workers:
                 continue
-            faster, middle = rounds.ratio(other, "ours", together)
-            print(f"    {faster:.1f} times as many calls as the official client (at least 5); median {middle:.1f}")
+            faster, quickest = rounds.ratio(other, "ours", together)
+            print(f"    {faster:.1f} times as many calls as the official client (at least 5); quickest {quickest:.1f}")
             most = 0.0
             if together == 1:
                 (without, _), (most, _) = (rounds.ratio(other, floor, 1) for floor in ("bare", "loop"))

@@ -1,9 +1,9 @@
 """Clients in processes of their own that take turns: what `client_http.py` and `client_streams.py` measure with.
 
 All are open at once, and each makes a small batch of calls in its turn, so that a machine that is busy for a while is
-so for all of them. Of two the ratio is said twice: the median of what neighbours in time took, and that of the quickest
-batch of each, which is what is left when nobody else wanted the processor just then. The latter is held against a
-promise: one call after the other is mostly waking up, and a busy machine lets everybody wait for that alike.
+so for all of them. Of two the ratio is said twice: the median of what neighbours in time took, which is held against
+what is promised, and that of the quickest batch of each: what is left, given enough rounds, when nobody else wants the
+processor. On a busy machine calls one after the other are mostly waiting to be woken, which is the same for everybody.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Rounds:
         return min(took for took, _ in self._found[name, together])
 
     def ratio(self, slow: str, fast: str, together: int) -> tuple[float, float]:
-        """How many times as long `slow` takes as `fast`: of their quickest batches, and of neighbours in time."""
+        """How many times as long `slow` takes as `fast`: the median of neighbours, and of their quickest batches."""
         pairs = zip(self._found[slow, together], self._found[fast, together], strict=True)
         middle = statistics.median(a / b for (a, _), (b, _) in pairs)
-        return self.quickest(slow, together) / self.quickest(fast, together), middle
+        return middle, self.quickest(slow, together) / self.quickest(fast, together)
