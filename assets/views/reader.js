@@ -15,6 +15,7 @@ function pathOf(one) {
 }
 const listOf = (value) => (Array.isArray(value) ? value.filter(isObject) : null);
 const textOf = (value, limit = 500) => (typeof value === "string" ? clip(value, limit) : "");
+const sectionOf = (one) => textOf(one.section_title) || humane(textOf(one.section));
 const countOf = (value) => (Number.isSafeInteger(value) && value >= 0 ? value : null);
 
 const hitsOf = (data) => listOf(data.hits) ?? listOf(data.results) ?? [];
@@ -158,7 +159,7 @@ function hitNode(hit) {
   const snippet = textOf(hit.snippet, 2000);
   const place = { what: "page", path: pathOf(hit), anchor: textOf(hit.anchor), title };
   return el("li", {}, el("h3", { dir: "auto" }, goer(place, title)),
-    crumbs([textOf(hit.section_title) || textOf(hit.section)], [heading && heading !== title ? heading : ""]),
+    crumbs([sectionOf(hit)], [heading && heading !== title ? heading : ""]),
     snippet ? el("p", { dir: "auto" }, marked(bareKeeping(snippet), hit.highlights)) : null);
 }
 /** Line ends as blanks, one for one, so that the places of what was found stay. */
@@ -208,10 +209,11 @@ const drawn = {
 
   code(place, data) {
     const found = listOf(data.examples);
-    const title = plural(countOf(data.total) ?? found.length, "example");
+    const total = countOf(data.total) ?? found.length;
+    const title = total > found.length ? `${found.length.toLocaleString(locale())} of ${plural(total, "example")}` : plural(found.length, "example");
     return { title, nodes: [el("h2", {}, title), ...found.map((one) => el("article", { class: "example" },
       el("h3", { dir: "auto" }, goer({ what: "page", path: pathOf(one), anchor: textOf(one.anchor), title: textOf(one.title) }, textOf(one.title) || pathOf(one))),
-      crumbs([textOf(one.section)], [textOf(one.heading)]), textOf(one.before) ? el("p", { dir: "auto" }, textOf(one.before, 1000)) : null,
+      crumbs([sectionOf(one)], [textOf(one.heading)]), textOf(one.before) ? el("p", { dir: "auto" }, textOf(one.before, 1000)) : null,
       codeFigure(textOf(one.code ?? one.text, 50_000), textOf(one.language, 30))))] };
   },
 
@@ -219,7 +221,7 @@ const drawn = {
     const title = data.results.length ? `“${clip(data.name, 100)}”` : `Nothing describes “${clip(data.name, 100)}”`;
     return { title, nodes: [el("h2", { dir: "auto" }, title), ...listOf(data.results).map((one) => el("article", { class: "example" },
       el("h3", { dir: "auto" }, goer({ what: "page", path: pathOf(one), anchor: textOf(one.anchor), title: textOf(one.title) }, textOf(one.title) || pathOf(one))),
-      crumbs([textOf(one.section)], [textOf(one.heading)]), textOf(one.content ?? one.text) ? markdownNode(textOf(one.content ?? one.text, 6000)) : null))] };
+      crumbs([sectionOf(one)], [textOf(one.heading)]), textOf(one.content ?? one.text) ? markdownNode(textOf(one.content ?? one.text, 6000)) : null))] };
   },
 
   miss(place, data) {

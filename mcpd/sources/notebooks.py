@@ -27,14 +27,14 @@ from ..server.entries import tool_entry
 from ..types.content import TextContent
 from .resource_files import FileResource
 
-__all__ = ["NotebookFile", "Notebooks", "notebooks_among", "notebooks_below"]
+__all__ = ["MOST_BYTES", "NotebookFile", "Notebooks", "notebooks_among", "notebooks_below"]
 
 SUFFIX: Final = ".ipynb"
 
 _PAGE: Final = "notebook-viewer"
 _TOOL: Final = "show_notebook"
 _CELLS: Final = "show_notebook_cells"
-_MOST_BYTES: Final = 64 * 1024 * 1024
+MOST_BYTES: Final = 64 * 1024 * 1024
 _NAMED: Final = 20
 
 
@@ -131,12 +131,12 @@ class Notebooks:
 
         file = self._found(path)
         try:
-            data = read_within(file.path, file.folder, _MOST_BYTES + 1)
+            data = read_within(file.path, file.folder, MOST_BYTES + 1)
         except OSError as error:
             raise ToolError(f"{file.name} cannot be read: {error.strerror}") from None
-        if len(data) > _MOST_BYTES:
+        if len(data) > MOST_BYTES:
             raise ToolError(
-                f"{file.name} has more than {_MOST_BYTES} bytes and is not shown; clear outputs of its cells"
+                f"{file.name} has more than {MOST_BYTES} bytes and is not shown; clear outputs of its cells"
             )
         try:
             return file, read_notebook(data)

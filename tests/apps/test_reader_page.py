@@ -54,7 +54,7 @@ async def test_what_was_found(open_view: Open) -> None:
         ]  # fmt: skip
         marks = "[...document.querySelectorAll('.hits mark')].map((one) => one.textContent)"
         assert await view.evaluate(marks) == ["filter", "units", "Units"]
-        assert await view.text(".crumbs") == "guides › Filters"
+        assert await view.text(".crumbs") == "Guides › Filters"
         assert await view.evaluate("document.querySelector('input').value") == "filter units"
         await answering(scene, {**HITS, "results": [{"path": "x.md", "title": "Third"}], "next_cursor": None})
         await click(scene, "More results")

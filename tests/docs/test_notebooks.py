@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import re
+import sys
 import time
 from typing import Any
 
 import pytest
 
-from mcpd.docs.notebooks import cells
+from mcpd.docs.notebooks import cells, shown
 from mcpd.docs.notebooks.cells import CodeCell, MarkdownCell, Notebook, UnreadableNotebook
 from mcpd.docs.notebooks.clean import clean_html
 from mcpd.docs.notebooks.maths import mathml
@@ -212,9 +213,9 @@ def test_cells_come_some_at_a_time() -> None:
     many = read_notebook(four(*({"cell_type": "raw", "source": f"{number}"} for number in range(250))))
     sizes, first = [], 1
     while first:
-        shown = shown_cells(many, "x", first)
-        sizes.append(len(shown.cells))
-        first = shown.next or 0
+        part = shown_cells(many, "x", first)
+        sizes.append(len(part.cells))
+        first = part.next or 0
     assert sizes == [100, 100, 50]
 
     picture = {"output_type": "display_data", "data": {"image/png": "A" * 1_000_000}}
@@ -248,6 +249,28 @@ def test_the_text_has_all_that_can_be_read() -> None:
     assert after is None
     assert "characters are left out" in rest
     assert len(rest) < 25_000
+
+
+def test_without_the_extra_it_is_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("markdown_it", "latex2mathml.converter", "selectolax.lexbor"):
+        monkeypatch.setitem(sys.modules, name, None)
+    shown._renderer.cache_clear()
+    outputs = [{"output_type": "display_data", "data": {"text/html": TABLE, "text/plain": "a"}},
+               {"output_type": "display_data", "data": {"text/html": TABLE}},
+               {"output_type": "display_data", "data": {"text/latex": "$x$"}}]  # fmt: skip
+    read = read_notebook(
+        four({"cell_type": "markdown", "source": "*a*"}, {"cell_type": "code", "source": "x", "outputs": outputs})
+    )
+    try:
+        words, code = shown_cells(read, "x").cells
+    finally:
+        shown._renderer.cache_clear()
+    assert words == MarkdownCell("*a*")
+    assert isinstance(code, CodeCell)
+    assert code.outputs[0] == cells.TextOutput("a")
+    assert "mcpd-server[docs]" in getattr(code.outputs[1], "reason", "")
+    assert code.outputs[2] == cells.MarkdownOutput("$x$")
+    assert mathml("x", is_block=False) == '<code class="tex">x</code>'
 
 
 SLOW = ["$" * 40_000, "$a" * 20_000, "[a](" * 12_000, "*a_" * 16_000, "> " * 20_000, "<b>" * 16_000, "`" * 49_000,

@@ -10,13 +10,13 @@ from msgspec.json import encode, format
 
 from .cells import ErrorOutput, HtmlOutput, ImageOutput, MarkdownOutput, OmittedOutput, Output, TextOutput
 
-__all__ = ["IMAGES", "output_of", "text_of"]
+__all__ = ["IMAGES", "MOST_HTML", "MOST_IMAGE", "MOST_TEXT", "output_of", "text_of"]
 
 IMAGES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml")
 
-_MOST_TEXT: Final = 60_000
-_MOST_HTML: Final = 400_000
-_MOST_IMAGE: Final = 2_000_000
+MOST_TEXT: Final = 60_000
+MOST_HTML: Final = 400_000
+MOST_IMAGE: Final = 2_000_000
 """Of base64. A page gets a cell in one message, and hosts take no more than some megabytes of that."""
 
 _OLD_NAMES: Final = {
@@ -80,7 +80,7 @@ def _best(bundle: Mapping[str, object], metadata: Mapping[str, object]) -> Outpu
         if texts.get(kind) and not html:
             return MarkdownOutput(_cut(_in_dollars(texts[kind]) if kind == "text/latex" else texts[kind]))
     if html:
-        if len(html) <= _MOST_HTML:
+        if len(html) <= MOST_HTML:
             return HtmlOutput(html, _cut(plain))
         return TextOutput(_cut(plain)) if plain else _without(f"HTML of {len(html):,} characters")
     if "text/plain" in texts:
@@ -99,7 +99,7 @@ def _image(kind: str, data: str, plain: str, said: object) -> Output:
         data = base64.b64encode(data.encode(errors="replace")).decode()
     else:
         data = "".join(data.split())
-    if len(data) > _MOST_IMAGE:
+    if len(data) > MOST_IMAGE:
         return _without(f"an {kind} of {len(data) * 3 // 4:,} bytes")
     # What stands for the image as text is its words, unless it is only the name of an object.
     words = alt if isinstance(alt, str) else plain if plain and not plain.startswith("<") else ""
@@ -125,9 +125,9 @@ def _final(text: str) -> str:
 
 def _cut(text: str) -> str:
     """The beginning and the end of what is too long."""
-    if len(text) <= _MOST_TEXT:
+    if len(text) <= MOST_TEXT:
         return text
-    half = _MOST_TEXT // 2
+    half = MOST_TEXT // 2
     return f"{text[:half]}\n… {len(text) - 2 * half:,} characters are left out …\n{text[-half:]}"
 
 

@@ -20,13 +20,16 @@ from .cells import (
     TextOutput,
 )
 
-__all__ = ["notebook_text", "without_codes"]
+__all__ = ["MOST_CHARS", "notebook_text", "without_codes"]
+
+MOST_CHARS: Final = 24_000
+"""Of one answer."""
 
 _MOST_OUTPUT: Final = 2_000
 _CODES: Final = r"\x1b(?:\[[0-9;:?]{0,60}[A-Za-z]|\][^\x07\x1b]{0,4000}(?:\x07|\x1b\\))|[\x00-\x08\x0b-\x1f\x7f]"
 
 
-def notebook_text(notebook: Notebook, first: int = 1, limit: int = 24_000) -> tuple[str, int | None]:
+def notebook_text(notebook: Notebook, first: int = 1, limit: int = MOST_CHARS) -> tuple[str, int | None]:
     """The cells from the one with that number on, and the number of the one after them; None if that is all.
 
     At least one cell, which is cut if it alone is longer than `limit` characters.

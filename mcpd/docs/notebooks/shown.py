@@ -29,10 +29,10 @@ from .cells import (
 from .clean import clean_html
 from .maths import mathml
 
-__all__ = ["Shown", "shown_cells"]
+__all__ = ["AT_ONCE", "MOST_BYTES", "Shown", "shown_cells"]
 
-_AT_ONCE: Final = 100
-_MOST_BYTES: Final = 1_500_000
+AT_ONCE: Final = 100
+MOST_BYTES: Final = 1_500_000
 _MOST_SOURCE: Final = 200_000
 _MOST_MARKDOWN: Final = 50_000
 """Longer texts go as they were written: the parser may take its time for marks that are never closed."""
@@ -52,10 +52,10 @@ def shown_cells(notebook: Notebook, path: str, first: int = 1) -> Shown:
     """The cells from the one with the number `first` on, from 1: at least one, at most 100 or 1.5 MB."""
     found: list[Cell] = []
     size = 0
-    for cell in notebook.cells[first - 1 : first - 1 + _AT_ONCE]:
+    for cell in notebook.cells[first - 1 : first - 1 + AT_ONCE]:
         made = _bounded(_shown(cell))
         size += len(encode(made))
-        if found and size > _MOST_BYTES:
+        if found and size > MOST_BYTES:
             break
         found.append(made)
     after = first + len(found)
@@ -79,7 +79,7 @@ def _bounded(cell: Cell) -> Cell:
     size = 0
     for number, output in enumerate(cell.outputs):
         size += len(encode(output))
-        if size > 2 * _MOST_BYTES:
+        if size > 2 * MOST_BYTES:
             kept.append(OmittedOutput(f"{len(cell.outputs) - number} more outputs of this cell"))
             break
         kept.append(output)
