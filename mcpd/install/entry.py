@@ -85,8 +85,10 @@ def make_entry(
         raise ConfigurationError("give one of TARGET, --http URL and a command behind --")
     added = dict(env or {}) | (APPS_OFF if no_apps else {})
     named = _named(target, command, url)
+    copied = _copied(named)
     if isinstance(named, UrlTarget):
-        return _of_url(named, added, dict(headers or {}))
+        reached = _of_url(named, added, dict(headers or {}))
+        return Made(reached.entry, reached.name, copied)
     if headers:
         raise ConfigurationError("headers are of a server behind a URL; for a program say --env NAME=VALUE")
 
@@ -94,7 +96,7 @@ def make_entry(
         program, *args = named.command
         words = as_started(_program(program, named.cwd), args)
         made = Entry(command=words[0], args=words[1:], env=dict(named.env or {}) | added, cwd=named.cwd)
-        return Made(made, server_name(named))
+        return Made(made, server_name(named), copied)
     return _of_file(named, added)
 
 
@@ -118,7 +120,9 @@ def as_started(
 def server_name(named: NamedTarget | None) -> str:
     """A short name of letters, digits, `-` and `_` for a target; None is the starter."""
     candidates: list[str] = []
-    if isinstance(named, FileTarget):
+    if named is not None and named.name:
+        candidates = [named.name.rpartition(":")[2]]  # what another host calls it
+    elif isinstance(named, FileTarget):
         place = os.path.splitext(named.path)[0] if named.path.endswith(".py") else named.path
         candidates = [part for part in re.split(r"[/\\.]" if not os.path.isabs(place) else r"[/\\]", place) if part]
     elif isinstance(named, UrlTarget):
@@ -153,6 +157,14 @@ def _named(target: str | None, command: Sequence[str], url: str | None) -> Named
     if url is not None and not isinstance(named, UrlTarget):
         raise ConfigurationError(f"{url}: --http takes the URL of a server that runs, as http://127.0.0.1:8080/mcp")
     return named
+
+
+def _copied(named: NamedTarget | None) -> tuple[str, ...]:
+    """What to know of an entry that is copied from another configuration, where variables may stand for secrets."""
+    values = named.headers if isinstance(named, UrlTarget) else named.env if isinstance(named, CommandTarget) else None
+    if named is None or not named.name or not values:
+        return ()
+    return (f"{named}: the values of {', '.join(values)} are copied as they are now, written out",)
 
 
 def _of_url(named: UrlTarget, env: dict[str, str], headers: dict[str, str]) -> Made:

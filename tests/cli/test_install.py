@@ -158,6 +158,20 @@ def test_every_host_that_is_here(home: Path, mcpd: Said) -> None:
     assert (home / ".codex" / "config.toml").read_text() == "model = 1\n"
 
 
+def test_what_its_user_should_know(home: Path, mcpd: Said) -> None:
+    (home / ".config" / "devin").mkdir(parents=True)
+    _, out, _ = mcpd("install", "windsurf", "server.py", "--no-start")
+    assert "there is no other sign of Windsurf" in out
+    assert "Devin is here too, with a file of its own: mcpd install devin" in out
+    _, out, _ = mcpd("install", "gemini-cli", "server.py", "--no-start", "--env", "PRICE=$5 and $HOME")
+    assert "Gemini CLI replaces what looks like a variable" in out
+    (home / ".config" / "devin" / "mcp_config.json").write_text("{")
+    code, out, _ = mcpd("uninstall", "--all", "server.py", "--json")
+    said = {each["host"]: each for each in json.loads(out)}
+    assert (code, said["windsurf"]["change"], said["cursor"]["change"]) == (1, "removed", "none")
+    assert "line 1" in said["devin"]["error"]
+
+
 FAKE_CLAUDE = """\
 #!{python}
 import json, os, sys

@@ -88,6 +88,17 @@ def test_urls() -> None:
     assert make_entry("https://mcp.example.com/").name == "example"
 
 
+def test_what_is_copied_from_another_host_is_written_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEY", "s3cret")
+    file = tmp_path / ".mcp.json"
+    file.write_text('{"mcpServers": {"github": {"url": "https://h/mcp", "headers": {"X-Key": "${KEY}"}}}}')
+    made = make_entry(f"{file}:github")
+    assert (made.name, made.entry.headers) == ("github", {"X-Key": "s3cret"})
+    (warning,) = made.warnings
+    assert "X-Key are copied as they are now" in warning
+    assert "s3cret" not in warning
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

@@ -56,6 +56,7 @@ def test_json_with_comments() -> None:
         ('{\n  "k": {\n    // none\n  }\n}', '{\n  "k": {\n    // none\n    "n": 1\n  }\n}'),
         ('{\n  "k": {"a": 1}\n}', '{\n  "k": {"a": 1, "n": 1}\n}'),
         ('{\n  "k": {\n    "a": 1,\n  },\n}', '{\n  "k": {\n    "a": 1,\n    "n": 1,\n  },\n}'),
+        ('{\n  "k": null, "x": 1\n}', '{\n  "k": {\n    "n": 1\n  }, "x": 1\n}'),
         ('{"k": {"a": 0}, "k": {\n "b": "}"}}', '{"k": {"a": 0}, "k": {\n "b": "}",\n "n": 1}}'),
     ],
 )
@@ -216,6 +217,12 @@ def test_members_of_an_entry(name: str) -> None:
 def test_what_cannot_be_read_is_not_written(name: str, text: str, where: str) -> None:
     with pytest.raises(ConfigurationError, match=f"^f.*{where}"):
         put(format_named(name), text, ("k", "n"), {}, "f")
+
+
+def test_what_would_say_something_else_is_refused() -> None:
+    """The end of the file is the end of that text: a line behind it makes it another one."""
+    with pytest.raises(ConfigurationError, match=r"^f is written in a way that cannot be edited safely.*--print"):
+        put(YAML, "k:\n  a: |\n    text", ("k", "new"), {"cmd": "/m"}, "f")
 
 
 # --------------------------------------------------------------------------------- by machine

@@ -91,6 +91,11 @@ def put(text: str, keys: Sequence[str], value: Any, *, in_list: bool = False) ->
         if not behind:
             made = _render(value, _line_indent(text, member.start), unit, text, is_flat=_is_flat(text, found))
             return text[: member.value] + made + text[member.end :]
+        if text[member.value : member.end] == "null":
+            for name in reversed(behind):
+                value = {name: value}
+            made = _render(value, _line_indent(text, member.start), unit, text, is_flat=_is_flat(text, found))
+            return text[: member.value] + made + text[member.end :]
         if text[member.value] != "{":
             raise ConfigurationError(f"{key} is no object in this file; write it by hand (--print shows the entry)")
         found = _object(text, member.value)
