@@ -5,6 +5,7 @@ What a host expects is what we would write for it (`shapes`): members of other n
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -18,7 +19,7 @@ from ..printable import printable
 from .entry import Entry
 from .shapes import shaped
 
-__all__ = ["Finding", "entry_findings", "is_off", "key_findings"]
+__all__ = ["Finding", "entry_findings", "is_off", "key_findings", "strictness_findings"]
 
 _KEYS = ("mcpServers", "servers", "context_servers", "mcp_servers", "mcp", "extensions")
 _COMMAND = ("command", "cmd")
@@ -26,6 +27,9 @@ _URL = ("url", "httpUrl", "serverUrl", "uri")
 _VARIABLES = ("env", "environment", "envs")
 _HEADERS = ("headers", "http_headers", "requestInit", "requestOptions")
 _SCRIPTS = (".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".sh", ".jar", ".php")
+_STRICT = frozenset(("claude-desktop", "claude-code", "xcode-claude"))
+"""Hosts that are known to read nothing of such a file."""
+
 _SAMPLE_COMMAND = Entry(command="/x", args=("x",), env={"X": "x"})
 _SAMPLE_URL = Entry(url="https://x", headers={"X": "x"}, transport="http")
 _VARIABLE = re.compile(r"\$\{[^}]+\}|(?<![\w$])\$[A-Za-z_]\w*|\{env:\w+\}")
@@ -55,6 +59,21 @@ def key_findings(host: Host, document: Mapping[str, Any]) -> Iterator[Finding]:
         if names:
             text = f"{printable(', '.join(names[:5]), 200)}: under `{key}`, which {host.name} does not read"
             yield Finding(text, f"move what is in `{key}` to `{host.key}`")
+
+
+def strictness_findings(host: Host, text: str) -> Iterator[Finding]:
+    """Comments and trailing commas, where a host reads plain JSON."""
+    if host.format != "json" or not text.strip():
+        return
+    try:
+        json.loads(text)
+    except ValueError as error:
+        at = f", line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        is_sure = host.id in _STRICT
+        what = "does not read" if is_sure else "may not read"
+        yield Finding(
+            f"there are comments or trailing commas in it{at}, which {host.name} {what}", "take them out", is_sure
+        )
 
 
 def entry_findings(host: Host, entry: Any) -> Iterator[Finding]:

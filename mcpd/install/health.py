@@ -15,8 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from ..client.targets.configured import host_servers
-from ..client.targets.documents import read_document
+from ..client.targets.configured import servers_in
 from ..client.targets.entries import read_entry
 from ..client.targets.hosts import Host, project_places
 from ..client.targets.named import CommandTarget, UrlTarget
@@ -24,7 +23,9 @@ from ..client.targets.variables import Variables
 from ..errors import ConfigurationError
 from ..printable import printable
 from .bites import bites
-from .entry_checks import Finding, entry_findings, is_off, key_findings
+from .entry_checks import Finding, entry_findings, is_off, key_findings, strictness_findings
+from .files import read
+from .formats import format_named
 from .hosts import found_hosts
 from .launch import Verdict, verify_target
 from .surroundings import passed_on, stripped
@@ -112,12 +113,13 @@ async def _check_file(
     host = place.host
     checked = CheckedFile(host=host, path=place.path, is_project=place.project is not None)
     try:
-        document = read_document(place.path, "json" if host.format == "jsonc" else host.format)
-        entries = host_servers(host, place.path)
+        text = read(place.path).text
+        document = format_named(host.format).parse(text, place.path)
     except ConfigurationError as error:
-        checked.findings.append(Finding(printable(error, 500), "mend it by hand: the host reads nothing of it"))
+        checked.findings.append(_unread(str(error)))
         return checked
-    checked.findings += key_findings(host, document)
+    entries = servers_in(host, document)
+    checked.findings += [*strictness_findings(host, text), *key_findings(host, document)]
     servers = [entry for entry in entries.items() if not (host.key == "extensions" and _is_builtin(entry[1]))]
 
     async def check(name: str, entry: Any) -> CheckedServer:
@@ -127,6 +129,14 @@ async def _check_file(
     checked.servers = list(await asyncio.gather(*(check(name, entry) for name, entry in servers)))
     _find_doubles(host, dict(servers), checked)
     return checked
+
+
+def _unread(why: str) -> Finding:
+    """A file that its host cannot read either, or one that only we cannot, for want of a library."""
+    what, _, advice = why.rpartition(": ")
+    if advice.startswith("pip install"):
+        return Finding(printable(what, 500), advice, is_problem=False)
+    return Finding(printable(why, 500), "mend it by hand: the host reads nothing of it")
 
 
 async def _check_server(

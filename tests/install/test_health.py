@@ -128,6 +128,7 @@ def _words(entry: dict[str, Any]) -> list[str]:
 async def test_files_that_cannot_be_read_and_servers_in_the_wrong_place(write: Write) -> None:
     write(".cursor/mcp.json", '{"mcpServers": {')
     write(".config/Code/User/mcp.json", {"mcpServers": {"lost": command(*SERVE)}, "servers": {}})
+    write(".claude.json", '{"mcpServers": {}, // mine\n}')
     write(".config/zed/settings.json", '{"theme": "One", // mine\n "context_servers": {},}')
     found = await check_hosts()
     assert "line 1" in of(found, "cursor").findings[0].text
@@ -136,6 +137,7 @@ async def test_files_that_cannot_be_read_and_servers_in_the_wrong_place(write: W
         "lost: under `mcpServers`, which VS Code does not read", "move what is in `mcpServers` to `servers`",
     )  # fmt: skip
     assert of(found, "zed").is_well
+    assert "comments or trailing commas in it, line 1" in of(found, "claude-code").findings[0].text
     assert not of(found, "vscode").is_well
 
 
@@ -249,3 +251,18 @@ def test_on_the_command_line(write: Write, child: Child, home: Path, tmp_path: P
     found = json.loads(done.stdout)
     assert (found["works"], found["hosts"][0]["servers"][0]["state"]) == (True, "works")
     assert run("server.py").returncode == 2
+
+
+async def test_goose(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = "  memory:\n    type: builtin\n    enabled: true\n"
+    entry = (
+        f"  garden:\n    type: stdio\n    cmd: {sys.executable}\n    args: {json.dumps(SERVE[1:])}\n    enabled: true\n"
+    )
+    write(".config/goose/config.yaml", f"# mine\nextensions:\n{own}{entry}")
+    (checked,) = await check_hosts()
+    assert [(one.name, one.state) for one in checked.servers] == [("garden", "works")]
+    # That we cannot read a file for want of a library is no fault of the file.
+    monkeypatch.setitem(sys.modules, "ruamel.yaml", None)
+    (checked,) = await check_hosts()
+    assert checked.is_well
+    assert checked.findings[0].advice == "pip install 'mcpd-server[install]'"

@@ -19,7 +19,7 @@ from .hosts import HOSTS, Host, places, system
 from .named import CommandTarget, UrlTarget
 from .variables import Variables
 
-__all__ = ["all_servers", "host_files", "host_servers", "read_file", "read_host", "split_file"]
+__all__ = ["all_servers", "host_files", "host_servers", "read_file", "read_host", "servers_in", "split_file"]
 
 _KEYS = ("mcpServers", "servers", "context_servers", "mcp_servers", "mcp", "extensions")
 _MOST_NAMES = 12
@@ -86,7 +86,11 @@ def host_files(host: Host, environment: Mapping[str, str] = os.environ) -> list[
 
 def host_servers(host: Host, path: str) -> dict[str, Any]:
     """The entries of all servers in a file of this host, by name. Raises ConfigurationError for a file that is bad."""
-    document = read_document(path, _kind(host))
+    return servers_in(host, read_document(path, _kind(host)))
+
+
+def servers_in(host: Host, document: Mapping[str, Any]) -> dict[str, Any]:
+    """The same of a file that was read already."""
     servers = _by_name(document.get(host.key))
     folders = document.get(host.folders) if host.folders else None
     if isinstance(folders, dict):
