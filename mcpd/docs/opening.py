@@ -6,7 +6,6 @@ after the other when all are read, share that.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 
@@ -45,7 +44,13 @@ class Opener:
             raise UnreadablePage(f"cannot be read ({error.strerror or error})") from None
         if len(data) > most:
             raise UnreadablePage(f"is larger than {most} bytes")
-        return data, hashlib.blake2b(data, digest_size=16).digest()
+        from hashlib import blake2b  # loads OpenSSL, for which no start is to wait
+
+        return data, blake2b(data, digest_size=16).digest()
+
+    def beginning(self, path: str, size: int) -> bytes:
+        """The first bytes of a document. Raises OSError for what is gone, or no regular file of the folder."""
+        return self._read(path, size) if _HAS_FOLDERS else self._read_slowly(path, size)
 
     def close(self) -> None:
         """Let go of the folder that is open."""

@@ -28,10 +28,10 @@ from .configuration import ResourcesTable
 from .media_types import BINARY, is_text_type, media_type
 from .reports import Report
 from .tree import File, files_of
+from .uri_names import PLAIN, uri_name
 
 __all__ = ["FileResource", "FileTemplate", "Origin", "escaped", "resources_of", "uri_prefix"]
 
-_PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 # Compiled by `re` when they are first needed.
 _VARIABLE = r"\[([A-Za-z_][A-Za-z0-9_]*)\]"
 _GAP = r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}"
@@ -141,8 +141,7 @@ class FileTemplate(TemplateEntry):
 
 def uri_prefix(name: str) -> str:
     """What the URIs of a server's files begin with, by its name."""
-    plain = "".join(chr(byte) if byte in _PLAIN else " " for byte in os.fsencode(name))
-    return f"resource://{'-'.join(plain.split()).strip('-.').lower() or 'folder'}/"
+    return f"resource://{uri_name(name)}/"
 
 
 def resources_of(
@@ -192,7 +191,7 @@ def _text(data: bytes) -> str | None:
 
 def escaped(part: str) -> str:
     """A name as a segment of a path (RFC 3986 section 3.3); one that is not UTF-8 by its bytes."""
-    return "".join(chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in os.fsencode(part))
+    return "".join(chr(byte) if byte in PLAIN else f"%{byte:02X}" for byte in os.fsencode(part))
 
 
 def _with_variables(part: str) -> str:

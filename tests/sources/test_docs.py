@@ -350,17 +350,31 @@ async def test_an_index_on_disk_is_used_again(tmp_path: Path, monkeypatch: pytes
     assert list((tmp_path / "cache").rglob("*.*"))
 
 
-def test_a_folder_without_documents_loads_nothing_of_them(tmp_path: Path, child: Child) -> None:
-    write(tmp_path, {"tools/a.py": "def a() -> int:\n    return 1\n"})
+@pytest.mark.parametrize(
+    ("files", "loaded"),
+    [
+        ({"tools/a.py": "def a() -> int:\n    return 1\n"}, ()),
+        (DOCS, ("mcpd.docs", "mcpd.docs.names", "mcpd.docs.tree", "mcpd.sources.docs.source")),
+    ],
+)
+def test_a_start_loads_only_what_it_uses(
+    tmp_path: Path, child: Child, files: dict[str, str | bytes], loaded: tuple[str, ...]
+) -> None:
+    """Nothing of documents without any; with some neither the index, nor what answers questions."""
     code = (
         "import sys\nfrom mcpd.sources.folder import Folder\nfrom mcpd.sources.lookup import place_of\n"
-        f"Folder(place_of({str(tmp_path)!r}))\n"
-        "print([name for name in sys.modules if name.startswith(('mcpd.docs', 'mcpd.sources.docs.', 'sqlite3'))])"
+        f"Folder(place_of({str(write(tmp_path, files))!r}))\nprint(*sys.modules, sep='\\n')"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], env=child.env, capture_output=True, text=True, timeout=100, check=True
     )
-    assert done.stdout == "[]\n"
+    found = done.stdout.splitlines()
+    assert set(loaded) <= set(found)
+    if not loaded:
+        assert not [name for name in found if name.startswith(("mcpd.docs", "mcpd.sources.docs."))]
+    late = {"sqlite3", "hashlib", "markdown_it", "mcpd.docs.library", "mcpd.docs.readers.reading"}
+    late |= {f"mcpd.sources.docs.{name}" for name in ("answers", "shapes", "texts", "tools", "cache")}
+    assert not late & set(found)
 
 
 async def test_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,7 +136,7 @@ class AppsExtension(Extension):
 
     def resource_changed(self, uri: str, *, is_removed: bool) -> None:
         """Tools that link a View are listed otherwise once it comes or goes."""
-        if self._apps is not None:
+        if self._apps is not None and uri.startswith(SCHEME):  # there may be very many others
             self._apps.changed(uri, is_removed=is_removed)
 
     def joined(self, other: Extension) -> None:

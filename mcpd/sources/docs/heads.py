@@ -5,17 +5,18 @@ Lists show the same before and after that, as most hosts ask for them once, and 
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 
 from msgspec import Struct
 
-from ...folder_files import read_within
+from ...docs.opening import Opener
+from ...docs.settings import DocsSettings
 
 __all__ = ["NO_HEAD", "Head", "head_of"]
 
 _MOST_BYTES = 4096
+_SETTINGS = DocsSettings()
 _MOST_CHARS = 300
 
 # Compiled by `re` when they are first needed.
@@ -43,10 +44,13 @@ def head_of(folder: str, path: str) -> Head:
     suffix = path[path.rfind(".") :].lower()
     if suffix not in _READERS:
         return NO_HEAD
+    opener = Opener(folder, _SETTINGS)
     try:
-        data = read_within(os.path.join(folder, *path.split("/")), folder, _MOST_BYTES)
+        data = opener.beginning(path, _MOST_BYTES)
     except OSError:
         return NO_HEAD
+    finally:
+        opener.close()
     return _READERS[suffix](data.decode("utf-8-sig", "replace").replace("\r\n", "\n"))
 
 

@@ -34,8 +34,8 @@ class LazyTool(ToolEntry):
 
     @property
     def extension_meta(self) -> Mapping[str, ToolMeta]:
-        """What extensions add to it."""
-        return self.made().extension_meta
+        """What extensions add to it; nothing before it was first listed or called, which nobody has seen."""
+        return {} if self._made is None else self._made.extension_meta
 
     @property
     def mirrors(self) -> Sequence[Mirror]:

@@ -32,7 +32,10 @@ class Shelf(Protocol):
 
     title: str
     addresses: Addresses
-    answers: Answers
+
+    @property
+    def answers(self) -> Answers:
+        """What is found in them."""
 
     @property
     def library(self) -> Library:

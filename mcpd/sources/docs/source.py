@@ -24,15 +24,15 @@ from ...registry.problems import Problem
 from ...server import Server
 from ..docs_table import DocsTable, Doing
 from ..reports import Report
-from ..resource_files import uri_prefix
+from ..uri_names import uri_name
 from .addresses import Addresses
-from .answers import Answers
 from .heads import Head, head_of
 from .profiles import profile_of, tables_of
 from .resources import OverviewResource, PageResource, PageTemplate, SectionResource
 
 if TYPE_CHECKING:
     from ...docs.library import Library
+    from .answers import Answers
     from .lazy_tools import LazyTool
     from .profiles import Profile
     from .wording import Wording
@@ -69,7 +69,7 @@ class Tree:
         )
         self._library: Library | None = None
         self.addresses = _addresses(server.name, table, profile, lambda path: self.head(path).slug)
-        self.answers = Answers(lambda: self.library, self.addresses, lambda: self.paths, self._tell)
+        self._answers: Answers | None = None
         self._heads: dict[str, tuple[int | None, Head]] = {}
         self._pages: dict[str, PageResource] = {}
         self._resources: list[ResourceEntry] = []
@@ -93,6 +93,15 @@ class Tree:
 
             self._library = Library(self.folder, self._settings, index_file(self.table.index, self.folder, self._root))
         return self._library
+
+    @property
+    def answers(self) -> Answers:
+        """What the tools over them find."""
+        if self._answers is None:
+            from .answers import Answers
+
+            self._answers = Answers(lambda: self.library, self.addresses, lambda: self.paths, self._tell)
+        return self._answers
 
     # -- what it offers ----------------------------------------------------------------------
 
@@ -263,7 +272,7 @@ def _joined(before: Sequence[E] | None, added: Sequence[E], report: Report) -> l
 
 
 def _addresses(name: str, table: DocsTable, profile: Profile | None, slug_of: Callable[[str], str]) -> Addresses:
-    base = table.uri or (profile.uri if profile else None) or "docs" + uri_prefix(name).removeprefix("resource")
+    base = table.uri or (profile.uri if profile else None) or f"docs://{uri_name(name)}/"
     return Addresses(
         base=base,
         base_url=table.base_url or (profile.base_url if profile else None) or "",
