@@ -18,7 +18,7 @@ from support.wires import LEGACY, MODERN, Wire, memory_wire, process_wire
 from mcpd.errors import ConfigurationError
 from mcpd.sources.folder import Folder
 from mcpd.sources.lookup import place_of
-from mcpd.sources.watch import _concerns
+from mcpd.sources.watched_folder import WatchedFolder
 
 BOTH = pytest.mark.parametrize("version", [LEGACY[-1], MODERN])
 
@@ -270,14 +270,14 @@ async def test_documents_may_come_later_and_lie_elsewhere(tmp_path: Path) -> Non
     own = Folder(place_of(str(tmp_path / "own")))
     async with memory_wire(own.server, MODERN) as wire:
         assert list(await listed(wire)) == ["docs://own/overview", "docs://own/x/", "docs://own/x/b.md"]
-    assert _concerns(own, str(tmp_path / "own" / "x" / "b.md"))
-    assert not _concerns(own, str(tmp_path / "b.md"))
+    assert WatchedFolder(own).concerns(str(tmp_path / "own" / "x" / "b.md"))
+    assert not WatchedFolder(own).concerns(str(tmp_path / "b.md"))
 
     text = f'name = "far"\n[docs]\nfolder = {json.dumps(str(tmp_path / "own" / "x"))}\nindex = "memory"\n'
     far = Folder(place_of(str(write(tmp_path / "far", {"mcpd.toml": text}))))
     async with memory_wire(far.server, MODERN) as wire:
         assert "docs://far/b.md" in await listed(wire)
-    assert _concerns(far, str(tmp_path / "own" / "x" / "b.md"))
+    assert WatchedFolder(far).concerns(str(tmp_path / "own" / "x" / "b.md"))
     gone = opened(tmp_path / "gone", {"mcpd.toml": '[docs]\nfolder = "handbook"\n'})
     assert problems(gone) == ["handbook: is no folder (docs.folder in mcpd.toml); there are no documents"]
 
