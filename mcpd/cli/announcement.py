@@ -123,7 +123,8 @@ def claude_desktop(target: str | None) -> dict[str, Any]:
 
     Every path is absolute: Claude Desktop starts programs in another folder and with another PATH.
     """
-    entry: dict[str, Any] = {"command": sys.executable, "args": ["-m", "mcpd", "serve", "--stdio"]}
+    python = os.environ.get("_MCPD_PYTHON", sys.executable)  # of a file with a header it is another one that runs
+    entry: dict[str, Any] = {"command": python, "args": ["-m", "mcpd", "serve", "--stdio"]}
     command = _installed_command()
     if command is not None:
         entry = {"command": command, "args": ["serve", "--stdio"]}

@@ -38,9 +38,14 @@ def launch(options: Options) -> None:
     With no transport named: stdio if a program started us; in a terminal, where nobody writes JSON-RPC by hand,
     `--http :8080`, or `--ws :8080` where HTTP is not installed.
     """
-    from .target import load, place_of
+    from .target import load, place_of, with_header
 
     began = time_ns()
+    script = with_header(options.target)
+    if script and not options.more_targets:
+        from .script_environment import enter
+
+        enter(script)
     place = None if options.more_targets else place_of(options.target)
     configuration, from_file = None, frozenset[str]()
     if place is not None and place.file:

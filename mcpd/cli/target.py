@@ -26,10 +26,13 @@ if TYPE_CHECKING:
     from ..sources.watch import Watched
     from .loaded_by import LoadedBy
 
-__all__ = ["Watcher", "load", "place_of", "split"]
+__all__ = ["Watcher", "load", "place_of", "split", "with_header"]
 
 Watcher: TypeAlias = "Callable[[Options, int], Watched]"
 """Makes what is watched, of the options and the time in nanoseconds before which it was not loaded."""
+
+
+_MOST_HEADER_BYTES = 1024 * 1024
 
 
 def place_of(target: str | None) -> Place | None:
@@ -102,6 +105,18 @@ def _watched_target(target: str, server: Server, options: Options, began: int) -
         return _find(target, Loading(Watch(None), None, ()))
 
     return ReloadedTarget(split(target)[0], server, load, options, began)
+
+
+def with_header(target: str | None) -> str:
+    """The file that TARGET names, if it says in a PEP 723 header what it needs; "" for any other."""
+    path = "" if target is None else split(target)[0]
+    if not path.endswith(".py"):
+        return ""
+    try:
+        with open(path, "rb") as file:
+            return path if b"# /// script" in file.read(_MOST_HEADER_BYTES) else ""
+    except OSError:
+        return ""  # who loads it says so
 
 
 def split(target: str) -> tuple[str, str]:
