@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from time import monotonic
+from time import monotonic, time_ns
 from typing import TYPE_CHECKING, Protocol
 
 from ..errors import ConfigurationError
@@ -117,9 +117,19 @@ def watch_later(watched: Sequence[Watched], stop: threading.Event, began: int) -
 def _watch(watched: Sequence[Watched], stop: threading.Event) -> None:
     try:
         while not stop.is_set():
-            _follow(watched, stop)
+            try:
+                _follow(watched, stop)
+            except FileNotFoundError:  # a folder went before it was watched
+                stop.wait(_STEP_MS / 1000)
     except Exception as error:  # such as more folders than the system lets be watched
-        log.error("what changes is not seen any more: %s; start the server again after a change", printable(error))
+        log.warning(
+            "the system does not tell what changes: %s; files are looked at from time to time", printable(error)
+        )
+        began = time_ns()
+        while _wait_for_a_change(watched, stop, began):
+            began = time_ns()
+            for each in watched:
+                _refresh(each, {each.name})
 
 
 # -- until something has changed ---------------------------------------------------------------

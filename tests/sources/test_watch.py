@@ -252,6 +252,23 @@ async def test_folders_that_come_and_go(tmp_path: Path) -> None:
         await until(lambda: "new_deep_d" in source.server.catalog.tools)
 
 
+async def test_where_the_system_does_not_tell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As where too many folders are watched already: files are looked at instead."""
+
+    def refuse(*paths: str, **how: object) -> None:
+        raise OSError("OS file watch limit reached")
+
+    source = folder(tmp_path, FILES)
+    monkeypatch.setattr("watchfiles.watch", refuse)
+    with watching([WatchedFolder(source)]):
+        await until(lambda: "OS file watch limit reached; files are looked at from time to time" in caplog.text)
+        for name in "bc":
+            write(tmp_path, {f"tools/{name}.py": f"def {name}() -> str:\n    return 'x'\n"})
+            await until(lambda name=name: name in source.server.catalog.tools)
+
+
 def test_what_cannot_be_watched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigurationError, match=r"pip install 'mcpd-server\[watch\]'"):
