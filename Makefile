@@ -102,13 +102,13 @@ FRAMEWORKS := smolagents llama-index langchain openai-agents pydantic-ai fastmcp
 COMPAT := $(TOOLS)/compat/.original $(TOOLS)/compat/.second $(TOOLS)/compat/.ours $(TOOLS)/compat/.examples $(TOOLS)/compat/.second-examples
 setup-clients: $(TOOLS)/.node $(TOOLS)/.mcp1 $(TOOLS)/.wheels $(FRAMEWORKS:%=$(TOOLS)/clients/.%) $(COMPAT) tests/clients/js/node_modules/.package-lock.json tests/clients/foreign/node_modules/.package-lock.json tests/clients/hosts/node_modules/.package-lock.json
 
-# One line per Debian package: the command that proves it is there, then the package.
-DEBIAN := npm:npm chromium:chromium
+# Debian's packages: the command that proves that one is there (of one without, `-`), then the package.
+DEBIAN := npm:npm chromium:chromium -:python3-doc
 
 # Installs what is missing if it may, else says so in one line; the tests that need it skip, saying so too.
 debian:
 	@missing=; for pair in $(DEBIAN); do \
-		command -v "$${pair%%:*}" >/dev/null || missing="$$missing $${pair##*:}"; done; \
+		command -v "$${pair%%:*}" >/dev/null || dpkg -s "$${pair##*:}" >/dev/null 2>&1 || missing="$$missing $${pair##*:}"; done; \
 	if [ -z "$$missing" ]; then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		echo "installing Debian packages:$$missing"; \

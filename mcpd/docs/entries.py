@@ -74,7 +74,7 @@ def _item(text: str, words: tuple[str, ...]) -> str | None:
     name = r"[\W_]{1,3}".join(re.escape(word) for word in words)
     pattern = re.compile(
         r"^(?P<indent>[ \t]*)(?:[-*+]|\d{1,4}[.)]|\||#{1,6})[ \t]+[*_\[]{0,3}"
-        rf"`{{1,2}}[-/]{{0,2}}{name}[^\w`\n]?[^`\n]{{0,60}}`",
+        rf"`{{1,2}}[-/@]{{0,2}}(?:\w{{1,60}}\.){{0,5}}{name}[^\w`\n]?[^`\n]{{0,60}}`",
         re.MULTILINE | re.IGNORECASE,
     )
     found = pattern.search(text)

@@ -23,6 +23,7 @@ MOST_LIMIT = 50
 # Pieces that are ranked for one query: a thousand take a millisecond. Frequent words are left out beside rarer ones.
 _MOST_ROWS = 2000
 _MOST_CANDIDATES = 150
+_WHOLE = 1.3  # how much better a piece is that has all words, if the frequent ones were not ranked
 
 
 class State(Struct, frozen=True):
@@ -146,29 +147,33 @@ def find(connection: sqlite3.Connection, planned: Plan, scope: Scope) -> list[Fo
         return _by_page(_frequent(connection, every, by_rows[0].match, scope))
     rows = _ranked(connection, " OR ".join(term.match for term in chosen), scope)
     if len(chosen) < len(planned.terms):
-        rows += _ranked(connection, every, scope)
+        # Ranking by words that are nearly everywhere takes long, and says little; where they are too is said by this.
+        sql = "SELECT rowid FROM words WHERE words MATCH ? LIMIT ?"
+        whole = {chunk for (chunk,) in connection.execute(sql, (every, _MOST_ROWS))}
+        rows = [(chunk, score * (_WHOLE if chunk in whole else 1)) for chunk, score in rows]
     return _by_page(rows)
 
 
 def _frequent(connection: sqlite3.Connection, every: str, rarest: str, scope: Scope) -> list[tuple[int, float]]:
-    """Pieces for words that are nearly everywhere: where headings have them, where all are, or the first ones."""
-    for match in (f"{{title headings}} : ({every})", every, f"{{title headings}} : {rarest}"):
-        if 0 < _rows(connection, match) <= _MOST_ROWS and (rows := _ranked(connection, match, scope)):
+    """Pieces for words that are nearly everywhere: the best whose headings have them, else the first that have all."""
+    headed = f"{{title headings}} : ({every})"
+    if 0 < _rows(connection, headed) <= _MOST_ROWS and (rows := _ranked(connection, headed, scope)):
+        return rows
+    for match in (headed, every, rarest):
+        if rows := _ranked(connection, match, scope, is_sample=True):
             return rows
-    return _ranked(connection, rarest, scope, is_sample=True)
+    return []
 
 
 def _ranked(
     connection: sqlite3.Connection, match: str, scope: Scope, *, is_sample: bool = False
 ) -> list[tuple[int, float]]:
-    """The best pieces, or for a sample the best of the first ones."""
+    """The best pieces, or for a sample the first ones, all alike."""
     condition, values = scope.condition
     inside = f"AND (rowid >> {CHUNK_BITS}) IN (SELECT id FROM files WHERE {condition})" if condition else ""
-    sql = f"SELECT rowid, rank FROM words WHERE words MATCH ? {inside} "
-    sql += "LIMIT ?" if is_sample else "ORDER BY rank LIMIT ?"
-    most = _MOST_ROWS if is_sample else _MOST_CANDIDATES
-    rows = [(chunk, -rank) for chunk, rank in connection.execute(sql, (match, *values, most))]
-    return sorted(rows, key=lambda row: -row[1])[:_MOST_CANDIDATES] if is_sample else rows
+    what, order = ("-1.0", "") if is_sample else ("rank", "ORDER BY rank")
+    sql = f"SELECT rowid, {what} FROM words WHERE words MATCH ? {inside} {order} LIMIT ?"
+    return [(chunk, -rank) for chunk, rank in connection.execute(sql, (match, *values, _MOST_CANDIDATES))]
 
 
 def _by_page(rows: list[tuple[int, float]]) -> list[Found]:

@@ -26,7 +26,8 @@ MOST_LEFT_OUT = 200
 """How many files that are left out are named one by one."""
 
 _MOST_NAMES = 500_000
-_PASSED_OVER = frozenset(("__pycache__", "node_modules"))
+# What site makers put beside pages: copies of their sources, and files for looks.
+_PASSED_OVER = frozenset(("__pycache__", "node_modules", "_sources", "_static"))
 
 
 class File(Struct, frozen=True):

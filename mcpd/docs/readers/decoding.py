@@ -28,7 +28,7 @@ def decoded(data: bytes) -> str:
 
     if len(data.translate(None, _CONTROLS)) < len(data):  # the fastest way to see that there are none
         text, found = _CONTROL.subn(" ", text)
-        if found > len(text) * _MOST_CONTROLS:
+        if found > 3 + len(text) * _MOST_CONTROLS:
             raise UnreadablePage("is binary under the name of a text")
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")

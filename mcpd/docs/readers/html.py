@@ -159,7 +159,7 @@ class _Parser(HTMLParser):
             self._pre_text.append(data)
         else:
             text = _SPACES.sub(" ", data)
-            if self._out and self._out[-1].endswith((" ", "\n")):
+            if self._out and self._out[-1].endswith((" ", "\n", "- `")):
                 text = text.lstrip(" ")
             if text:
                 starts_line = not self._out or self._out[-1].endswith("\n")
@@ -207,6 +207,9 @@ class _Parser(HTMLParser):
                 self._out.append("[")
         elif tag == "img" and said.get("alt"):
             self._out.append(_escaped(" ".join(said["alt"].split()), False))
+        elif tag == "dd" and self._out and self._out[-1] in ("`\n", "\n") and not self._lists:
+            self._out[-1] = self._out[-1].replace("\n", "")  # what is said of a term stands behind it
+            self._out.append(": ")
         elif tag in _BLOCKS:
             self._open_block(tag, said)
 
@@ -286,7 +289,7 @@ class _Parser(HTMLParser):
         if self._lists:
             if self._out and not self._out[-1].endswith(("\n", "- ", ". ")):
                 self._out.append("\n")
-        elif self._out:
+        elif self._out and self._out[-1] != ": ":
             self._out.append("\n\n" if not self._out[-1].endswith("\n") else "\n")
 
 
