@@ -97,7 +97,8 @@ def back_up(before: Content, folder: str | None = None) -> str:
     path = os.path.join(place, f"{name}.{stamp}.mcpd-backup")
     try:
         os.makedirs(place, mode=0o700, exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _NEW_MODE)
+        # On Windows line ends would be changed without O_BINARY.
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), _NEW_MODE)
         with open(descriptor, "wb") as file:
             file.write(before.data)
         old = sorted(
