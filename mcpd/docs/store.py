@@ -111,7 +111,11 @@ class Store:
         for attempt in range(2):
             try:
                 self.writer = self._connected(cache)
-                self.reader = self._connected(cache)
+                try:
+                    self.reader = self._connected(cache)
+                except BaseException:
+                    self.writer.close()
+                    raise
                 break
             except sqlite3.DatabaseError as error:
                 if attempt or not is_broken(error):
