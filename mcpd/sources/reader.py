@@ -110,7 +110,7 @@ async def _page(library: Library, path: str) -> dict[str, Any]:
         "path": page.path,
         "title": page.title,
         "section": page.section,
-        "section_title": await _title(library, page.section),
+        "section_title": (await _titles(library)).get(page.section) or page.section,
         "html": html[:_MOST_HTML],
         "toc": [{"level": one.level, "title": one.title, "anchor": one.anchor} for one in _contents(page)],
         "is_cut": len(page.text) > MOST_CHARACTERS or len(html) > _MOST_HTML,
@@ -130,12 +130,13 @@ async def _found(
     library: Library, query: str, section: str | None, kind: str | None, cursor: str | None
 ) -> dict[str, Any]:
     found = await library.search(query, section=section, kind=kind, limit=_HITS, cursor=cursor)
+    titles = await _titles(library)
     return {
         "query": found.query,
         "results": [
             {
                 **_place(hit),
-                "section": await _title(library, hit.section),
+                "section": titles.get(hit.section) or hit.section,
                 "heading": hit.heading,
                 "anchor": hit.anchor,
                 "snippet": hit.snippet,
@@ -152,7 +153,7 @@ async def _found(
 async def _listed(library: Library, section: str) -> dict[str, Any]:
     pages = await library.list_pages(section)
     described = [{**_place(one), "description": one.description} for one in pages[:_MOST_LISTED]]
-    return {"section": section, "title": await _title(library, section), "pages": described}
+    return {"section": section, "title": (await _titles(library)).get(section) or section, "pages": described}
 
 
 async def _sections(library: Library) -> dict[str, Any]:
@@ -167,9 +168,9 @@ async def _sections(library: Library) -> dict[str, Any]:
     }
 
 
-async def _title(library: Library, section: str) -> str:
-    there = await library.overview()
-    return next((one.title for one in there.sections if one.name == section and one.title), section)
+async def _titles(library: Library) -> dict[str, str]:
+    """The titles of sections, by their names."""
+    return {one.name: one.title for one in (await library.overview()).sections}
 
 
 def _place(one: Any) -> dict[str, str]:
