@@ -323,7 +323,7 @@ async def test_while_it_is_paused_nothing_is_read() -> None:
 
 
 async def test_a_server_that_does_not_read() -> None:
-    read_on = asyncio.Event()
+    read_on, has_read = asyncio.Event(), asyncio.Event()
 
     async def serve(peer: Peer) -> None:
         await peer.handshake()
@@ -331,6 +331,7 @@ async def test_a_server_that_does_not_read() -> None:
         await read_on.wait()
         for _ in range(100):
             await peer.frame()
+        has_read.set()
 
     async with raw_server(serve) as place, opened(f"ws://{place}") as (channel, _):
         for _ in range(100):
@@ -342,6 +343,7 @@ async def test_a_server_that_does_not_read() -> None:
         read_on.set()
         await drained
         assert not channel.is_congested
+        await has_read.wait()
 
 
 async def test_pings_and_a_server_that_answers_none(monkeypatch: pytest.MonkeyPatch) -> None:
