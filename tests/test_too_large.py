@@ -158,6 +158,7 @@ async def test_an_answer_that_is_too_large_ends_its_call(order: tuple[str, ...])
         other = asyncio.create_task(client.call_tool("small"))
         with pytest.raises(FrameTooLarge, match=f"at most {LIMIT} bytes"):
             await client.call_tool("large")
+        await until(lambda: bool(later))
         assert not other.done()
         says.channel.send(later[0])
         await other
