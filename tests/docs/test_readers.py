@@ -13,8 +13,11 @@ from markdown_it import MarkdownIt
 
 from mcpd.docs.page import Page, UnreadablePage
 from mcpd.docs.readers.apart import Apart
+from mcpd.docs.readers.html import read_html
 from mcpd.docs.readers.markdown_lines import scan_lines
+from mcpd.docs.readers.pdf import read_pdf
 from mcpd.docs.readers.reading import read_page
+from mcpd.docs.readers.rst import read_rst
 
 
 @pytest.fixture(scope="module")
@@ -169,6 +172,7 @@ HTML = """<!doctype html><html><head><title>Beds — Garden</title><meta name="d
 
 def test_html(apart: Apart) -> None:
     page = read_page("rows.html", HTML.encode(), apart=apart)
+    assert page == read_html("rows.html", HTML.encode())
     assert (page.title, page.description) == ("Rows & beds", "On beds.")
     assert [(one.title, one.anchor) for one in page.headings] == [("Rows & beds", "rows")]
     assert page.text == (
@@ -207,6 +211,19 @@ When
 
 Rate
   Litres in an hour.
+
+.. note:: Not at noon.
+
+#. one
+#. two
+
+=====  =====
+A      B
+=====  =====
+1      2
+=====  =====
+
+:field: its value
 """
 
 
@@ -214,10 +231,15 @@ def test_rst(apart: Apart, tmp_path_factory: pytest.TempPathFactory) -> None:
     secret = tmp_path_factory.mktemp("outside") / "secret.txt"
     secret.write_text("the,password")
     page = read_page("w.rst", RST.format(secret=secret).encode(), apart=apart)
+    assert page == read_rst("w.rst", RST.format(secret=secret).encode())
     assert [(one.level, one.title) for one in page.headings] == [(1, "Watering"), (2, "When")]
     assert "Use `hose.open` and `rate`, gently; see the soil and [a site](https://example.org)." in page.text
     assert "Inside of it." in page.text
     assert "- **Rate**: Litres in an hour." in page.text
+    assert "**Note:** Not at noon." in page.text
+    assert "1. one\n2. two" in page.text
+    assert "| A | B |\n| --- | --- |\n| 1 | 2 |" in page.text
+    assert "- **field**: its value" in page.text
     assert [(one.language, one.text) for one in page.code] == [("sh", "hose --on")]
     assert "password" not in page.text
 
@@ -243,10 +265,13 @@ def pdf(text: str) -> bytes:
 
 def test_pdf(apart: Apart) -> None:
     page = read_page("beds.pdf", pdf("Plan of the beds"), apart=apart)
+    assert page == read_pdf("beds.pdf", pdf("Plan of the beds"))
     assert (page.title, page.text, page.mime_type) == ("Plan of the beds", "Plan of the beds", "text/plain")
     for data in (b"%PDF-1.7 nothing", b"", pdf("")):
         with pytest.raises(UnreadablePage, match="PDF"):
             read_page("beds.pdf", data, apart=apart)
+        with pytest.raises(UnreadablePage, match="PDF"):
+            read_pdf("beds.pdf", data)
 
 
 def test_binary_is_no_text() -> None:
