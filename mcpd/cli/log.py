@@ -143,7 +143,8 @@ class _Repeats:
         """Whether it is to be written."""
         if record.levelno <= logging.DEBUG or record.name.partition(".")[0] not in _COUNTED:
             return True
-        if hasattr(record, "mcpd_fields"):  # a call's own line, which is asked for
+        # A call's own line, which is asked for, and what is told once and of which there are few.
+        if hasattr(record, "mcpd_fields") or hasattr(record, "mcpd_told_once"):
             return True
         now = time.monotonic()
         if now >= self._next_look:

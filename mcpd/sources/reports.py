@@ -35,7 +35,8 @@ class Report:
     def tell(self, problems: Iterable[Problem]) -> None:
         """Write these into the log."""
         for problem in problems:
-            log.log(logging.ERROR if problem.is_error else logging.WARNING, "%s", printable(problem, 2500))
+            level = logging.ERROR if problem.is_error else logging.WARNING
+            log.log(level, "%s", printable(problem, 2500), extra={"mcpd_told_once": True})
 
     @property
     def found(self) -> list[Problem]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -388,3 +389,13 @@ async def test_what_is_the_same_changes_nothing(tmp_path: Path) -> None:
         assert changed == {f"notifications/{kind}/list_changed" for kind in ("prompts", "resources")}
         await wire.quiet()
         assert len((await wire.result("resources/list"))["resources"]) == 3
+
+
+def test_each_of_many_broken_files_is_named_in_the_log(tmp_path: Path, child: Child) -> None:
+    """Lines of one template are left out after the tenth: these are of none."""
+    root = write(tmp_path / "garden", {f"tools/broken_{number}.py": "def (\n" for number in range(15)})
+    done = subprocess.run(
+        child.mcpd("serve", "--stdio", str(root)), env=child.env, input="", capture_output=True, text=True,
+        timeout=100, check=True,
+    )  # fmt: skip
+    assert [number for number in range(15) if f"tools/broken_{number}.py, line 1" not in done.stderr] == []
