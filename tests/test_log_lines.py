@@ -44,7 +44,10 @@ OURS = {
 
 
 # What no line of text shows: the JSON log reads it, and escapes it once more.
-FIELDS = {"{'mcpd_fields': fields}": "printable, where they are made"}
+FIELDS = {
+    "{'mcpd_fields': fields}": "printable, where they are made",
+    "_ONCE": "a mark that all are to be written: no text",
+}
 
 _CONVERSION = re.compile(r"%[-#0 +]*[\d.]*([a-zA-Z])")
 _NUMBERS = set("dgfeixo")

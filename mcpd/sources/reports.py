@@ -16,6 +16,9 @@ log = logging.getLogger("mcpd")
 MOST_TOLD = 50
 """How many problems of one folder are told one by one."""
 
+_ONCE = {"mcpd_told_once": True}
+"""Of them there are few, and each is of another file: the log writes all."""
+
 
 class Report:
     """The problems of one folder, in the order in which they were found. What names files can be printed."""
@@ -36,7 +39,7 @@ class Report:
         """Write these into the log."""
         for problem in problems:
             level = logging.ERROR if problem.is_error else logging.WARNING
-            log.log(level, "%s", printable(problem, 2500), extra={"mcpd_told_once": True})
+            log.log(level, "%s", printable(problem, 2500), extra=_ONCE)
 
     @property
     def found(self) -> list[Problem]:
