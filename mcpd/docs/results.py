@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from ..errors import McpdError
+from ..printable import printable
 from .page import Kind
 
 __all__ = [
@@ -29,7 +30,7 @@ class UnknownPage(McpdError):
     """There is no such page; `near` are paths that look like it, best first."""
 
     def __init__(self, path: str, near: list[str]) -> None:
-        super().__init__(f"there is no page {path!r}")
+        super().__init__(f"there is no page '{printable(path)}'")
         self.path = path
         self.near = near
 
@@ -38,7 +39,7 @@ class UnknownSection(McpdError):
     """There is no such section; `near` are names that look like it, or all of them if there are few."""
 
     def __init__(self, section: str, near: list[str]) -> None:
-        super().__init__(f"there is no section {section!r}")
+        super().__init__(f"there is no section '{printable(section)}'")
         self.section = section
         self.near = near
 

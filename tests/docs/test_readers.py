@@ -182,6 +182,25 @@ def test_html(apart: Apart) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("href", "text"),
+    [
+        ("a b(c).html#d", "[it](a%20b%28c%29.html#d)"),
+        (" wa\nter.html\t", "[it](water.html)"),
+        ("c:\\x\\", "[it](c:%5Cx%5C)"),
+        ("x> &#34;y", '[it](x%3E%20"y)'),
+        ("java&#10;script:alert(1)", "it"),
+        ("&#1; JavaScript:alert(1)", "it"),
+        ("data:text/html,x", "it"),
+        ("x" * 3000, "it"),
+        ("", "it"),
+    ],
+)
+def test_links_of_html_are_links_of_markdown_or_text(href: str, text: str) -> None:
+    """Browsers leave out breaks in an address, so that a script may hide in one; Markdown's links end at blanks."""
+    assert read_html("a.html", f"<p><a href='{href}'>it</a> end</p>".encode()).text == f"{text} end"
+
+
 RST = """
 Watering
 ========

@@ -146,9 +146,35 @@ async def test_a_miss_says_what_is_near(tmp_path: Path) -> None:
             result = await wire.call(tool, None, **arguments)
             assert result["isError"] is True, tool
             assert said in result["content"][0]["text"], result
+        for tool, arguments in (
+            ("read_docs_page", {"path": "x" * 50_000}),
+            ("read_docs_page", {"path": "index.md", "heading": "x" * 50_000}),
+            ("read_docs_section", {"section": "x" * 50_000}),
+            ("look_up_in_docs", {"name": "x" * 50_000}),
+            ("search_docs", {"query": "x" * 50_000}),
+            ("find_docs_code", {"words": "x" * 50_000}),
+            ("search_docs", {"query": "spade", "section": "x" * 50_000}),
+        ):
+            text = (await wire.call(tool, None, **arguments))["content"][0]["text"]
+            assert len(text) < 1000, tool
         found = await call(wire, "search_docs", query="xylophone")
         assert (found["results"], found["total"]) == ([], 0)
         assert found["suggestion"]
+
+
+async def test_what_is_only_mentioned_is_shown_where_it_stands(tmp_path: Path) -> None:
+    """Of a page that has other forms of the name elsewhere, and of a section that is longer than what is shown."""
+    text = "# Settings\n\n## Names\n\n`WORDS_GRACE` and `GRACE_SECONDS` are grace.\n\n## Ends\n\n"
+    text += "Something about nothing.\n" * 400 + "It waits as `--grace` says.\n"
+    async with memory_wire(opened(tmp_path, {"docs/a.md": text, "mcpd.toml": TOML}), MODERN) as wire:
+        (entry,) = (await call(wire, "look_up_in_docs", name="--grace"))["results"]
+        assert (entry["heading"], entry["anchor"]) == ("Ends", "ends")
+        assert "It waits as `--grace` says." in entry["content"]
+        assert len(entry["content"]) <= 4000
+        page = await call(wire, "read_docs_page", path="./a.md")
+        assert page["path"] == "a.md"
+        result = await wire.call("read_docs_page", None, path=" ")
+        assert result["content"][0]["text"].startswith("path: is required"), result
 
 
 async def test_long_pages_come_in_parts(tmp_path: Path) -> None:

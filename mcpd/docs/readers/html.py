@@ -36,6 +36,11 @@ _LANGUAGE = re.compile(r"(?:language|lang|highlight|brush)[-:]([A-Za-z0-9_+#]+)"
 _BLANKS = re.compile(r"\n{3,}")
 _SPACES = re.compile(r"[ \t\r\n\f]+")
 _MARKS = re.compile(r"<(?=[A-Za-z/!?])|(?<![^\n])(?=#{1,6}\s|[-+*]\s|\d{1,9}[.)]\s|>|={2,}\s*$|-{2,}\s*$)")
+_AROUND = "".join(map(chr, range(33)))
+_BREAKS = re.compile(r"[\t\r\n]+")
+_NO_ADDRESS = re.compile(r"[\x00-\x20()<>\\\x7f]")
+_SCRIPTS = re.compile(r"(?:javascript|vbscript|data):", re.IGNORECASE)
+_LONGEST_ADDRESS = 2000
 _ENCODING = re.compile(rb"<meta[^>]{0,200}charset\s*=\s*[\"']?\s*([A-Za-z0-9_-]{2,30})", re.IGNORECASE)
 
 
@@ -200,9 +205,8 @@ class _Parser(HTMLParser):
             self._line()
             self._cells = 0
         elif tag == "a":
-            self._links.append(
-                "" if self._pre or self._is_signature or self._heading is not None else said.get("href", "")
-            )
+            is_text = self._pre or self._is_signature or self._heading is not None
+            self._links.append("" if is_text else _target(said.get("href", "")))
             if self._links[-1]:
                 self._out.append("[")
         elif tag == "img" and said.get("alt"):
@@ -249,9 +253,8 @@ class _Parser(HTMLParser):
             self._out.append("`\n" if self._is_signature else "\n")
             self._code = self._is_signature = False
         elif tag == "a" and self._links:
-            target = self._links.pop()
-            if target:
-                self._out.append(f"]({target.replace(' ', '%20').replace(')', '%29')})" if len(target) < 2000 else "]")
+            if target := self._links.pop():
+                self._out.append(f"]({target})")
         elif tag in ("ul", "ol") and self._lists:
             self._lists.pop()
             self._line()
@@ -291,6 +294,14 @@ class _Parser(HTMLParser):
                 self._out.append("\n")
         elif self._out and self._out[-1] != ": ":
             self._out.append("\n\n" if not self._out[-1].endswith("\n") else "\n")
+
+
+def _target(address: str) -> str:
+    """An address as Markdown has it, read as browsers do; "" for scripts, for data, and for what is far too long."""
+    address = _BREAKS.sub("", address.strip(_AROUND))
+    if len(address) > _LONGEST_ADDRESS or _SCRIPTS.match(address):
+        return ""
+    return _NO_ADDRESS.sub(lambda found: f"%{ord(found[0]):02X}", address)
 
 
 def _escaped(text: str, starts_line: bool) -> str:

@@ -5,6 +5,7 @@ A miss is a result too: it names what is there and looks like what was asked for
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from msgspec import UNSET, UnsetType
 from ...docs.page import UnreadablePage
 from ...docs.results import BadCursor, UnknownPage, UnknownSection
 from ...errors import ToolError
+from ...printable import printable
 from .addresses import Addresses, published
 from .results import (
     Code,
@@ -167,9 +169,9 @@ class Answers:
         try:
             page = await self._page(path, place)
         except UnreadablePage as error:
-            return PageText(path=path, error=f"The page {path} cannot be read: {error}")
+            return PageText(path=path, error=f"The page {printable(path)} cannot be read: {error}")
         except UnknownPage as error:
-            text = f"There is no page {path}"
+            text = f"There is no page {printable(path)}" if path.strip() else "path: is required; say which page"
             return PageText(
                 path=path, error=f"{text}; near it: {', '.join(error.near)}" if error.near else text, near=error.near
             )
@@ -178,7 +180,7 @@ class Answers:
         if wanted and found is None:
             titles = [one.title for one in page.headings]
             near = get_close_matches(wanted, titles, _NEAR, 0.4) or titles[: _NEAR * 4]
-            text = f"{page.path} has no heading {wanted}" + (f"; it has: {', '.join(near)}" if near else "")
+            text = f"{page.path} has no heading {printable(wanted)}" + (f"; it has: {', '.join(near)}" if near else "")
             return PageText(path=page.path, title=page.title, error=text, near=near)
 
         start, end = (found.start, found.end) if found is not None else (0, len(page.text))
@@ -275,7 +277,7 @@ class Answers:
                 name=name,
                 results=[],
                 total=0,
-                error=f"No documentation found for: {name}",
+                error=f"No documentation found for: {printable(name)}",
                 suggestion=f"{near[0].upper()}{near[1:]}; or search for it in other words",
                 near=found.near or UNSET,
                 progress=_partial(found.progress),
@@ -298,24 +300,26 @@ class Answers:
         phrase = name.replace('"', " ").strip()
         if not phrase:
             return []
+        words = r"\s+".join(map(re.escape, phrase.split()))
+        written = re.compile(rf"(?<!\w){words}(?!\w)", re.IGNORECASE)
         found = await self.library.search(f'"{phrase}"', section=_inner(section), limit=limit)
         results = []
         for hit in found.hits:
             page = await self._page_or_none(hit.path)
-            if page is None or phrase.casefold() not in page.text.casefold():
+            if page is None or (place := _mention(page, written, hit.anchor)) is None:
                 continue
-            heading = _heading(page, hit.anchor) if hit.anchor else None
-            text = page.text if heading is None else page.text[heading.start : heading.end]
+            heading, content = place
+            anchor = "" if heading is None else heading.anchor
             results.append(
                 Described(
                     path=hit.path,
                     title=hit.title,
                     section=hit.section or _TOP,
-                    heading=hit.heading or UNSET,
-                    anchor=hit.anchor or UNSET,
+                    heading=UNSET if heading is None else heading.title,
+                    anchor=anchor or UNSET,
                     uri=self.addresses.page(hit.path),
-                    url=self._url(hit.path, hit.anchor),
-                    content=_part(text, 0, MOST_CHARS // 5)[0],
+                    url=self._url(hit.path, anchor),
+                    content=content,
                 )
             )
         return results
@@ -336,7 +340,7 @@ class Answers:
     async def _page(self, said: str, place: str) -> Page:
         """The page of a path as it was written, or of what a URI, a URL or a slug names. Raises UnknownPage."""
         first: UnknownPage | None = None
-        for path in dict.fromkeys((said, said.strip(), place, self._published(place))):
+        for path in dict.fromkeys((said, said.strip(), place, place.removeprefix("./"), self._published(place))):
             try:
                 if path:
                     return await self.library.page(path)
@@ -368,13 +372,13 @@ class Answers:
 
     async def _no_such_section(self, section: str, near: list[str]) -> SectionText:
         names = [one.name or _TOP for one in (await self.library.overview()).sections]
-        text = f"There is no section {section}; there are: {', '.join(names)}"
+        text = f"There is no section {printable(section)}; there are: {', '.join(names)}"
         return SectionText(section=section, error=text, near=near or UNSET, available_sections=names)
 
 
 def _inner(section: str | None) -> str | None:
     """A section as the library names it."""
-    return "" if section == _TOP else section
+    return "" if section == _TOP else section and (section.strip().strip("/") or section)
 
 
 def _no_section(error: UnknownSection) -> ToolError:
@@ -406,6 +410,25 @@ def _heading(page: Page, wanted: str) -> Heading | None:
         if plain in (heading.anchor.casefold(), heading.title.casefold()):
             return heading
     return None
+
+
+def _mention(page: Page, written: re.Pattern[str], anchor: str) -> tuple[Heading | None, str] | None:
+    """The heading below which a name is written, and what stands there; None if the page has it nowhere.
+
+    That of `anchor` is preferred. Of a long text there is the part with the name.
+    """
+    best = _heading(page, anchor) if anchor else None
+    at = written.search(page.text, best.start, best.end) if best is not None else None
+    at = at or written.search(page.text)
+    if at is None:
+        return None
+    above = [one for one in page.headings if one.start <= at.start() < one.end]
+    heading = above[-1] if above else None
+    start, end = (heading.start, heading.end) if heading is not None else (0, len(page.text))
+    room = MOST_CHARS // 5
+    if at.end() - start > room:
+        start = page.text.rfind("\n", start, at.start() - room // 2) + 1 or at.start() - room // 2
+    return heading, _part(page.text[start:end], 0, room)[0]
 
 
 def _part(text: str, begin: int, room: int) -> tuple[str, int]:

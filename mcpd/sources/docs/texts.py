@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec import UNSET
 
+from ...printable import printable
 from ...types.content import ContentBlock, ResourceLink
 from ..docs_table import Doing
 from .results import Code, Found, Looked, PageText, Place, Sections, SectionText
@@ -41,10 +42,10 @@ def links_of(result: Any) -> list[ContentBlock]:
 
 def _found(found: Found, tools: dict[Doing, str]) -> Iterator[str]:
     if not found.results:
-        yield f"No page fits {found.query!r}." + _sentence(found.suggestion)
+        yield f"No page fits '{printable(found.query)}'." + _sentence(found.suggestion)
         return
     instead = f" (searched for {found.corrected!r})" if found.corrected is not UNSET else ""
-    yield f"{len(found.results)} of {found.total} pages for {found.query!r}{instead}:"
+    yield f"{len(found.results)} of {found.total} pages for '{printable(found.query)}'{instead}:"
     for number, hit in enumerate(found.results, 1):
         yield ""
         yield f"{number}. {_place(hit)}"
@@ -91,9 +92,9 @@ def _page(found: PageText, tools: dict[Doing, str]) -> Iterator[str]:
 def _code(found: Code, tools: dict[Doing, str]) -> Iterator[str]:
     if not found.examples:
         languages = f" The languages that there are: {', '.join(found.languages)}." if found.languages else ""
-        yield f"No example fits {found.words!r}." + _sentence(found.suggestion) + languages
+        yield f"No example fits '{printable(found.words)}'." + _sentence(found.suggestion) + languages
         return
-    yield f"{len(found.examples)} of {found.total} examples for {found.words!r}:"
+    yield f"{len(found.examples)} of {found.total} examples for '{printable(found.words)}':"
     for one in found.examples:
         fence = "`" * max(3, _longest_run(one.code) + 1)
         yield ""
