@@ -9,8 +9,9 @@ from msgspec import Struct
 
 from ..client.targets.hosts import HOSTS, Host, places, system
 from ..errors import ConfigurationError
+from ..printable import printable
 from .entry import Entry
-from .files import back_up, read, write
+from .files import back_up, check, read, write
 from .hosts import is_here
 from .journal import Journal, Record, entry_fingerprint, fingerprint
 from .ours import essence
@@ -48,12 +49,18 @@ def apply(
     """
     if plan.change == "none":
         return Done(plan.before.path)
+    with journal.alone():
+        return _apply(plan, journal, is_project=is_project, by_host=by_host, environment=environment)
+
+
+def _apply(plan: Plan, journal: Journal, *, is_project: bool, by_host: bool, environment: Mapping[str, str]) -> Done:
+    check(plan.before)
     backup = back_up(plan.before, os.path.join(journal.folder, "backups") if is_project else None)
     program = has_own_command(plan.host, environment) if by_host and not is_project else None
     if program is not None:
         try:
             tell(program, plan)
-        except ConfigurationError:
+        except (ConfigurationError, KeyboardInterrupt):
             _bring_back(plan)
             raise
     else:
@@ -90,6 +97,9 @@ def notes(
     host = plan.host
     if project is None and not is_here(host, plan.before.path, environment) and plan.change != "none":
         yield f"there is no other sign of {host.name} on this machine"
+    written = [*entry.env, *entry.headers]
+    if project is not None and written and plan.change != "none":
+        yield f"the file holds the values of {', '.join(map(printable, written))}: if one is secret, do not share it"
     if project is not None and entry.command and plan.change != "none":
         yield "the file names paths of this machine: whoever shares the project writes their own"
     if plan.has_variables:

@@ -63,7 +63,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
         return self.verdict is None or self.verdict.works
 
     def as_json(self) -> dict[str, Any]:
-        """The same for programs: no value of a variable or a header is in it."""
+        """The same for programs, without the values that `Plan.difference` masks."""
         verdict = self.verdict
         started = None if verdict is None else {
             "works": verdict.works, "error": verdict.error or None, "advice": verdict.advice or None,
@@ -121,17 +121,21 @@ async def install(host: Host, made: Made, wishes: Wishes, journal: Journal, tell
             return Outcome(plan=plan, verdict=verdict, warnings=made.warnings)
         warnings += [*verdict.warnings, *bites(host, name, verdict.offers, verdict.seconds)]
 
-    done = apply(plan, journal, is_project=wishes.project is not None, by_host=wishes.file is None)
+    with journal.alone():
+        # That took its time, and others may have written into the file meanwhile.
+        plan = plan_install(host, name, made.entry, path, force=wishes.force, journal=journal)
+        done = apply(plan, journal, is_project=wishes.project is not None, by_host=wishes.file is None)
     return Outcome(plan=plan, done=done, verdict=verdict, warnings=(*warnings,), notes=said)
 
 
 def uninstall(host: Host, name: str, wishes: Wishes, journal: Journal) -> Outcome:
     """Take the entry out. Raises ConfigurationError for one that is not ours, and for what cannot be written."""
-    plan = plan_uninstall(host, name, wishes.path_of(host), force=wishes.force, journal=journal)
-    said = (f"now: {host.notice.format(host=host.name)}",) if plan.change != "none" else ()
-    if wishes.dry_run or plan.change == "none":
-        return Outcome(plan=plan, notes=said)
-    done = apply(plan, journal, is_project=wishes.project is not None, by_host=wishes.file is None)
+    with journal.alone():
+        plan = plan_uninstall(host, name, wishes.path_of(host), force=wishes.force, journal=journal)
+        said = (f"now: {host.notice.format(host=host.name)}",) if plan.change != "none" else ()
+        if wishes.dry_run or plan.change == "none":
+            return Outcome(plan=plan, notes=said)
+        done = apply(plan, journal, is_project=wishes.project is not None, by_host=wishes.file is None)
     return Outcome(plan=plan, done=done, notes=said)
 
 

@@ -19,6 +19,7 @@ from msgspec import Struct, field
 from ..client.targets.grammar import parse
 from ..client.targets.named import CommandTarget, FileTarget, NamedTarget, UrlTarget
 from ..errors import ConfigurationError
+from ..printable import printable
 from ..sources.lookup import place_here
 from .interpreter import serving_command
 
@@ -84,6 +85,12 @@ def make_entry(
     if sum(given is not None for given in (target, url, command or None)) > 1:
         raise ConfigurationError("give one of TARGET, --http URL and a command behind --")
     added = dict(env or {}) | (APPS_OFF if no_apps else {})
+    for name, value in [*added.items(), *(headers or {}).items()]:
+        if not _is_text(name + value):
+            raise ConfigurationError(f"{printable(name)}: its value is not UTF-8, which all hosts' files are")
+    for word in (target or "", url or "", *command):
+        if not _is_text(word):
+            raise ConfigurationError(f"{printable(word)} is not UTF-8, which all hosts' files are; rename it")
     named = _named(target, command, url)
     copied = _copied(named)
     if isinstance(named, UrlTarget):
@@ -165,6 +172,14 @@ def _copied(named: NamedTarget | None) -> tuple[str, ...]:
     if named is None or not named.name or not values:
         return ()
     return (f"{named}: the values of {', '.join(values)} are copied as they are now, written out",)
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _of_url(named: UrlTarget, env: dict[str, str], headers: dict[str, str]) -> Made:

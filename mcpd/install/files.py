@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from ..errors import ConfigurationError
 
-__all__ = ["MOST_BYTES", "Content", "back_up", "read", "write"]
+__all__ = ["MOST_BYTES", "Content", "back_up", "check", "read", "write"]
 
 MOST_BYTES = 64 * 1024 * 1024
 """A larger file is no configuration."""
@@ -47,7 +47,8 @@ def read(path: str) -> Content:
     path = os.path.abspath(path)
     target = os.path.realpath(path)
     try:
-        with open(target, "rb") as file:
+        # Without O_NONBLOCK a pipe of that name would keep us waiting for its writer.
+        with open(target, "rb", opener=_open_at_once) as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise ConfigurationError(f"{path} is no file")
@@ -65,15 +66,26 @@ def read(path: str) -> Content:
     return Content(path, target, data, stat.S_IMODE(found.st_mode), text)
 
 
+def check(before: Content) -> None:
+    """Raise ConfigurationError for a file that is not to be written: changed since it was read, or not ours to write.
+
+    The folder alone would let us put another file in its place, one of another owner.
+    """
+    if before.data is not None:
+        if not before.mode & stat.S_IWUSR:
+            raise ConfigurationError(f"{before.path} is read-only; allow writing (chmod u+w), or add the entry by hand")
+        if not os.access(before.target, os.W_OK):
+            raise ConfigurationError(f"{before.path} is somebody else's, and may not be written; ask its owner")
+    if read(before.path).data != before.data:
+        raise ConfigurationError(f"{before.path} was changed by somebody else just now; say it again")
+
+
 def write(before: Content, data: bytes | None) -> None:
     """Write what it is to hold; None takes it away. Raises ConfigurationError, with the file as it was.
 
     Refused: a file that has changed since it was read, and one whose owner may not write it.
     """
-    if before.data is not None and not before.mode & stat.S_IWUSR:
-        raise ConfigurationError(f"{before.path} is read-only; allow writing (chmod u+w), or add the entry by hand")
-    if read(before.path).data != before.data:
-        raise ConfigurationError(f"{before.path} was changed by somebody else just now; say it again")
+    check(before)
     try:
         if data is None:
             with suppress(FileNotFoundError):
@@ -99,8 +111,7 @@ def back_up(before: Content, folder: str | None = None) -> str:
         os.makedirs(place, mode=0o700, exist_ok=True)
         # On Windows line ends would be changed without O_BINARY.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), _NEW_MODE)
-        with open(descriptor, "wb") as file:
-            file.write(before.data)
+        _fill(descriptor, path, before.data)
         old = sorted(
             each for each in os.listdir(place) if each.startswith(f"{name}.") and each.endswith(".mcpd-backup")
         )
@@ -111,6 +122,21 @@ def back_up(before: Content, folder: str | None = None) -> str:
             f"no copy of {before.path} can be kept in {place}: {error.strerror or error}"
         ) from None
     return path
+
+
+def _fill(descriptor: int, path: str, data: bytes) -> None:
+    """Half a copy is none: on a full disk it goes again."""
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(path)
+        raise
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _put(before: Content, data: bytes) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import msgspec
@@ -17,6 +18,9 @@ from msgspec import Struct
 
 from ..errors import ConfigurationError
 from .files import Content, read, write
+
+if sys.platform != "win32":
+    import fcntl
 
 __all__ = ["Journal", "Record", "entry_fingerprint", "fingerprint", "state_folder"]
 
@@ -48,14 +52,36 @@ class Journal:
         self.folder = state_folder(environment)
         self._path = os.path.join(self.folder, "installed.json")
         self.records: list[Record] = []
+        self._is_alone = False
+        self._load()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """No other process of ours changes a file meanwhile; what they have recorded is known here.
+
+        Only where the system has such locks, and a state folder that can be written. May be nested.
+        """
+        if self._is_alone:
+            yield
+            return
         try:
-            with open(self._path, "rb") as file:
-                self.records = msgspec.json.decode(file.read(), type=list[Record])
-        except (OSError, msgspec.MsgspecError):
-            pass  # there is none yet, or it is another version's
+            os.makedirs(self.folder, mode=0o700, exist_ok=True)
+            descriptor = os.open(self._path + ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError:
+            yield
+            return
+        try:
+            if sys.platform != "win32":
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            self._load()
+            self._is_alone = True
+            yield
+        finally:
+            self._is_alone = False
+            os.close(descriptor)
 
     def add(self, record: Record) -> None:
-        """Keep one more. A state folder that cannot be written is no reason to fail."""
+        """Keep one more, `alone`. A state folder that cannot be written is no reason to fail."""
         self.records = [*self.records, record][-_MOST_RECORDS:]
         self._save()
 
@@ -90,6 +116,10 @@ class Journal:
 
     def undo(self, host: str, path: str, *, force: bool = False) -> Record:
         """Take back the last change of this host's file. Raises ConfigurationError if it was changed since then."""
+        with self.alone():
+            return self._undo(host, path, force=force)
+
+    def _undo(self, host: str, path: str, *, force: bool) -> Record:
         record = next((each for each in reversed(self.records) if (each.host, each.path) == (host, path)), None)
         if record is None:
             raise ConfigurationError(f"{path}: nothing was written here that could be undone")
@@ -108,6 +138,13 @@ class Journal:
         write(now, data)
         self.forget(record)
         return record
+
+    def _load(self) -> None:
+        try:
+            with open(self._path, "rb") as file:
+                self.records = msgspec.json.decode(file.read(), type=list[Record])
+        except (OSError, msgspec.MsgspecError):
+            pass  # there is none yet, or it is another version's
 
     def _save(self) -> None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from difflib import unified_diff
 from typing import Any, Literal, TypeAlias
@@ -19,6 +20,7 @@ from .formats import Format, drop, format_named, put
 from .journal import Journal
 from .ours import is_ours, same_server, shown
 from .shapes import OURS, shaped
+from .surroundings import is_secret
 
 __all__ = ["Change", "Plan", "entries_of", "plan_install", "plan_uninstall", "rendered"]
 
@@ -41,12 +43,16 @@ class Plan(Struct, frozen=True):
 
     @property
     def difference(self) -> str:
-        """The changed lines with two on each side, values that are secrets by their name not shown; "" for none."""
+        """The changed lines with two on each side; "" for none.
+
+        Not shown are values of headers, and of variables that are secrets by their name, of any server in the file.
+        """
         after = "" if self.data is None else self.data.removeprefix(b"\xef\xbb\xbf").decode()
         lines = unified_diff(
             self.before.text.splitlines(), after.splitlines(), self.before.path, self.before.path, lineterm="", n=2
         )
-        return "\n".join(printable(mask_text(line), 2000) for line in lines)
+        secrets = _secrets([*entries_of(self.host, self.before).values(), self.entry])
+        return "\n".join(printable(mask_text(_without(secrets, line)), 2000) for line in lines)
 
     @property
     def has_variables(self) -> bool:
@@ -166,6 +172,30 @@ def _update(
     for member, value in wanted.items():
         text = put(format, text, (*keys, member), value, content.path, in_list=in_list)
     return text
+
+
+_VARIABLES = ("env", "envs", "environment")
+_HEADERS = ("headers", "http_headers", "requestInit", "requestOptions")
+_LEAST_SECRET = 4
+
+
+def _secrets(entries: list[Any]) -> list[str]:
+    """Values in these entries that nobody else is to see, the longest first."""
+    found = set()
+    for entry in entries:
+        for key, held in entry.items() if isinstance(entry, dict) else ():
+            if key in _HEADERS:
+                found.update(_texts(held))
+            elif key in _VARIABLES and isinstance(held, dict):
+                found.update(value for name, value in held.items() if isinstance(value, str) and is_secret(str(name)))
+    return sorted((each for each in found if len(each) >= _LEAST_SECRET), key=len, reverse=True)
+
+
+def _without(secrets: list[str], line: str) -> str:
+    for each in secrets:
+        for written in (each, json.dumps(each)[1:-1], json.dumps(each, ensure_ascii=False)[1:-1]):
+            line = line.replace(written, f"<masked: {len(each)} characters>")
+    return line
 
 
 def _in_list(host: Host) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from ..client.targets.hosts import Host
 from ..doctor.child import PASSED_ON
 
-__all__ = ["passed_on", "stripped", "working_folder"]
+__all__ = ["is_secret", "passed_on", "stripped", "working_folder"]
 
 _WINDOWS = (
     "APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "PROCESSOR_ARCHITECTURE", "SYSTEMDRIVE", "SYSTEMROOT",
@@ -45,7 +45,7 @@ def passed_on(
     if kind == "whole":
         found = dict(environment)
     elif kind == "filtered":
-        found = {name: value for name, value in environment.items() if not _is_secret(name)}
+        found = {name: value for name, value in environment.items() if not is_secret(name)}
     else:
         kept: tuple[str, ...] = _CODEX if kind == "codex" else PASSED_ON
         if platform == "win32":
@@ -60,7 +60,7 @@ def stripped(host: Host | None, environment: Mapping[str, str], *, names: Iterab
     """The variables of this environment that look like a server's settings, and that the host keeps back."""
     kept = passed_on(host, environment, names=names)
     return sorted(
-        name for name in environment if name not in kept and (name.startswith("MCPD_") or _is_secret(name.upper()))
+        name for name in environment if name not in kept and (name.startswith("MCPD_") or is_secret(name.upper()))
     )
 
 
@@ -71,5 +71,6 @@ def working_folder(cwd: str | None, project: str | None) -> str:
     return project or os.path.abspath(os.sep)
 
 
-def _is_secret(name: str) -> bool:
+def is_secret(name: str) -> bool:
+    """Whether a variable of this name is taken for a secret, as some hosts do."""
     return any(part in name.upper() for part in _SECRET_PARTS)

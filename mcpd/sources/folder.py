@@ -223,7 +223,8 @@ def _check(place: Place, said: Configuration) -> None:
     """Raise ConfigurationError for a folder that offers nothing, nor says that it will."""
     if place.file or any(os.path.isdir(os.path.join(place.root, getattr(said, name).folder)) for name in FOLDERS):
         return
-    shown = os.path.relpath(place.root)
+    # From the top of the system, where hosts start servers, "home/me" would name no place.
+    shown = place.root if os.path.dirname(os.getcwd()) == os.getcwd() else os.path.relpath(place.root)
     files = sorted(name for name in os.listdir(place.root) if name.endswith(".py"))
     if files:
         best = next((name for name in ("server.py", "main.py", "app.py") if name in files), files[0])

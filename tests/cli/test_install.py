@@ -143,6 +143,22 @@ def test_a_project(home: Path, mcpd: Said) -> None:
     assert mcpd("uninstall", "vscode", "--project", ".", "--name", "garden")[0] == 0
     assert os.listdir(".vscode") == []
 
+    # Such a file is often in a repository.
+    out = mcpd("install", "vscode", "server.py", "--project=.", "--no-start", "--env", "BED=secret")[1]
+    assert "holds the values of BED: if one is secret, do not share it" in out
+
+
+def test_the_file_may_change_while_the_server_starts(home: Path, mcpd: Said) -> None:
+    """What was written meanwhile stays, and our entry stands beside it."""
+    writes = (
+        "import pathlib\n"
+        f'pathlib.Path({str(cursor(home))!r}).write_text(\'{{"mcpServers": {{"their": {{"command": "x"}}}}}}\')\n'
+    )
+    Path("server.py").write_text(writes + SERVER)
+    code, _, err = mcpd("install", "cursor", "server.py", "--env", "BED=1")
+    assert (code, err) == (0, "")
+    assert list(json.loads(cursor(home).read_text())["mcpServers"]) == ["their", "garden"]
+
 
 def test_every_host_that_is_here(home: Path, mcpd: Said) -> None:
     (home / ".codex").mkdir()

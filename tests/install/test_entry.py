@@ -106,6 +106,9 @@ def test_what_is_copied_from_another_host_is_written_out(tmp_path: Path, monkeyp
         ({"target": None, "url": "server.py"}, "no such file|takes the URL"),
         ({"target": None, "url": "http://h/mcp", "env": {"A": "b"}}, "this one runs"),
         ({"target": "unix:/run/mcpd.sock"}, "no unix sockets"),
+        ({"target": None, "env": {"A": "\udcff"}}, "A: its value is not UTF-8"),
+        ({"target": None, "url": "http://h/mcp", "headers": {"A": "\udcff"}}, "A: its value is not UTF-8"),
+        ({"target": "\udcff.py"}, r"\\udcff.py is not UTF-8"),
         ({"target": None, "command": ["true"], "headers": {"A": "b"}}, "behind a URL"),
     ],
 )

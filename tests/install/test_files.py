@@ -112,6 +112,56 @@ def test_what_is_no_file(tmp_path: Path) -> None:
         read("/dev/null")
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in folders here")
+def test_a_pipe_keeps_nobody_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "mcp.json")
+    with pytest.raises(ConfigurationError, match="is no file"):
+        read(str(tmp_path / "mcp.json"))
+
+
+def test_a_file_of_somebody_else_stays_theirs(path: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its folder is ours: another file could be put in its place."""
+    monkeypatch.setattr(os, "access", lambda place, mode: place != str(path))
+    with pytest.raises(ConfigurationError, match="somebody else's.*ask its owner"):
+        apply(plan_install(CURSOR, "n", ENTRY, str(path)), journal)
+    assert os.listdir(path.parent) == ["mcp.json"]
+
+
+def test_on_a_full_disk_nothing_is_left_over(path: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_install(CURSOR, "n", ENTRY, str(path))
+    resource = pytest.importorskip("resource")
+    where = resource.RLIMIT_FSIZE
+    limits = resource.getrlimit(where)
+    resource.setrlimit(where, (5, limits[1]))  # Python ignores the signal, and gets an error as of a full disk
+    try:
+        with pytest.raises(ConfigurationError, match="no copy of"):
+            apply(plan, journal)
+    finally:
+        resource.setrlimit(where, limits)
+    assert os.listdir(path.parent) == ["mcp.json"]
+    assert path.read_text() == '{"mcpServers": {}}\n'
+
+
+def test_two_at_once_know_of_each_other(path: Path, tmp_path: Path) -> None:
+    """Each has read the records before the other wrote, as two installs do whose servers start meanwhile."""
+    one, other = Journal({"HOME": str(tmp_path)}), Journal({"HOME": str(tmp_path)})
+    second = path.with_name("second.json")
+    apply(plan_install(CURSOR, "n", ENTRY, str(path)), one)
+    apply(plan_install(CURSOR, "n", ENTRY, str(second)), other)
+    assert [each.path for each in Journal({"HOME": str(tmp_path)}).records] == [str(path), str(second)]
+
+    one.undo("cursor", str(path))
+    assert [each.path for each in Journal({"HOME": str(tmp_path)}).records] == [str(second)]
+
+
+def test_what_changed_meanwhile_leaves_no_copy(path: Path, journal: Journal) -> None:
+    plan = plan_install(CURSOR, "n", ENTRY, str(path))
+    path.write_text("{}")
+    with pytest.raises(ConfigurationError, match="just now"):
+        apply(plan, journal)
+    assert os.listdir(path.parent) == ["mcp.json"]
+
+
 def test_copies_are_its_owners_and_few(path: Path) -> None:
     made = [back_up(read(str(path))) for _ in range(8)]
     kept = sorted(each for each in os.listdir(path.parent) if each.endswith(".mcpd-backup"))

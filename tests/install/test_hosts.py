@@ -421,3 +421,19 @@ def test_what_would_be_replaced_is_said(home: Home) -> None:
     assert plan_install(HOSTS["gemini-cli"], "n", entry, str(path)).has_variables
     assert not plan_install(HOSTS["cursor"], "n", entry, str(path)).has_variables
     assert os.path.exists(path)
+
+
+def test_a_difference_shows_no_secrets(home: Home) -> None:
+    """Neither ours nor those of the entry beside it; what is none by its name is shown."""
+    beside = {"mcpServers": {"a": {"command": "x", "env": {"OPENAI_KEY": "beside-1"}}}}
+    entry = Entry(command="/m", env={"DB_PASSWORD": 'quo"ted-2', "GARDEN_AUTH": "ours-3", "LEVEL": "quiet"})
+    for host in ("cursor", "gemini-cli"):
+        path = home.write(HOSTS[host], json.dumps(beside, indent=2).encode())
+        shown = plan_install(HOSTS[host], "n", entry, str(path)).difference
+        assert "quiet" in shown
+        assert not any(each in shown for each in ("beside-1", "ted-2", "ours-3")), shown
+    reached = Entry(url="http://h/mcp", headers={"X-Bed": "header-4"}, transport="http")
+    for host in ("codex", "goose", "copilot-jetbrains", "continue"):
+        plan = plan_install(HOSTS[host], "n", reached, str(home.folder / "new"))
+        assert "X-Bed" in plan.difference
+        assert "header-4" not in plan.difference

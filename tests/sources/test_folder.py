@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -164,6 +165,9 @@ def test_a_folder_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(ConfigurationError, match=r"^empty is a folder without tools, .*; mcpd init empty writes"):
         opened(tmp_path / "empty")
     with pytest.raises(ConfigurationError, match=r"name a file in it, as files/server\.py$"):
+        opened(tmp_path / "files")
+    monkeypatch.chdir(tmp_path.anchor)  # as hosts start servers
+    with pytest.raises(ConfigurationError, match=f"name a file in it, as {re.escape(str(tmp_path))}"):
         opened(tmp_path / "files")
 
 
