@@ -189,7 +189,7 @@ def _take_out(members: dict[str, Any], text: str, kind: Any, say: Any, above: tu
         what = _no_such_key(path, kind, above)
     elif at := re.match(_AT, text):
         path = _keys(at[2])
-        what = f"{'.'.join((*above, *path))}: {at[1][0].lower()}{at[1][1:]}".replace("`", "")
+        what = f"{'.'.join((*above, *path))}: {_in_words(at[1])}"
     else:
         return ()
 
@@ -203,6 +203,16 @@ def _take_out(members: dict[str, Any], text: str, kind: Any, say: Any, above: tu
         table = table[key]
     say((*above, *path), what)
     return path
+
+
+def _in_words(text: str) -> str:
+    """What msgspec says of a value, with TOML's words for the types."""
+    said, matching, pattern = f"{text[0].lower()}{text[1:]}".replace("`", "").partition(" matching ")
+    words = {"str": "text", "int": "whole number", "float": "number", "bool": "true or false", "object": "table",
+             "array": "list"}  # fmt: skip
+    if said.startswith("expected "):
+        said = re.sub(rf"\b(?:{'|'.join(words)})\b", lambda one: words[one[0]], said.replace(" | null", ""))
+    return said + matching + pattern
 
 
 def _keys(path: str) -> tuple[str, ...]:

@@ -92,7 +92,9 @@ def test_as_part_of_a_project_file(tmp_path: Path) -> None:
     text += "[tool.mcpd.tools]\nenabled = false\n"
     found = read(written_to(tmp_path, text, "pyproject.toml"))
     assert (found.name, found.tools.enabled) == ("yard", False)
-    with pytest.raises(ConfigurationError, match=r"pyproject\.toml, line 8: tools\.enabled: expected bool, got int$"):
+    with pytest.raises(
+        ConfigurationError, match=r"pyproject\.toml, line 8: tools\.enabled: expected true or false, got whole number$"
+    ):
         read(written_to(tmp_path, text.replace("false", "1"), "pyproject.toml"))
 
 
@@ -101,15 +103,15 @@ def test_as_part_of_a_project_file(tmp_path: Path) -> None:
     [
         ('nam = "x"', "line 1: there is no key nam; did you mean name?"),
         ('name = "x"\n\nzzz = 1', "line 3: there is no key zzz; there are name, version, "),
-        ("name = 3", "line 1: name: expected str | null, got int"),
-        ('name = ""', "line 1: name: expected str of length >= 1"),
+        ("name = 3", "line 1: name: expected text, got whole number"),
+        ('name = ""', "line 1: name: expected text of length >= 1"),
         ("[tools]\n\nfoldr = 'x'", "line 3: there is no key tools.foldr; did you mean folder?"),
-        ("tools = 3", "line 1: tools: expected object, got int"),
-        ("tools.enabled = 3", "line 1: tools.enabled: expected bool, got int"),
-        ("[tools]\nimport-timeout = 0", "line 2: tools.import-timeout: expected float > 0.0"),
-        ("[resources]\nexclude = ['a', 3]", "line 2: resources.exclude: expected str, got int"),
-        ("[resources]\nuri = 'no uri'", "line 2: resources.uri: expected str matching regex"),
-        ("[resources]\nuri = 'ui://x/'", "line 2: resources.uri: expected str matching regex"),
+        ("tools = 3", "line 1: tools: expected table, got whole number"),
+        ("tools.enabled = 3", "line 1: tools.enabled: expected true or false, got whole number"),
+        ("[tools]\nimport-timeout = 0", "line 2: tools.import-timeout: expected number > 0.0"),
+        ("[resources]\nexclude = ['a', 3]", "line 2: resources.exclude: expected text, got whole number"),
+        ("[resources]\nuri = 'no uri'", "line 2: resources.uri: expected text matching regex"),
+        ("[resources]\nuri = 'ui://x/'", "line 2: resources.uri: expected text matching regex"),
         ("[apps]\nfolder = '../x'", "line 2: apps.folder: ../x is not below this file's folder"),
         ("[apps]\nfolder = '/x'", "line 2: apps.folder: /x is not below this file's folder"),
         ("[serve]\nhttpp = ':1'", "line 2: there is no key serve.httpp; did you mean http?"),
@@ -123,7 +125,7 @@ def test_as_part_of_a_project_file(tmp_path: Path) -> None:
         ),
         ("[serve]\nallow-host = 'x'", "line 2: serve.allow-host: expected a list of texts, not x"),
         ("[serve]\ninsecure = 1", "line 2: serve.insecure: expected true or false, not 1"),
-        ("serve = 1", "line 1: serve: expected object, got int"),
+        ("serve = 1", "line 1: serve: expected table, got whole number"),
         ("name = ", "is no TOML: Invalid value (at "),
         ("x = " + "[" * 100_000, "is no TOML: "),
         ('"a\\u202eb" = 1', "line 1: there is no key a\\u202eb; there are name"),

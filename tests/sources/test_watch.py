@@ -210,6 +210,23 @@ async def test_no_call_is_lost(tmp_path: Path) -> None:
     assert len(mine) <= 6
 
 
+@pytest.mark.slow
+async def test_a_thousand_edits_under_load(tmp_path: Path, child: Child) -> None:
+    """Over stdio, faster than they can be taken: each call has an answer, none an older one than the call before."""
+    async with watched(tmp_path, child, LEGACY[-1]) as wire:
+        seen = [int(await wire.text("count"))]
+        for count in range(2, 1002):
+            write(tmp_path, {"new": f"COUNT = {count}\n"})
+            (tmp_path / "new").replace(tmp_path / "tools" / "_plants.py")
+            seen.append(int(await wire.text("count")))
+        while seen[-1] < 1001:
+            await changed(wire, "tools")
+            seen.append(int(await wire.text("count")))
+    assert seen == sorted(seen)
+    assert len(set(seen)) > 3
+    assert wire.code == 0
+
+
 async def test_changes_before_the_watch_began(tmp_path: Path) -> None:
     source = folder(tmp_path, FILES)
     write(tmp_path, {"tools/b.py": "def b() -> str:\n    return 'b'\n"})
