@@ -139,11 +139,12 @@ def make_bundle(gathered: Gathered, offers: Offers, said: Said, environment: Map
     icon, icons = _icon(said.icon, gathered.root, offers)
     if icon:
         files[_ICON] = icon
-    name = _slug(said.name or project.name or offers.name or os.path.basename(gathered.root))
+    own = "" if offers.name == _SOURCES else offers.name  # a folder without a name is called as it is in the bundle
+    name = _slug(said.name or project.name or own or os.path.basename(gathered.root))
     manifest = Manifest(
         manifest_version="0.4",
         name=name,
-        display_name=offers.title or ("" if offers.name == name else offers.name),
+        display_name=offers.title or ("" if own == name else own),
         version=_version(said.version or project.version or offers.version, warnings),
         description=said.description or project.description or _described(offers, name),
         long_description=offers.instructions if "\n" in offers.instructions.strip() else "",

@@ -211,7 +211,12 @@ def hosts_of(words: Sequence[str], *, everywhere: bool) -> tuple[list[Any], list
         return found, list(words)
     if len(words) > 2:
         raise WrongUse(f"{words[2]!r} is one word too many; there are HOST and TARGET, or a command behind --")
-    return [_host(words[:1])], list(words[1:])
+    try:
+        return [_host(words[:1])], list(words[1:])
+    except ConfigurationError:
+        if words and os.path.exists(words[0]):
+            raise WrongUse(f"the host comes first: HOST {words[0]}; --list shows which hosts are here") from None
+        raise
 
 
 def _host(words: Sequence[str]) -> Any:

@@ -101,9 +101,10 @@ def make_entry(
 
     if isinstance(named, CommandTarget):
         program, *args = named.command
-        words = as_started(_program(program, named.cwd), args)
+        whole, warnings = _whole(args) if command else (tuple(args), ())
+        words = as_started(_program(program, named.cwd), whole)
         made = Entry(command=words[0], args=words[1:], env=dict(named.env or {}) | added, cwd=named.cwd)
-        return Made(made, server_name(named), copied)
+        return Made(made, server_name(named), (*copied, *warnings))
     return _of_file(named, added)
 
 
@@ -216,6 +217,21 @@ def _is_installed(module: str) -> bool:
         return False
     finally:
         sys.path[:] = before
+
+
+def _whole(args: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The words with whole paths for files that are named from here, and what to say of it: no host starts here.
+
+    A word without a dot or a slash is more likely one of the program's own.
+    """
+    found, warnings = [], []
+    for word in args:
+        is_path = "." in word or os.path.dirname(word) != ""
+        if is_path and not word.startswith("-") and not os.path.isabs(word) and os.path.isfile(word):
+            warnings.append(f"{printable(word)} is written as {printable(os.path.abspath(word), 1000)}")
+            word = os.path.abspath(word)
+        found.append(word)
+    return (*found,), (*warnings,)
 
 
 def _program(word: str, cwd: str | None) -> str:

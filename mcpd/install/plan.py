@@ -66,10 +66,19 @@ class Plan(Struct, frozen=True):
 
 def entries_of(host: Host, content: Content) -> dict[str, Any]:
     """All servers in a host's file, by name. Raises ConfigurationError for a file that cannot be read."""
-    found = format_named(host.format).parse(content.text, content.path).get(host.key)
+    found = _parsed(host, content).get(host.key)
     if isinstance(found, list):
         return {str(each["name"]): each for each in found if isinstance(each, dict) and "name" in each}
     return {str(name): each for name, each in found.items()} if isinstance(found, dict) else {}
+
+
+def _parsed(host: Host, content: Content) -> dict[str, Any]:
+    try:
+        return format_named(host.format).parse(content.text, content.path)
+    except ConfigurationError as error:
+        if "pip install" in str(error):
+            raise  # a library is missing: no fault of the file
+        raise ConfigurationError(f"{error}; mend that first, nothing was written") from None
 
 
 def plan_install(
@@ -82,7 +91,7 @@ def plan_install(
     """
     content = read(path)
     format = format_named(host.format)
-    document = format.parse(content.text, content.path)
+    document = _parsed(host, content)
     existing = entries_of(host, content).get(name)
     made = shaped(host, name, entry)
     makes_key = document.get(host.key) is None

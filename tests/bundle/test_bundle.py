@@ -307,6 +307,15 @@ def test_an_icon_of_the_server_itself(run: Run, garden: Path) -> None:
     assert json.loads(done.stdout)["manifest"]["icons"] == [{"src": "icon.png", "size": "512x256"}]
 
 
+def test_a_folder_that_says_no_name(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "shed" / "tools").mkdir(parents=True)
+    (tmp_path / "shed" / "tools" / "rake.py").write_text("def rake(bed: str) -> str:\n    return bed\n")
+    done = run("bundle", "--json", "shed")
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads(done.stdout)["manifest"]
+    assert (manifest["name"], manifest.get("display_name", "")) == ("shed", "")
+
+
 def test_documents_need_more_of_us(run: Run, tmp_path: Path) -> None:
     assert run("init", "plot").returncode == 0
     (tmp_path / "plot" / "docs").mkdir()

@@ -240,6 +240,7 @@ def test_claude_code_is_told_by_its_own_command(home: Path, mcpd: Said, monkeypa
     [
         (["install"], 2, "name a host: claude-desktop, "),
         (["install", "curser"], 1, "did you mean cursor?"),
+        (["install", "server.py", "cursor"], 2, "the host comes first: HOST server.py"),
         (["install", "cursor", "a", "b"], 2, "'b' is one word too many"),
         (["install", "cursor", "server.py", "--env", "x"], 2, "write --env NAME=VALUE"),
         (["install", "cursor", "server.py", "--env", "A B=c"], 2, "write --env NAME=VALUE"),

@@ -66,6 +66,14 @@ def test_programs_are_found_now_or_never(tmp_path: Path, monkeypatch: pytest.Mon
     made = make_entry(None, ["npx-like", "-y", "@someone/server-files@1.2"])
     assert made == make_entry(None, [str(found), "-y", "@someone/server-files@1.2"])
     assert (made.entry.command, made.name) == (str(found), "server-files")
+
+    # A file of the folder here is looked for elsewhere by every host.
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine.py", "run"):
+        (tmp_path / name).touch()
+    made = make_entry(None, ["npx-like", "run", "mine.py", "other.py"])
+    assert made.entry.args == ("run", str(tmp_path / "mine.py"), "other.py")
+    assert made.warnings == (f"mine.py is written as {tmp_path / 'mine.py'}",)
     with pytest.raises(ConfigurationError, match="no such program"):
         make_entry(None, ["npx-unlike"])
 

@@ -100,8 +100,10 @@ def test_what_may_not_be_written_is_not(path: Path, journal: Journal) -> None:
 )
 def test_a_broken_file_is_left_alone(data: bytes, said: str, path: Path) -> None:
     path.write_bytes(data)
-    with pytest.raises(ConfigurationError, match=said):
+    with pytest.raises(ConfigurationError, match=said) as raised:
         plan_install(CURSOR, "n", ENTRY, str(path))
+    if "line" in said:
+        assert str(raised.value).endswith("; mend that first, nothing was written")
     assert path.read_bytes() == data
 
 
