@@ -18,7 +18,7 @@ from ..registry.problems import Problem
 from ..server import Server
 from .base import refresh
 from .configuration import Configuration, read
-from .lookup import FOLDERS, Place
+from .lookup import FILE, FOLDERS, Place
 from .reports import Report
 
 if TYPE_CHECKING:
@@ -219,17 +219,26 @@ class Folder:
         return self._docs
 
 
+_PAGES = (".md", ".mdx", ".rst", ".html", ".pdf")
+"""Names of files that say of a folder that it is one of documents."""
+
+
 def _check(place: Place, said: Configuration) -> None:
     """Raise ConfigurationError for a folder that offers nothing, nor says that it will."""
     if place.file or any(os.path.isdir(os.path.join(place.root, getattr(said, name).folder)) for name in FOLDERS):
         return
     # From the top of the system, where hosts start servers, "home/me" would name no place.
     shown = place.root if os.path.dirname(os.getcwd()) == os.getcwd() else os.path.relpath(place.root)
-    files = sorted(name for name in os.listdir(place.root) if name.endswith(".py"))
-    if files:
+    names = sorted(os.listdir(place.root))
+    if files := [name for name in names if name.endswith(".py")]:
         best = next((name for name in ("server.py", "main.py", "app.py") if name in files), files[0])
         raise ConfigurationError(
             f"{shown} is a folder without {', '.join(FOLDERS)}; name a file in it, as {os.path.join(shown, best)}"
+        )
+    if any(name.lower().endswith(_PAGES) for name in names):
+        raise ConfigurationError(
+            f"{shown} is a folder without {', '.join(FOLDERS)} or mcpd.toml; to serve the documents in it, write "
+            f'docs.folder = "." into {os.path.join(shown, FILE)}'
         )
     raise ConfigurationError(
         f"{shown} is a folder without {', '.join(FOLDERS)} or mcpd.toml; mcpd init {shown} writes what it takes"

@@ -164,6 +164,10 @@ def test_a_folder_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     write(tmp_path, {"empty/x.txt": "", "files/a.py": "", "files/server.py": ""})
     with pytest.raises(ConfigurationError, match=r"^empty is a folder without tools, .*; mcpd init empty writes"):
         opened(tmp_path / "empty")
+    with pytest.raises(ConfigurationError, match=r'write docs\.folder = "\." into pages/mcpd\.toml$'):
+        opened(tmp_path / "pages", {"a.md": "# A"})
+    server = opened(tmp_path / "pages", {"mcpd.toml": 'docs.folder = "."'})  # as it says
+    assert "docs://pages/a.md" in server.catalog.resources
     with pytest.raises(ConfigurationError, match=r"name a file in it, as files/server\.py$"):
         opened(tmp_path / "files")
     monkeypatch.chdir(tmp_path.anchor)  # as hosts start servers
