@@ -18,10 +18,13 @@ from .ours import essence
 from .own_command import has_own_command, tell
 from .plan import Plan
 
-__all__ = ["Done", "apply", "notes"]
+__all__ = ["Done", "apply", "notes", "rewritten"]
 
 _WITH = {"windsurf": "devin", "devin": "windsurf", "cline": "cline-legacy"}
 """Hosts that are one program in several versions, each with a file of its own."""
+
+_REWRITE = ("claude-code", "xcode-claude")
+"""Hosts that keep all that they know in the file that holds their servers."""
 
 
 class Done(Struct, frozen=True):
@@ -110,6 +113,15 @@ def notes(
     if plan.change != "none":
         asks = f", and say yes when {host.name} asks about the servers of this project" if host.asks and project else ""
         yield f"now: {host.notice.format(host=host.name)}{asks}"
+
+
+def rewritten(
+    plan: Plan, *, is_project: bool, by_host: bool, environment: Mapping[str, str] = os.environ
+) -> Iterator[str]:
+    """What to know of a file that its host writes from memory while it runs, and that it is not told of."""
+    is_told = by_host and has_own_command(plan.host, environment) is not None
+    if plan.host.id in _REWRITE and plan.change != "none" and not is_project and not is_told:
+        yield f"{plan.host.name} may bring back its file of before while it runs: if it does, end it and say it again"
 
 
 def _has_folder(host: Host, environment: Mapping[str, str]) -> bool:

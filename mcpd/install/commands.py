@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from msgspec import Struct, to_builtins
@@ -12,7 +12,7 @@ from msgspec import Struct, to_builtins
 from ..client.targets.hosts import HOSTS, Host
 from ..errors import ConfigurationError
 from ..printable import printable
-from .apply import Done, apply, notes
+from .apply import Done, apply, notes, rewritten
 from .bites import bites
 from .entry import Made
 from .files import read
@@ -44,6 +44,10 @@ class Wishes(Struct, frozen=True):
     def path_of(self, host: Host) -> str:
         """The file that is to be changed. Raises ConfigurationError."""
         return os.path.abspath(self.file) if self.file is not None else file_of(host, project=self.project)
+
+    def rewritten(self, plan: Plan) -> Iterator[str]:
+        """What to know of a host that writes the same file."""
+        return rewritten(plan, is_project=self.project is not None, by_host=self.file is None)
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -107,7 +111,7 @@ async def install(host: Host, made: Made, wishes: Wishes, journal: Journal, tell
         raise ConfigurationError(f"{printable(name)}: hosts take names of letters, digits, - and _, up to 64 of them")
     path = wishes.path_of(host)
     plan = plan_install(host, name, made.entry, path, force=wishes.force, journal=journal)
-    said = tuple(notes(plan, made.entry, project=wishes.project))
+    said = (*wishes.rewritten(plan), *notes(plan, made.entry, project=wishes.project))
     if wishes.dry_run or plan.change == "none":
         return Outcome(plan=plan, warnings=made.warnings, notes=said)
 
@@ -132,7 +136,7 @@ def uninstall(host: Host, name: str, wishes: Wishes, journal: Journal) -> Outcom
     """Take the entry out. Raises ConfigurationError for one that is not ours, and for what cannot be written."""
     with journal.alone():
         plan = plan_uninstall(host, name, wishes.path_of(host), force=wishes.force, journal=journal)
-        said = (f"now: {host.notice.format(host=host.name)}",) if plan.change != "none" else ()
+        said = (*wishes.rewritten(plan), f"now: {host.notice.format(host=host.name)}") if plan.change != "none" else ()
         if wishes.dry_run or plan.change == "none":
             return Outcome(plan=plan, notes=said)
         done = apply(plan, journal, is_project=wishes.project is not None, by_host=wishes.file is None)
