@@ -57,7 +57,8 @@ def _print_file(checked: CheckedFile) -> None:
 
 def _state(server: CheckedServer) -> str:
     if server.state == "works":
-        return f"{server.tools} tools, first answer after {server.seconds:.2f} s"
+        tools = f"{server.tools} tool{'' if server.tools == 1 else 's'}"
+        return f"{tools}, first answer after {server.seconds:.2f} s"
     said = {"broken": "does not work", "off": "switched off", "not started": "not started: a project's file"}
     return said[server.state]
 
@@ -84,7 +85,7 @@ def _summary(found: list[CheckedFile]) -> str:
     works = sum(server.state == "works" for server in servers)
     bad_files = sum(any(finding.is_problem for finding in checked.findings) for checked in found)
     more = f", {bad_files} file{'s' if bad_files > 1 else ''} to mend" if bad_files else ""
-    return f"{works} of {len(servers)} servers work, {broken} do not{more}."
+    return f"{works} of {len(servers)} servers work, {broken} {'does' if broken == 1 else 'do'} not{more}."
 
 
 def _facts(checked: CheckedFile) -> dict[str, Any]:

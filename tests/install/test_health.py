@@ -243,7 +243,7 @@ def test_on_the_command_line(write: Write, child: Child, home: Path, tmp_path: P
     assert lines[0] == f"Cursor: {home}/.cursor/mcp.json"
     assert any(line.startswith("  ✓ garden ") for line in lines)
     assert "\x1b" not in done.stdout
-    assert lines[-1] == "1 of 2 servers work, 1 do not."
+    assert lines[-1] == "1 of 2 servers work, 1 does not."
 
     write(".cursor/mcp.json", {"mcpServers": {"garden": command(*SERVE)}})
     done = run("--json")
