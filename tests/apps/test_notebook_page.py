@@ -34,7 +34,7 @@ async def test_cells_and_what_they_gave(open_view: Open) -> None:
         assert await view.text(".out .strong") == "strong"
         assert await view.text(".stderr") == "careful"
         assert await view.text(".problem b") == "KeyError: 'none'"
-        assert await view.evaluate("document.querySelector('.picture img').naturalWidth") == 64
+        await view.until("document.querySelector('.picture img').naturalWidth === 64")
         assert await view.evaluate("document.querySelector('math').namespaceURI.endsWith('MathML')")
         assert await view.evaluate("document.querySelector('math').getBoundingClientRect().height") > 5
         # What the server has not made HTML of is Markdown still.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -31,8 +32,12 @@ def flush() -> None:
     sys.stdout.flush()
 
 
+requests: queue.SimpleQueue[str] | None = None
+"""What the client asks, once `read_all` reads: two threads cannot read one stream."""
+
+
 def hear() -> dict[str, Any] | None:
-    line = sys.stdin.readline()
+    line = sys.stdin.readline() if requests is None else requests.get()
     return json.loads(line) if line else None
 
 
@@ -53,8 +58,19 @@ def text(request: dict[str, Any], said: str) -> None:
 
 
 def read_all() -> None:
-    """Take what the client says, and do nothing about it."""
-    threading.Thread(target=lambda: all(iter(sys.stdin.readline, "")), daemon=True).start()
+    """Take what the client says, and keep only what it asks."""
+    global requests
+    if requests is not None:
+        return
+    requests = asked = queue.SimpleQueue()
+
+    def read() -> None:
+        for line in iter(sys.stdin.readline, ""):
+            if '"method"' in line:
+                asked.put(line)
+        asked.put("")
+
+    threading.Thread(target=read, daemon=True).start()
 
 
 def flood(count: int, message: Callable[[int], dict[str, Any]], *, reads: bool = True) -> None:
