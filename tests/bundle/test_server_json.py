@@ -9,8 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
+import msgspec
 import pytest
-from conftest import Child
+from conftest import REPOSITORY, Child
 
 from mcpd.bundle.server_json import SCHEMA, ServerJson, bundle_package, checked, pypi_package, remote, shortened
 from mcpd.errors import ConfigurationError
@@ -39,7 +41,23 @@ Homepage = "https://example.com"
 """
 RELEASE = "https://github.com/you/garden/releases/download/v1.3.0/garden.mcpb"
 
+OFFICIAL = REPOSITORY / ".tools" / "schema" / "skillsaw" / "schemas" / "mcp_registry" / "v2025_12_11"
+OFFICIAL_SHA256 = "3fba09590c99f61735d234822279f4223fab9e300c0a81e81c91ab62a4114de0"
+
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="module")
+def official() -> Any:
+    """The schema as the registry has published it, with the formats of texts."""
+    path = OFFICIAL / "server.schema.json"
+    if not path.exists():
+        pytest.skip("needs the schema of the registry: make setup-test gets it")
+    data = path.read_bytes()
+    assert hashlib.sha256(data).hexdigest() == OFFICIAL_SHA256
+    schema = json.loads(data)
+    assert schema["$id"] == SCHEMA
+    return jsonschema_rs.Draft7Validator(schema, validate_formats=True)
 
 
 @pytest.fixture
@@ -55,7 +73,7 @@ def run(child: Child, tmp_path: Path) -> Run:
     return start
 
 
-def test_of_a_package(run: Run, tmp_path: Path) -> None:
+def test_of_a_package(run: Run, official: Any, tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(PROJECT, encoding="utf-8")
     done = run("--name", "io.github.you/garden", "--env", "API_KEY", "--env", "LEVEL=info")
     assert done.returncode == 0, done.stderr
@@ -85,16 +103,18 @@ def test_of_a_package(run: Run, tmp_path: Path) -> None:
             }
         ],
     }  # fmt: skip
+    official.validate(said)
     (tmp_path / "README.md").write_text("<!-- mcp-name: io.github.you/garden -->", encoding="utf-8")
     assert "warning" not in run("--name", "io.github.you/garden").stderr
 
 
-def test_of_a_bundle_and_of_a_server_that_runs(run: Run, tmp_path: Path) -> None:
+def test_of_a_bundle_and_of_a_server_that_runs(run: Run, official: Any, tmp_path: Path) -> None:
     (tmp_path / "garden.mcpb").write_bytes(b"zip")
     words = ["--bundle", "garden.mcpb", "--bundle-url", RELEASE, "--remote", "https://example.com/mcp", "-o", "-"]
     done = run("--name", "com.example/garden", *words)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
+    official.validate(said)
     (package,) = said["packages"]
     assert package == {
         "registryType": "mcpb",
@@ -151,6 +171,66 @@ def test_members_are_held_to_the_schema() -> None:
     for bad in ({"name": "a/b/c"}, {"title": "t" * 101}, {"version": ""}, {"description": ""}, {"version": "1.x"}):
         with pytest.raises(ConfigurationError):
             checked(ServerJson(**good | bad))
+
+
+WHOLE: dict[str, Any] = {
+    "$schema": SCHEMA,
+    "name": "io.github.you/garden",
+    "title": "The garden",
+    "description": "Waters beds.",
+    "version": "1.3.0",
+    "websiteUrl": "https://example.com",
+    "repository": {"url": "https://github.com/you/garden", "source": "github"},
+    "packages": [
+        {
+            "registryType": "pypi",
+            "identifier": "garden-mcp",
+            "version": "1.3.0",
+            "runtimeHint": "uvx",
+            "fileSha256": "0" * 64,
+            "transport": {"type": "stdio"},
+            "environmentVariables": [{"name": "API_KEY", "isRequired": True, "isSecret": True, "default": "x"}],
+        }
+    ],
+    "remotes": [{"type": "streamable-http", "url": "https://example.com/mcp"}],
+}
+VALUES: tuple[Any, ...] = ("", "x" * 101, "x" * 256, "a/b/c", "nothing: of this", 1, True, None, [], {}, ["x"])
+
+
+def test_nothing_is_written_that_the_registrys_schema_refuses(official: Any) -> None:
+    """Each member in turn is left out, and is each of these values: it is refused, or what is written is valid."""
+    official.validate(WHOLE)
+    assert json.loads(checked(msgspec.convert(WHOLE, ServerJson))) == WHOLE
+    refused = 0
+    for path in paths(WHOLE):
+        for bad in (*map(json.dumps, VALUES), ""):
+            changed = with_member(path, bad)
+            try:
+                written = checked(msgspec.convert(changed, ServerJson))
+            except (ConfigurationError, msgspec.ValidationError):
+                refused += not official.is_valid(changed)
+            else:
+                official.validate(json.loads(written))
+    assert refused > 200
+
+
+def paths(value: Any, *before: Any) -> list[tuple[Any, ...]]:
+    """The way to each member of a value, and of what is in it."""
+    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [way for key, held in members for way in ((*before, key), *paths(held, *before, key))]
+
+
+def with_member(path: tuple[Any, ...], text: str) -> Any:
+    """The whole file with another value there; "" for none."""
+    whole = json.loads(json.dumps(WHOLE))
+    at = whole
+    for key in path[:-1]:
+        at = at[key]
+    if text:
+        at[path[-1]] = json.loads(text)
+    else:
+        del at[path[-1]]
+    return whole
 
 
 def test_long_descriptions_are_cut_at_words() -> None:

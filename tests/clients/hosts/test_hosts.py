@@ -10,7 +10,9 @@ import json
 import os
 import re
 import subprocess
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any, NamedTuple
 
 import pytest
@@ -61,6 +63,8 @@ REAL = {
              "garden: .*Connected"),
         Real("opencode", ".config/opencode/opencode.jsonc", PACKAGES / "opencode-linux-x64" / "bin" / "opencode", False,
              ("mcp", "list"), "garden .*connected"),
+        Real("goose", ".config/goose/config.yaml", PACKAGES / "@aaif" / "goose-binary-linux-x64" / "bin" / "goose",
+             False, ("info", "-v")),
         Real("copilot-cli", ".copilot/mcp-config.json", PACKAGES / ".bin" / "copilot", True, ("mcp", "list", "--json")),
     )
 }  # fmt: skip
@@ -192,6 +196,47 @@ def test_codex_gets_the_tools(desk: Desk) -> None:
     assert found["serverInfo"]["version"] == "1.2.0"
     assert list(found["tools"]) == ["water"]
     assert desk.starts() == 2
+
+
+def test_goose_gives_the_tools_to_its_model(desk: Desk) -> None:
+    """Its first request to a model, of which there is none here, has those of the server that it has started."""
+    host = real("goose")
+    desk.mcpd("install", "goose", *INSTALL, "--env", f"GARDEN_LOG={desk.home / 'garden.log'}")
+    offered: list[str] = []
+    with ThreadingHTTPServer(("127.0.0.1", 0), _model(offered)) as model:
+        thread = Thread(target=model.serve_forever)
+        thread.start()
+        desk.env.update(
+            GOOSE_PROVIDER="openai",
+            GOOSE_MODEL="gpt-4o",
+            GOOSE_DISABLE_KEYRING="1",
+            OPENAI_API_KEY="none",
+            OPENAI_HOST=f"http://127.0.0.1:{model.server_port}",
+        )
+        try:
+            desk.run(host.program, "run", "--no-session", "-t", "water the beds")
+        finally:
+            model.shutdown()
+            thread.join()
+    assert "garden__water" in offered
+    assert desk.starts() == 2
+
+
+def _model(offered: list[str]) -> type[BaseHTTPRequestHandler]:
+    """Somebody who notes the tools that a host's model may use, and knows no account."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            offered.extend(tool["function"]["name"] for tool in asked.get("tools", ()))
+            self.send_response(401)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, *words: object) -> None:
+            """Say nothing."""
+
+    return Handler
 
 
 def _talk(words: list[str], asked: list[dict[str, Any]], desk: Desk) -> dict[str, Any]:
