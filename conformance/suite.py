@@ -25,6 +25,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+# What the suite says of a client that waited as long as it was told to, and somewhat longer.
+_LATE = "Client reconnected slightly late"
+
 HERE = Path(__file__).resolve().parent
 NEW = "node_modules/@modelcontextprotocol/conformance/dist/index.js"
 LATEST = "node_modules/conformance-latest/dist/index.js"
@@ -159,6 +162,12 @@ def run_client_leg(node: str, leg: ClientLeg, python: str = sys.executable) -> S
     names = [name for name in re.findall(r"^  - (\S+)", listed.stdout, re.MULTILINE) if not name.startswith("auth/")]
     with ThreadPoolExecutor(2) as runs:
         scores = list(runs.map(lambda name: _run_client(node, leg, name, python), names))
+
+    # A busy machine wakes a client late; the suite warns of it. Whoever is late by itself is late alone, too.
+    for index, score in enumerate(scores):
+        if score.blemishes and all(_LATE in blemish for blemish in score.blemishes):
+            scores[index] = _run_client(node, leg, names[index], python)
+
     blemishes = [blemish for score in scores for blemish in score.blemishes]
     output = "\n".join(score.output for score in scores)
     return Score(max((score.code for score in scores), default=1), len(names), blemishes, output)
