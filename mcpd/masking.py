@@ -36,6 +36,7 @@ class _Patterns(NamedTuple):
     scheme: re.Pattern[str]
     assigned: re.Pattern[str]
     flag: re.Pattern[str]
+    url: re.Pattern[str]
 
 
 @cache
@@ -50,13 +51,19 @@ def _patterns() -> _Patterns:
         flag=re.compile(
             r"(?i)^--?[\w-]*(token|secret|password|passwd|passphrase|api-?key|authorization|credential)s?$"
         ),
+        # postgres://user:password@host. Not what begins as a port does; a password may hold @ and, by mistake, a slash.
+        url=re.compile(
+            r"""(?ix) ( \b [a-z][a-z0-9+.-]* : (?:\\?/){2} [^\s"'`<>/?\#:@\[]* : ) (?! \d+ [/?\#] )
+            ( [^\s"'`<>/?\#]+ (?=@) | [^\s"'`<>@]+ (?=@) )"""
+        ),
     )
 
 
 def may_hold_secrets(data: bytes) -> bool:
     """Whether these bytes have to be looked at more closely. An escape may hide a name, so that it counts as one."""
     small = data.lower()
-    return any(hint in small for hint in _HINTS)
+    # The password of a URL stands before an @.
+    return any(hint in small for hint in _HINTS) or (b"@" in small and (b"://" in small or b":\\/\\/" in small))
 
 
 def mask_json(data: bytes) -> bytes:
@@ -67,8 +74,9 @@ def mask_json(data: bytes) -> bytes:
 
 
 def mask_text(text: str) -> str:
-    """A text without what stands behind the name of a secret, or behind `Bearer`."""
+    """A text without what stands behind the name of a secret, behind `Bearer`, or as the password of a URL."""
     patterns = _patterns()
+    text = patterns.url.sub(lambda found: found[1] + _stand_in(found[2]), text)
     text = patterns.scheme.sub(lambda found: f"{found[1]}{found[2]}{_stand_in(found[3])}", text)
     return patterns.assigned.sub(_mask_assigned, text)
 

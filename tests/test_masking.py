@@ -29,6 +29,11 @@ def recorded(message: bytes, **how: Any) -> Any:
          {"text": "curl -H 'Authorization: Bearer <masked: 10 characters>' x"}),
         ({"text": "password = hunter22;"}, {"text": "password = <masked: 8 characters>;"}),
         ({"text": "GITHUB_TOKEN=ghp_1234"}, {"text": "GITHUB_TOKEN=<masked: 8 characters>"}),
+        ({"DATABASE_URL": "postgres://ada:h@nter22@db.example.com:5432/beds"},
+         {"DATABASE_URL": "postgres://ada:<masked: 8 characters>@db.example.com:5432/beds"}),
+        ({"text": "redis://:p1@a/0, amqp://u:p/2@b"},
+         {"text": "redis://:<masked: 2 characters>@a/0, amqp://u:<masked: 3 characters>@b"}),
+        ({"text": r'{"url":"http:\/\/u:pw@h"}'}, {"text": '{"url":"http://u:<masked: 2 characters>@h"}'}),
     ],
 )  # fmt: skip
 def test_what_is_masked(said: Any, masked: Any) -> None:
@@ -40,6 +45,7 @@ def test_what_is_masked(said: Any, masked: Any) -> None:
     [
         {"_meta": {"progressToken": "abc"}, "method": "tools/call"},
         {"properties": {"token": {"type": "string"}, "password": {"title": "the password"}}, "required": []},
+        {"urls": "http://127.0.0.1:8080/@scope/x ssh://git@example.com:22/a http://h:8080?mail=a@b http://[::1]:80/@"},
         {"cursor": "secret-looking", "text": "a token is needed, and a secret", "big": 12345678901234567890},
     ],
 )  # fmt: skip

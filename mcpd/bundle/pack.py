@@ -41,7 +41,7 @@ from .sources import collect, ignored_here
 __all__ = ["Bundle", "Gathered", "Said", "gather", "make_bundle", "unpack"]
 
 _SOURCES = "src"
-"""The folder in a bundle with the files of the target."""
+"""The folder in a bundle with the files of the target: of a folder below its own name, which may be the server's."""
 _MAIN = "main.py"
 _ICON = "icon.png"
 _MAIN_TEXT = '''"""Starts the server of this bundle: written by `mcpd bundle`."""
@@ -50,7 +50,7 @@ import os
 
 from mcpd.cli import main
 
-source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "src")
+source = os.path.join(os.path.dirname(os.path.abspath(__file__)), {inside})
 main(["serve", "--stdio", {where}])
 '''
 _PYTHON = ">=3.11"
@@ -82,6 +82,8 @@ class Gathered(Struct, frozen=True, kw_only=True):
     """By their path in the bundle: bytes, or a file to read."""
     left_out: dict[str, str]
     """Why, for each file that is not in it."""
+    inside: str = _SOURCES
+    """The folder in the bundle that stands for `root`."""
 
 
 class Bundle(Struct, frozen=True, kw_only=True):
@@ -99,9 +101,10 @@ def gather(target: object) -> Gathered:
         raise ConfigurationError("name what is to be bundled: a Python file or a folder with a server in it")
     if not isinstance(target, FileTarget):
         raise ConfigurationError(f"{target} has no files to bundle; mcpd publish-info --remote names a URL")
-    path, behind = target.path, f":{target.object}" if target.object else ""
+    path, behind, inside = target.path, f":{target.object}" if target.object else "", _SOURCES
     if os.path.isdir(path):
         root = os.path.abspath(path)
+        inside = f"{_SOURCES}/{_folder_name(root)}"
         found, project = collect(root, None, ignored_here(root)), read_project(root)
         where = f"source + {behind!r}" if behind else "source"
     elif os.path.isfile(path):
@@ -112,9 +115,15 @@ def gather(target: object) -> Gathered:
     else:
         raise ConfigurationError(f"{target}: bundle a file or a folder; of a module, give the folder of its package")
 
-    files: dict[str, bytes | str] = {f"{_SOURCES}/{name}": path for name, path in found.files.items()}
-    files[_MAIN] = _MAIN_TEXT.format(where=where).encode()
-    return Gathered(root=root, project=project, files=files, left_out=found.left_out)
+    files: dict[str, bytes | str] = {f"{inside}/{name}": path for name, path in found.files.items()}
+    parts = ", ".join(ascii(part) for part in inside.split("/"))
+    files[_MAIN] = _MAIN_TEXT.format(inside=parts, where=where).encode()
+    return Gathered(root=root, project=project, files=files, left_out=found.left_out, inside=inside)
+
+
+def _folder_name(root: str) -> str:
+    """What a folder is called, in characters that every system takes."""
+    return re.sub(r"[^\w .()+-]", "-", os.path.basename(root)).strip(" .") or _SOURCES
 
 
 def unpack(gathered: Gathered, folder: str) -> str:
@@ -139,12 +148,11 @@ def make_bundle(gathered: Gathered, offers: Offers, said: Said, environment: Map
     icon, icons = _icon(said.icon, gathered.root, offers)
     if icon:
         files[_ICON] = icon
-    own = "" if offers.name == _SOURCES else offers.name  # a folder without a name is called as it is in the bundle
-    name = _slug(said.name or project.name or own or os.path.basename(gathered.root))
+    name = _slug(said.name or project.name or offers.name or os.path.basename(gathered.root))
     manifest = Manifest(
         manifest_version="0.4",
         name=name,
-        display_name=offers.title or ("" if own == name else own),
+        display_name=offers.title or ("" if offers.name == name else offers.name),
         version=_version(said.version or project.version or offers.version, warnings),
         description=said.description or project.description or _described(offers, name),
         long_description=offers.instructions if "\n" in offers.instructions.strip() else "",
@@ -175,7 +183,9 @@ def make_bundle(gathered: Gathered, offers: Offers, said: Said, environment: Map
 def _requirements(gathered: Gathered, offers: Offers, said: Said, warnings: list[str]) -> list[str]:
     """What has to be installed; `warnings` is told what may be missing then."""
     project = gathered.project
-    own = {name.removeprefix(f"{_SOURCES}/"): path for name, path in gathered.files.items() if isinstance(path, str)}
+    own = {
+        name.removeprefix(f"{gathered.inside}/"): path for name, path in gathered.files.items() if isinstance(path, str)
+    }
     tops = {name.partition("/")[0].removesuffix(".py") for name in own}
     beside = {os.path.basename(name).removesuffix(".py") for name in own}
     imported = distributions_of((path for path in own.values() if path.endswith(".py")), tops | beside)

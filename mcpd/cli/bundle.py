@@ -9,6 +9,7 @@ import tempfile
 from typing import Any
 
 import click
+from msgspec import structs
 
 from ..bundle.archive import write_archive
 from ..bundle.pack import Bundle, Gathered, Said, gather, make_bundle, unpack
@@ -109,7 +110,27 @@ def tried(gathered: Gathered, said: Said) -> Verdict:
     with tempfile.TemporaryDirectory(prefix="mcpd-bundle-") as folder:
         program = unpack(gathered, folder)
         words = (sys.executable, program)
-        return asyncio.run(verify_target(CommandTarget(words, env), with_texts=True))
+        verdict = asyncio.run(verify_target(CommandTarget(words, env), with_texts=True))
+        return _where_it_is(verdict, os.path.join(folder, *gathered.inside.split("/")), gathered.root)
+
+
+def _where_it_is(verdict: Verdict, unpacked: str, root: str) -> Verdict:
+    """What is said of files that were unpacked for the try is said of those that their author has."""
+    # The server runs at the top of the system, and may write paths from there.
+    places = {unpacked, os.path.realpath(unpacked), os.path.relpath(unpacked, os.path.abspath(os.sep))}
+
+    def mended(text: str) -> str:
+        for place in sorted(places, key=len, reverse=True):
+            text = text.replace(place, root)
+        return text
+
+    return structs.replace(
+        verdict,
+        error=mended(verdict.error),
+        advice=mended(verdict.advice),
+        stderr_tail=tuple(map(mended, verdict.stderr_tail)),
+        warnings=tuple(map(mended, verdict.warnings)),
+    )
 
 
 def _blame_left_out(gathered: Gathered) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import stat
+import sys
 from collections.abc import Iterator, Mapping
+from shlex import quote
 
 from msgspec import Struct
 
@@ -16,9 +19,9 @@ from .hosts import is_here
 from .journal import Journal, Record, entry_fingerprint, fingerprint
 from .ours import essence
 from .own_command import has_own_command, tell
-from .plan import Plan
+from .plan import Plan, holds_secrets
 
-__all__ = ["Done", "apply", "notes", "rewritten"]
+__all__ = ["Done", "apply", "exposed", "notes", "rewritten"]
 
 _WITH = {"windsurf": "devin", "devin": "windsurf", "cline": "cline-legacy"}
 """Hosts that are one program in several versions, each with a file of its own."""
@@ -122,6 +125,20 @@ def rewritten(
     is_told = by_host and has_own_command(plan.host, environment) is not None
     if plan.host.id in _REWRITE and plan.change != "none" and not is_project and not is_told:
         yield f"{plan.host.name} may bring back its file of before while it runs: if it does, end it and say it again"
+
+
+def exposed(plan: Plan) -> Iterator[str]:
+    """What to know of a file with secrets, now that it is written."""
+    if sys.platform == "win32" or plan.change == "removed" or not holds_secrets(plan.entry):
+        return
+    path = plan.before.target
+    try:
+        mode = stat.S_IMODE(os.stat(path).st_mode)
+    except OSError:
+        return
+    if mode & 0o077:
+        who = f"others on this machine may read it (mode {mode:o})"
+        yield f"{path} now holds secrets, and {who}: chmod 600 {quote(path)}"
 
 
 def _has_folder(host: Host, environment: Mapping[str, str]) -> bool:

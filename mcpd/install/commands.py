@@ -12,7 +12,7 @@ from msgspec import Struct, to_builtins
 from ..client.targets.hosts import HOSTS, Host
 from ..errors import ConfigurationError
 from ..printable import printable
-from .apply import Done, apply, notes, rewritten
+from .apply import Done, apply, exposed, notes, rewritten
 from .bites import bites
 from .entry import Made
 from .files import read
@@ -129,7 +129,7 @@ async def install(host: Host, made: Made, wishes: Wishes, journal: Journal, tell
         # That took its time, and others may have written into the file meanwhile.
         plan = plan_install(host, name, made.entry, path, force=wishes.force, journal=journal)
         done = apply(plan, journal, is_project=wishes.project is not None, by_host=wishes.file is None)
-    return Outcome(plan=plan, done=done, verdict=verdict, warnings=(*warnings,), notes=said)
+    return Outcome(plan=plan, done=done, verdict=verdict, warnings=(*warnings, *exposed(plan)), notes=said)
 
 
 def uninstall(host: Host, name: str, wishes: Wishes, journal: Journal) -> Outcome:

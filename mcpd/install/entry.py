@@ -19,6 +19,7 @@ from msgspec import Struct, field
 from ..client.targets.grammar import parse
 from ..client.targets.named import CommandTarget, FileTarget, NamedTarget, UrlTarget
 from ..errors import ConfigurationError
+from ..masking import mask_command, mask_text
 from ..printable import printable
 from ..sources.lookup import place_here
 from .interpreter import serving_command
@@ -55,8 +56,8 @@ class Entry(Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         if self.url:
-            return f"Entry({self.url.partition('?')[0]!r}, headers: {', '.join(self.headers) or 'none'})"
-        return f"Entry({[self.command, *self.args]!r}, env: {', '.join(self.env) or 'none'})"
+            return f"Entry({mask_text(self.url.partition('?')[0])!r}, headers: {', '.join(self.headers) or 'none'})"
+        return f"Entry({mask_command([self.command, *self.args])!r}, env: {', '.join(self.env) or 'none'})"
 
 
 class Made(Struct, frozen=True):

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct, structs, to_builtins
 
 from ..client.targets.hosts import Host
 from ..client.targets.named import CommandTarget, UrlTarget
@@ -21,6 +21,7 @@ from ..doctor.report import Report
 from ..errors import McpdError
 from ..extensions.ui.constants import FLAT_URI
 from ..host.listed import OFFER
+from ..masking import mask_text
 from ..printable import printable
 from ..types.base import META
 from .entry import Entry, as_target
@@ -33,6 +34,7 @@ SECONDS = 60.0
 
 _MOST_PAGES = 100
 _MOST_SHOWN = 8
+_TOLD = ("ERROR mcpd: ", "WARNING mcpd: ")
 
 
 class Offers(Struct, frozen=True):
@@ -82,7 +84,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     def lines(self) -> tuple[str, ...]:
         """All of it for people, safe to print."""
         if not self.works:
-            said = tuple(f"  stderr: {printable(line, 500)}" for line in self.stderr_tail)
+            said = tuple(f"  stderr: {printable(mask_text(line), 500)}" for line in self.stderr_tail)
             return (f"it does not start: {self.error}", *said, *((f"  {self.advice}",) if self.advice else ()))
         return (*_shown(self.offers, self.seconds), *(f"warning: {warning}" for warning in self.warnings))
 
@@ -134,12 +136,17 @@ async def verify_target(
     except (OSError, ValueError) as error:
         return Verdict(works=False, error=f"{target.command[0]}: {getattr(error, 'strerror', None) or error}")
     try:
-        return await _converse(dialogue, began, shows_views=host is None or host.has_apps, with_texts=with_texts)
+        verdict = await _converse(dialogue, began, shows_views=host is None or host.has_apps, with_texts=with_texts)
     except NoAnswer as error:
         why, advice = f"the server {error}", _advice(dialogue.child, dialogue)
         return Verdict(works=False, error=why, advice=advice, stderr_tail=tuple(dialogue.child.stderr_lines))
     finally:
         await dialogue.end()
+
+    # What mcpd leaves out of a server, as a file of a folder with a mistake in it, it says there.
+    told = [line for line in dialogue.child.stderr_lines if line.startswith(_TOLD)]
+    said = tuple(f"it says on stderr: {printable(mask_text(line), 500)}" for line in told)
+    return structs.replace(verdict, warnings=(*verdict.warnings, *said))
 
 
 async def _converse(dialogue: Dialogue, began: float, *, shows_views: bool, with_texts: bool) -> Verdict:
@@ -177,9 +184,7 @@ async def _verify_url(target: UrlTarget, timeout: float, with_texts: bool) -> Ve
         await client.open()
     except (McpdError, TimeoutError) as error:
         what, _, advice = printable(error, 1000).partition("; ")
-        return Verdict(
-            works=False, error=what, advice=advice or f"is it running? mcpd doctor {target.url.partition('?')[0]}"
-        )
+        return Verdict(works=False, error=what, advice=advice or f"is it running? mcpd doctor {target}")
     try:
         seconds = time.monotonic() - began
         opening = {

@@ -22,7 +22,7 @@ from .ours import is_ours, same_server, shown
 from .shapes import OURS, shaped
 from .surroundings import is_secret
 
-__all__ = ["Change", "Plan", "entries_of", "plan_install", "plan_uninstall", "rendered"]
+__all__ = ["Change", "Plan", "entries_of", "holds_secrets", "plan_install", "plan_uninstall", "rendered"]
 
 Change: TypeAlias = Literal["added", "updated", "replaced", "removed", "none"]
 
@@ -62,6 +62,11 @@ class Plan(Struct, frozen=True):
             return any(variables.expand(each) != each for each in _texts(self.entry))
         except ConfigurationError:
             return True
+
+
+def holds_secrets(entry: Mapping[str, Any]) -> bool:
+    """Whether there is something in an entry, as its host has it, that nobody else is to see."""
+    return bool(_secrets([entry])) or any(mask_text(text) != text for text in _texts(entry))
 
 
 def entries_of(host: Host, content: Content) -> dict[str, Any]:
@@ -196,8 +201,13 @@ def _secrets(entries: list[Any]) -> list[str]:
             if key in _HEADERS:
                 found.update(_texts(held))
             elif key in _VARIABLES and isinstance(held, dict):
-                found.update(value for name, value in held.items() if isinstance(value, str) and is_secret(str(name)))
+                found.update(value for name, value in held.items() if isinstance(value, str) and _hides(str(name)))
     return sorted((each for each in found if len(each) >= _LEAST_SECRET), key=len, reverse=True)
+
+
+def _hides(name: str) -> bool:
+    """Whether a variable of this name is not to be shown: what hosts take for a secret, and names of passwords."""
+    return is_secret(name) or "PASS" in name.upper()
 
 
 def _without(secrets: list[str], line: str) -> str:

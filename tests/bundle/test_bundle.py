@@ -312,8 +312,30 @@ def test_a_folder_that_says_no_name(run: Run, tmp_path: Path) -> None:
     (tmp_path / "shed" / "tools" / "rake.py").write_text("def rake(bed: str) -> str:\n    return bed\n")
     done = run("bundle", "--json", "shed")
     assert done.returncode == 0, done.stderr
-    manifest = json.loads(done.stdout)["manifest"]
-    assert (manifest["name"], manifest.get("display_name", "")) == ("shed", "")
+    said = json.loads(done.stdout)
+    assert (said["manifest"]["name"], said["manifest"].get("display_name", "")) == ("shed", "")
+    with zipfile.ZipFile(tmp_path / said["written"]) as archive:
+        archive.extractall(tmp_path / "elsewhere")
+    done = run("list", "--json", "--", sys.executable, str(tmp_path / "elsewhere" / "main.py"))
+    assert json.loads(done.stdout)["server"]["name"] == "shed"
+
+
+def test_what_is_said_of_files_names_their_author_s(run: Run, tmp_path: Path) -> None:
+    """Not those that were unpacked for the try: of a server that does not start, and of one with a file left out."""
+    (tmp_path / "shed" / "tools").mkdir(parents=True)
+    (tmp_path / "shed" / "tools" / "rake.py").write_text("def rake(bed: str) -> str:\n    return bed\n")
+    (tmp_path / "shed" / "tools" / "bad.py").write_text("def bad(\n")
+    done = run("bundle", "shed")
+    assert done.returncode == 0, done.stderr
+    assert "warning: it says on stderr: ERROR mcpd: tools/bad.py, line 1" in done.stderr
+
+    (tmp_path / "shed" / "mcpd.toml").write_text("[server\n")
+    (tmp_path / "none.py").write_text("x = 1\n")
+    for target, named in (("shed", "shed/mcpd.toml is no TOML"), ("none.py", "none.py: there is no server in it")):
+        done = run("bundle", target)
+        assert done.returncode == 1
+        assert f"stderr: mcpd: {tmp_path}/{named}" in done.stderr
+        assert "mcpd-bundle-" not in done.stderr
 
 
 def test_documents_need_more_of_us(run: Run, tmp_path: Path) -> None:

@@ -102,6 +102,19 @@ def test_a_server_that_does_not_start_is_not_written(home: Path, mcpd: Said) -> 
     assert cursor(home).exists()
 
 
+def test_a_file_with_secrets_that_others_may_read(home: Path, mcpd: Said) -> None:
+    cursor(home).write_text("{}")
+    cursor(home).chmod(0o644)
+    code, out, _ = mcpd("install", "cursor", "server.py", "--no-start")
+    assert (code, "chmod" in out) == (0, False)
+    said = f"warning: {cursor(home)} now holds secrets, and others on this machine may read it (mode 644): chmod 600"
+    for variable in ("API_KEY=abcd", "DATABASE_URL=postgres://ada:pw@db/beds"):
+        code, out, _ = mcpd("install", "cursor", "server.py", "--no-start", "--env", variable)
+        assert (code, out.count(f"{said} {cursor(home)}\n")) == (0, 1)
+    cursor(home).chmod(0o600)
+    assert "chmod" not in mcpd("install", "cursor", "server.py", "--no-start", "--env", "API_KEY=efgh")[1]
+
+
 def test_what_is_shown_and_not_done(home: Path, mcpd: Said) -> None:
     code, out, _ = mcpd("install", "cursor", "server.py", "--env", "API_KEY=hunter2hunter2", "--dry-run")
     assert code == 0

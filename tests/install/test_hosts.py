@@ -423,6 +423,22 @@ def test_what_would_be_replaced_is_said(home: Home) -> None:
     assert os.path.exists(path)
 
 
+def test_passwords_in_urls_are_shown_nowhere(home: Home) -> None:
+    """Only they are hidden, in differences, in what is said of another server, and in `repr`."""
+    host, url = HOSTS["cursor"], "postgres://ada:hunter22@db/beds"
+    entry = Entry(command="/usr/bin/x", args=(url,), env={"DATABASE_URL": url})
+    path = home.write(host, b"{}")
+    plan = plan_install(host, "n", entry, str(path))
+    journal = Journal(home.environment)
+    apply(plan, journal, environment=home.environment)
+    with pytest.raises(ConfigurationError) as caught:
+        plan_install(host, "n", COMMAND, str(path))
+    kept = (Path(journal.folder) / "installed.json").read_text()
+    for text in (plan.difference, str(caught.value), repr(entry), repr(Entry(url="http://a:hunter22@h/mcp")), kept):
+        assert "hunter22" not in text
+    assert plan.difference.count("postgres://ada:<masked: 8 characters>@db/beds") == 2
+
+
 def test_a_difference_shows_no_secrets(home: Home) -> None:
     """Neither ours nor those of the entry beside it; what is none by its name is shown."""
     beside = {"mcpServers": {"a": {"command": "x", "env": {"OPENAI_KEY": "beside-1"}}}}

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from msgspec import Struct, field
 
-from ...masking import mask_command
+from ...masking import mask_command, mask_text
 from ...serve_defaults import OVER_STDIO
 
 __all__ = ["CommandTarget", "FileTarget", "NamedTarget", "UrlTarget", "command_of"]
@@ -58,7 +58,7 @@ class UrlTarget(Struct, frozen=True, repr_omit_defaults=True):
     def __str__(self) -> str:
         if self.name:
             return self.name
-        return _shorten(f"unix:{self.socket}" if self.socket is not None else self.url.partition("?")[0])
+        return _shorten(f"unix:{self.socket}" if self.socket is not None else mask_text(self.url.partition("?")[0]))
 
     def __repr__(self) -> str:
         return f"UrlTarget({self}{_names('headers', self.headers)})"
