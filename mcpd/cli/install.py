@@ -72,7 +72,10 @@ SHARED: list[click.Parameter] = [
             help="A header for a server behind a URL. Can be repeated.",
         ),
         *(click.Option([flag], is_flag=True, help=help) for flag, (_, help) in SWITCHES.items()),
-        click.Option(["--force"], is_flag=True, help="Replace another server of this name, or later changes."),
+        click.Option(
+            ["--force"], is_flag=True,
+            help="Replace another server of this name, or later changes; write though the host runs.",
+        ),
         click.Option(["--no-start"], is_flag=True, help="Do not start the server before writing."),
         click.Option(["--print", "prints"], is_flag=True, help="Print the entry, and write nothing."),
         click.Option(["--link", "links"], is_flag=True, help="Print a link that adds it, for hosts that have them."),
@@ -258,6 +261,10 @@ def _list(rows: Sequence[Listed], *, as_json: bool) -> int:
             "no servers" if row.has_file else "no file yet"
         )
         click.echo(f"{row.host:<18} {printable(row.file, 1000)}\n{'':<18} {printable(row.error or inside, 1000)}")
+        for name in row.gone:
+            click.echo(
+                f"{'':<18} {printable(name)} was installed here, and is gone: {row.name} or somebody took it out"
+            )
     return 0
 
 

@@ -33,7 +33,11 @@ _EPILOG = "Exit codes: 0 done, or nothing to do; 1 not done, and the file is as 
     epilog=_EPILOG,
     params=[
         *install.SHARED,
-        click.Option(["--force"], is_flag=True, help="Take out an entry that is not of mcpd install, too."),
+        click.Option(
+            ["--force"],
+            is_flag=True,
+            help="Take out an entry that is not of mcpd install, too; write though the host runs.",
+        ),
     ],
 )
 def command(words: tuple[str, ...], command: tuple[str, ...], **said: Any) -> int:

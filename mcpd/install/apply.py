@@ -21,13 +21,10 @@ from .ours import essence
 from .own_command import has_own_command, tell
 from .plan import Plan, holds_secrets
 
-__all__ = ["Done", "apply", "exposed", "notes", "rewritten"]
+__all__ = ["Done", "apply", "exposed", "is_told", "notes"]
 
 _WITH = {"windsurf": "devin", "devin": "windsurf", "cline": "cline-legacy"}
 """Hosts that are one program in several versions, each with a file of its own."""
-
-_REWRITE = ("claude-code", "xcode-claude")
-"""Hosts that keep all that they know in the file that holds their servers."""
 
 
 class Done(Struct, frozen=True):
@@ -62,7 +59,7 @@ def apply(
 def _apply(plan: Plan, journal: Journal, *, is_project: bool, by_host: bool, environment: Mapping[str, str]) -> Done:
     check(plan.before)
     backup = back_up(plan.before, os.path.join(journal.folder, "backups") if is_project else None)
-    program = has_own_command(plan.host, environment) if by_host and not is_project else None
+    program = is_told(plan.host, is_project=is_project, by_host=by_host, environment=environment)
     if program is not None:
         try:
             tell(program, plan)
@@ -87,6 +84,11 @@ def _apply(plan: Plan, journal: Journal, *, is_project: bool, by_host: bool, env
         )
     )
     return Done(plan.before.path, backup, "" if program is None else f"{os.path.basename(program)} mcp")
+
+
+def is_told(host: Host, *, is_project: bool, by_host: bool, environment: Mapping[str, str] = os.environ) -> str | None:
+    """The path of the host's own command, if that makes the change; None if its file is written."""
+    return has_own_command(host, environment) if by_host and not is_project else None
 
 
 def _bring_back(plan: Plan) -> None:
@@ -116,15 +118,6 @@ def notes(
     if plan.change != "none":
         asks = f", and say yes when {host.name} asks about the servers of this project" if host.asks and project else ""
         yield f"now: {host.notice.format(host=host.name)}{asks}"
-
-
-def rewritten(
-    plan: Plan, *, is_project: bool, by_host: bool, environment: Mapping[str, str] = os.environ
-) -> Iterator[str]:
-    """What to know of a file that its host writes from memory while it runs, and that it is not told of."""
-    is_told = by_host and has_own_command(plan.host, environment) is not None
-    if plan.host.id in _REWRITE and plan.change != "none" and not is_project and not is_told:
-        yield f"{plan.host.name} may bring back its file of before while it runs: if it does, end it and say it again"
 
 
 def exposed(plan: Plan) -> Iterator[str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct, to_builtins
@@ -12,7 +14,7 @@ from msgspec import Struct, to_builtins
 from ..client.targets.hosts import HOSTS, Host
 from ..errors import ConfigurationError
 from ..printable import printable
-from .apply import Done, apply, exposed, notes, rewritten
+from .apply import Done, apply, exposed, is_told, notes
 from .bites import bites
 from .entry import Made
 from .files import read
@@ -21,9 +23,13 @@ from .journal import Journal, Record
 from .launch import Verdict, verify
 from .ours import is_ours, same_server
 from .plan import Plan, entries_of, plan_install, plan_uninstall
+from .running import refuse_running, running
 from .shapes import shaped
 
 __all__ = ["Listed", "Outcome", "Wishes", "hosts_for_all", "install", "listed", "name_to_remove", "undo", "uninstall"]
+
+_STAYS_SECONDS = 2.0
+"""How long an entry is looked after, in the file of a host that runs and writes it, too."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -45,9 +51,10 @@ class Wishes(Struct, frozen=True):
         """The file that is to be changed. Raises ConfigurationError."""
         return os.path.abspath(self.file) if self.file is not None else file_of(host, project=self.project)
 
-    def rewritten(self, plan: Plan) -> Iterator[str]:
-        """What to know of a host that writes the same file."""
-        return rewritten(plan, is_project=self.project is not None, by_host=self.file is None)
+    def check_running(self, host: Host) -> None:
+        """Raise ConfigurationError if the file is written by us, and by a host that runs."""
+        if self.project is None and not is_told(host, is_project=False, by_host=self.file is None):
+            refuse_running(host, force=self.force)
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -99,6 +106,8 @@ class Listed(Struct, frozen=True):
     ours: tuple[str, ...] = ()
     others: int = 0
     error: str = ""
+    gone: tuple[str, ...] = ()
+    """What was installed, and is not there any more, though nobody has uninstalled it."""
 
 
 async def install(host: Host, made: Made, wishes: Wishes, journal: Journal, tell: Callable[[str], None]) -> Outcome:
@@ -111,10 +120,11 @@ async def install(host: Host, made: Made, wishes: Wishes, journal: Journal, tell
         raise ConfigurationError(f"{printable(name)}: hosts take names of letters, digits, - and _, up to 64 of them")
     path = wishes.path_of(host)
     plan = plan_install(host, name, made.entry, path, force=wishes.force, journal=journal)
-    said = (*wishes.rewritten(plan), *notes(plan, made.entry, project=wishes.project))
+    said = (*notes(plan, made.entry, project=wishes.project),)
     if wishes.dry_run or plan.change == "none":
         return Outcome(plan=plan, warnings=made.warnings, notes=said)
 
+    wishes.check_running(host)
     verdict: Verdict | None = None
     warnings = [*made.warnings]
     if wishes.starts:
@@ -128,17 +138,37 @@ async def install(host: Host, made: Made, wishes: Wishes, journal: Journal, tell
     with journal.alone():
         # That took its time, and others may have written into the file meanwhile.
         plan = plan_install(host, name, made.entry, path, force=wishes.force, journal=journal)
+        wishes.check_running(host)
         done = apply(plan, journal, is_project=wishes.project is not None, by_host=wishes.file is None)
+    if not done.by and wishes.project is None:
+        await _see_it_stay(plan)
     return Outcome(plan=plan, done=done, verdict=verdict, warnings=(*warnings, *exposed(plan)), notes=said)
+
+
+async def _see_it_stay(plan: Plan) -> None:
+    """Look for a while whether a host that runs takes the entry back. Raises ConfigurationError if it does."""
+    process = running(plan.host)
+    until = time.monotonic() + _STAYS_SECONDS
+    while process is not None and time.monotonic() < until:
+        await asyncio.sleep(_STAYS_SECONDS / 20)
+        if plan.name not in entries_of(plan.host, read(plan.before.path)):
+            raise ConfigurationError(
+                f"{plan.host.name} (process {process.pid}) has brought back its file of before, {plan.before.path}, "
+                f"and {plan.name} is not in it any more; quit it, then say this again"
+            )
 
 
 def uninstall(host: Host, name: str, wishes: Wishes, journal: Journal) -> Outcome:
     """Take the entry out. Raises ConfigurationError for one that is not ours, and for what cannot be written."""
     with journal.alone():
         plan = plan_uninstall(host, name, wishes.path_of(host), force=wishes.force, journal=journal)
-        said = (*wishes.rewritten(plan), f"now: {host.notice.format(host=host.name)}") if plan.change != "none" else ()
-        if wishes.dry_run or plan.change == "none":
+        said = (f"now: {host.notice.format(host=host.name)}",) if plan.change != "none" else ()
+        if wishes.dry_run:
             return Outcome(plan=plan, notes=said)
+        if plan.change == "none":
+            journal.give_up(plan.before.target, name)
+            return Outcome(plan=plan, notes=said)
+        wishes.check_running(host)
         done = apply(plan, journal, is_project=wishes.project is not None, by_host=wishes.file is None)
     return Outcome(plan=plan, done=done, notes=said)
 
@@ -166,6 +196,7 @@ def name_to_remove(host: Host, made: Made | None, wishes: Wishes, journal: Journ
 
 def undo(host: Host, wishes: Wishes, journal: Journal) -> Record:
     """Bring back the file as it was before the last change. Raises ConfigurationError."""
+    wishes.check_running(host)
     return journal.undo(host.id, os.path.realpath(wishes.path_of(host)), force=wishes.force)
 
 
@@ -187,5 +218,7 @@ def listed(journal: Journal) -> list[Listed]:
             rows.append(Listed(host.id, host.name, found.path, True, error=str(error)))
             continue
         ours = tuple(name for name, entry in entries.items() if is_ours(entry, journal.of(content.target, name)))
-        rows.append(Listed(host.id, host.name, found.path, content.data is not None, ours, len(entries) - len(ours)))
+        gone = tuple(journal.vanished(content.target, entries))
+        has_file, others = content.data is not None, len(entries) - len(ours)
+        rows.append(Listed(host.id, host.name, found.path, has_file, ours, others, gone=gone))
     return rows

@@ -27,6 +27,7 @@ from .entry_checks import Finding, entry_findings, is_off, key_findings, strictn
 from .files import read
 from .formats import format_named
 from .hosts import found_hosts
+from .journal import Journal
 from .launch import Verdict, verify_target
 from .surroundings import passed_on, stripped
 
@@ -113,13 +114,15 @@ async def _check_file(
     host = place.host
     checked = CheckedFile(host=host, path=place.path, is_project=place.project is not None)
     try:
-        text = read(place.path).text
+        content = read(place.path)
+        text = content.text
         document = format_named(host.format).parse(text, place.path)
     except ConfigurationError as error:
         checked.findings.append(_unread(str(error)))
         return checked
     entries = servers_in(host, document)
     checked.findings += [*strictness_findings(host, text), *key_findings(host, document)]
+    checked.findings += _gone(host, Journal(environment).vanished(content.target, entries))
     servers = [entry for entry in entries.items() if not (host.key == "extensions" and _is_builtin(entry[1]))]
 
     async def check(name: str, entry: Any) -> CheckedServer:
@@ -129,6 +132,16 @@ async def _check_file(
     checked.servers = list(await asyncio.gather(*(check(name, entry) for name, entry in servers)))
     _find_doubles(host, dict(servers), checked)
     return checked
+
+
+def _gone(host: Host, names: list[str]) -> list[Finding]:
+    """What the host may have taken back, where it has written its file from memory."""
+    found = []
+    for name in (printable(each, 100) for each in names):
+        text = f"{name} was installed here, and is gone: {host.name} or somebody took it out"
+        advice = f"quit {host.name} and install it again; if it was you: mcpd uninstall {host.id} --name {name}"
+        found.append(Finding(text, advice, is_problem=False))
+    return found
 
 
 def _unread(why: str) -> Finding:

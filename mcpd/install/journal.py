@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -95,6 +95,16 @@ class Journal:
         return [
             each for each in reversed(self.records) if (each.path, each.name, each.action) == (path, name, "install")
         ]
+
+    def vanished(self, path: str, present: Collection[str]) -> list[str]:
+        """Names that were installed into this file, were not uninstalled, and are not there."""
+        newest = {each.name: each.action for each in self.records if each.path == path}
+        return [name for name, action in newest.items() if action == "install" and name not in present]
+
+    def give_up(self, path: str, name: str) -> None:
+        """Somebody else has taken out what was installed under this name, and that is well."""
+        self.records = [each for each in self.records if (each.path, each.name) != (path, name)]
+        self._save()
 
     def bytes_before(self, now: Content, name: str) -> tuple[bool, bytes | None]:
         """Whether the file was changed by nothing but us since an entry of this name came into it, and what it held

@@ -72,6 +72,10 @@ class Host(Struct, frozen=True):
     environment: str = "sdk"
     """Which of its own variables it gives a server: `sdk` (those of the official libraries), `codex` (fewer on
     Windows), `filtered` (all whose names do not look like secrets) or `whole`."""
+    rewrites: bool = False
+    """It writes its file from memory while it runs: what others have put in meanwhile is lost."""
+    processes: tuple[str, ...] = ()
+    """What its processes are called, without `.exe`; known of hosts that rewrite their file."""
     program: str = ""
     """Its command on a PATH, by which it is known to be there before it has a file; "" for none."""
     has_apps: bool = False
@@ -116,6 +120,8 @@ _ALL = (
         ),
         shape="no-url",
         notice="quit {host} (from its menu or tray icon: closing the window is not enough) and start it again",
+        rewrites=True,
+        processes=("Claude", "claude-desktop"),
         has_apps=True,
     ),
     Host(
@@ -130,6 +136,8 @@ _ALL = (
         asks=True,
         limits=Limits(tool_name=128, prefix="mcp__{server}__", start_seconds=30.0),
         program="claude",
+        rewrites=True,
+        processes=("claude",),
         environment="whole",
     ),
     Host(
@@ -367,6 +375,8 @@ _ALL = (
         Files((f"{_CODING}/ClaudeAgentConfig/.claude.json",)),
         variables="braces",
         shape="typed",
+        rewrites=True,
+        processes=("Xcode",),
     ),
     Host(
         "xcode-codex",
