@@ -1,0 +1,66 @@
+/* The frames of Views: made here, spoken to here. A message counts only if it comes from the frame's window and from the
+   proxy's exact origin, and is only sent to that origin. What it says is none of the page's business: the preview decides. */
+
+import { api } from "./api.js";
+import { tell } from "./state.js";
+
+const TOKENS = "allow-scripts allow-same-origin allow-forms";  // the proxy's; the View's own are in `sandbox` of its info
+const LARGEST = 4 * 1024 * 1024;
+const frames = new Map();  // view id -> ViewFrame
+
+export class ViewFrame {
+  constructor(info, onMessage) {
+    this.info = info;
+    this.onMessage = onMessage;
+    this.loads = 0;
+    const node = document.createElement("iframe");
+    node.setAttribute("sandbox", TOKENS);
+    if (info.allow) node.allow = info.allow;
+    node.title = `App: ${info.title}`;
+    node.addEventListener("load", () => {
+      this.loads += 1;
+      // The proxy never navigates: whatever is loaded after it is not the sandbox any more.
+      if (this.loads > 1) api.notify("view/lost", { viewId: info.viewId, reason: "the sandbox's frame was navigated away" });
+    });
+    node.src = info.proxyUrl;
+    this.node = node;
+    frames.set(info.viewId, this);
+  }
+
+  send(message) { this.node.contentWindow?.postMessage(message, this.info.proxyOrigin); }
+
+  close() {
+    frames.delete(this.info.viewId);
+    this.node.remove();
+  }
+}
+
+addEventListener("message", ({ source, origin, data }) => {
+  if (source === null) return;
+  for (const frame of frames.values()) {
+    if (source !== frame.node.contentWindow) continue;
+    if (origin !== frame.info.proxyOrigin) { tell("finding", { viewId: frame.info.viewId, title: "A message from another origin was thrown away", text: `It came from ${origin}.` }); return; }
+    let text;
+    try { text = JSON.stringify(data); } catch { text = undefined; }
+    if (text === undefined || text.length > LARGEST) { tell("finding", { viewId: frame.info.viewId, title: "A message was thrown away", text: text === undefined ? "It cannot be written as JSON." : "It is larger than 4 MiB." }); return; }
+    frame.onMessage(data);
+    api.notify("view/message", { viewId: frame.info.viewId, message: data });
+    return;
+  }
+});
+
+/** Messages for Views pass here, once their frames stand. */
+export function start() {
+  api.on("view/message", ({ viewId, message }) => {
+    const frame = frames.get(viewId);
+    if (frame) frame.send(message);
+    else waiting.set(viewId, [...(waiting.get(viewId) ?? []), message]);
+  });
+}
+const waiting = new Map();
+
+/** What came before the frame did: a View's messages may overtake the answer that names it. */
+export function flush(frame) {
+  for (const message of waiting.get(frame.info.viewId) ?? []) frame.send(message);
+  waiting.delete(frame.info.viewId);
+}
