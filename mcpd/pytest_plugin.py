@@ -1,4 +1,4 @@
-"""The plugin that pytest loads where mcpd is installed: `mcpd_client`, `mcpd_every_version`, for tests of servers.
+"""The plugin that pytest loads where mcpd is installed: `mcpd_client`, `mcpd_apps` and others, for tests of servers.
 
 pytest imports this in every run, also in those that have nothing to do with mcpd: so it imports nothing of ours before
 a test asks for it. `docs/testing.md` shows how to use it; it is switched off by `-p no:mcpd`.
@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from .client.target import Target
     from .principal import Transport
     from .server import Server
     from .testing import ClientMaker
+    from .verdict.report import AppsReport
 
 __all__ = [
+    "mcpd_apps",
     "mcpd_client",
     "mcpd_lock",
     "mcpd_transport",
@@ -124,6 +127,31 @@ def mcpd_lock(request: pytest.FixtureRequest) -> Callable[..., None]:
             pytest.fail(told, pytrace=False)
 
     return hold
+
+
+@pytest.fixture
+def mcpd_apps() -> Callable[..., AppsReport]:
+    """Tries the apps of a server as `mcpd apps test` does: `mcpd_apps(server)` is the report.
+
+    Takes a `Server`, or what else a client takes, and as keywords what `mcpd.verdict.options.TryOptions` has: `static`,
+    `app`, `calls`, `screenshots`, `browser`, `timeout`. `report.failures` is empty if all is well.
+    """
+
+    def tried(target: Target, **options: Any) -> AppsReport:
+        import asyncio  # noqa: PLC0415
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
+
+        from .verdict.options import TryOptions  # noqa: PLC0415
+        from .verdict.run import try_apps  # noqa: PLC0415
+
+        if isinstance(app := options.get("app"), str):
+            options["app"] = (app,)
+        told = TryOptions(**options)
+        # In a thread: the test may have a running loop of its own.
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(lambda: asyncio.run(try_apps(target, told))).result()
+
+    return tried
 
 
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:

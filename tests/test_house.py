@@ -130,6 +130,11 @@ def test_an_era_is_chosen_once() -> None:
 WORDS_OF_APPS = re.compile(
     r"(?i:\w*apps\w*)|\b(ui|ui_\w+|\w+_ui)\b|\bViews?\b|ui://|mcp-app|\biframes?\b|\bstrict_(model_)?list\b"
 )
+# The extension, its host, the commands that show and try apps, and the table that has these commands.
+APPS_ARE_WHAT_IT_IS_ABOUT = (
+    ":!mcpd/extensions/ui/", ":!mcpd/host/", ":!mcpd/install/", ":!mcpd/preview/", ":!mcpd/verdict/",
+    ":!mcpd/cli/apps.py", ":!mcpd/cli/preview.py", ":!mcpd/cli/commands.py",
+)  # fmt: skip
 APPS_ARE_KNOWN = {
     "mcpd/__init__.py": "the public names of the extension",
     "mcpd/bundle/pack.py": "a server that has them needs one extra more",
@@ -140,6 +145,7 @@ APPS_ARE_KNOWN = {
     "mcpd/docs/notebooks/clean.py": "an element of HTML that is left out",
     "mcpd/extensions/builtin.py": "its row in the table, and what it adds to `Server`",
     "mcpd/extensions/options.py": "what it lets authors say, for type checkers",
+    "mcpd/pytest_plugin.py": "a fixture tries them",
     "mcpd/pending.py": "its docstring says who waits, the host among them",
     "mcpd/sources/app_files.py": "files of a folder that are Views",
     "mcpd/sources/code.py": "a tool opens the page of its name",
@@ -167,7 +173,7 @@ def test_no_extension_is_known_but_by_the_table() -> None:
     """D12: what a server is made of, what serves it and what its command line reads name no extension."""
     named = {
         path.relative_to(REPOSITORY).as_posix()
-        for path in tracked("mcpd/*.py", ":!mcpd/extensions/ui/", ":!mcpd/host/", ":!mcpd/install/")
+        for path in tracked("mcpd/*.py", *APPS_ARE_WHAT_IT_IS_ABOUT)
         if WORDS_OF_APPS.search(path.read_text(encoding="utf-8"))
     }
     assert named == set(APPS_ARE_KNOWN)

@@ -30,11 +30,12 @@ EXTRAS: dict[str, set[str]] = {
     "markdown_it": {"docs"},
     "mdit_py_plugins": {"docs"},
     "multidict": {"transports"},
+    "playwright": {"verdict"},
     "publicsuffixlist": {"extensions"},
     "pypdf": {"docs"},
     "pytest": {"pytest_plugin", "testing"},
     "ruamel": {"install"},
-    "selectolax": {"docs"},
+    "selectolax": {"docs", "verdict"},
     "typing_extensions": {"client"},  # anyio brings it before Python 3.13, and it is used before 3.12
     "uvicorn": {"http"},
     "uvloop": {"server"},

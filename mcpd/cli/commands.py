@@ -19,6 +19,7 @@ from .talk.words import WrongUse
 __all__ = ["cli", "run"]
 
 _COMMANDS = {
+    "apps": "Try the apps of a server in a browser: a verdict for CI.",
     "bundle": "Write a server into one file that Claude Desktop installs by a double click.",
     "call": "Call a tool of any MCP server.",
     "check": "Load a server, list what it offers, name every problem.",

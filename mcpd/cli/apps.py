@@ -1,0 +1,211 @@
+"""`mcpd apps test`: a verdict on the apps of a server."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..errors import ConfigurationError, McpdError
+from ..masking import mask_command
+from ..printable import printable
+from .client_options import client_command, json_option, reach_of
+from .talk.reach import Reach, in_words, named_target, run, without_secrets
+from .talk.terminal import Terminal
+from .talk.words import WrongUse
+
+if TYPE_CHECKING:
+    from ..verdict.options import TryOptions
+    from ..verdict.report import AppReport, AppsReport, Check, Status
+
+__all__ = ["command"]
+
+_HELP = """Try the apps of a server (MCP Apps: tools with a page that hosts show), and say what would not work.
+
+Each app is looked at: what is said of it, what its HTML loads and whether that was declared. Then it is shown in
+Chromium, without a window, for a call of its tool, as a strict host would: does it answer, is anything blocked, does
+it survive what hosts do differently, can it be read and used by keyboard.
+
+\b
+  mcpd apps test server.py
+  mcpd apps test server.py --call 'forecast={"city": "Oslo"}'
+  mcpd apps test --junit apps.xml --screenshots shots -- npx -y some-server
+  mcpd apps test server.py --static        without a browser
+"""
+
+_SIGNS: dict[Status, tuple[str, str, str]] = {
+    "ok": ("✓", "ok     ", "green"),
+    "warning": ("!", "warning", "yellow"),
+    "failure": ("✗", "FAILURE", "red"),
+    "skipped": ("–", "skipped", "dim"),
+}
+_EXIT_CODES = "Exit codes: 0 all apps pass, 1 one does not, 2 nothing could be tried, or wrong use, 130 Ctrl-C."
+_NAME_WIDTH = 24
+
+
+@click.group("apps", no_args_is_help=True)
+def command() -> None:
+    """Try the apps of a server: tools with a page that hosts show."""
+
+
+@client_command(
+    "test",
+    _HELP,
+    click.Argument(["target"], required=False),
+    json_option("Print everything as one JSON object, for programs."),
+    click.Option(["--junit"], metavar="FILE", help="Write the verdict as JUnit XML too, for CI."),
+    click.Option(["--static"], is_flag=True, help="Only look at texts: no browser."),
+    click.Option(["--screenshots"], metavar="DIR", help="Keep pictures of each app, wide and narrow, light and dark."),
+    click.Option(["--browser"], metavar="PATH", help="The Chromium to use, not the first that is found."),
+    click.Option(
+        ["--app", "apps"], multiple=True, metavar="NAME",
+        help="Only this app: its URI, its name, or a tool that opens it. Can be repeated.",
+    ),
+    click.Option(
+        ["--call", "calls"], multiple=True, metavar="TOOL=JSON",
+        help="The arguments for a tool; else they are made from its schema. Can be repeated.",
+    ),
+    click.Option(
+        ["--patience"], type=click.FloatRange(min=0.1), default=10.0, show_default=True, metavar="SECONDS",
+        help="How long an app has for its handshake, and for each answer.",
+    ),
+)  # fmt: skip
+def _test_command(
+    target: str | None, command: tuple[str, ...], as_json: bool, junit: str | None, apps: tuple[str, ...],
+    calls: tuple[str, ...], patience: float, **shared: Any,
+) -> int:  # fmt: skip
+    from ..verdict.options import TryOptions
+
+    said = {name: shared.pop(name) for name in ("static", "screenshots", "browser")}
+    reach = reach_of(target, command, shared)
+    options = TryOptions(app=apps, calls=_calls(calls), timeout=patience, **said)
+    return run(lambda terminal: _test(terminal, reach, options, as_json, junit), reach)
+
+
+command.add_command(_test_command)
+
+
+def _calls(words: Sequence[str]) -> dict[str, dict[str, Any]]:
+    from msgspec import DecodeError
+    from msgspec.json import decode
+
+    found: dict[str, dict[str, Any]] = {}
+    for word in words:
+        name, sign, text = word.partition("=")
+        try:
+            arguments = decode(text)
+        except DecodeError:
+            arguments = None
+        if not sign or not name or not isinstance(arguments, dict):
+            raise WrongUse(f"--call {printable(word)}: write --call 'TOOL={{\"name\": value}}', with a JSON object")
+        found[name] = arguments
+    return found
+
+
+async def _test(terminal: Terminal, reach: Reach, options: TryOptions, as_json: bool, junit: str | None) -> int:
+    from ..host.options import HostOptions
+    from ..verdict.run import try_apps
+
+    def tell(report: AppReport) -> None:
+        if not as_json:
+            _print_app(terminal, report)
+
+    try:
+        found = await try_apps(
+            named_target(reach),
+            options,
+            host_options=HostOptions(version=reach.version, timeout=reach.timeout),
+            name=_name(reach),
+            tell=tell,
+        )
+        if junit is not None:
+            _write(junit, found)
+    except WrongUse:
+        raise
+    except McpdError as error:
+        text = in_words(error, reach)
+        terminal.note(f"mcpd: {text}", "red")
+        if as_json:
+            terminal.out_json(_json({"format": 1, "passed": False, "error": text}))
+        return 2
+
+    if as_json:
+        terminal.out_json(_json(found.as_json()))
+    else:
+        for check in found.checks:
+            _print_check(terminal, check)
+        terminal.out_safe(_summary(terminal, found))
+    return 0 if found.passed else 1
+
+
+def _name(reach: Reach) -> str:
+    if reach.command:
+        return shlex.join(mask_command(reach.command))
+    return without_secrets(reach.target) if reach.target else "the starter"
+
+
+def _write(path: str, found: AppsReport) -> None:
+    from ..verdict.junit import junit_xml
+
+    try:
+        Path(path).write_text(junit_xml(found), encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(f"--junit {path}: {error.strerror}; name a file that can be written") from None
+
+
+def _json(value: Any) -> str:
+    from msgspec.json import encode, format
+
+    return format(encode(value), indent=2).decode()
+
+
+# ------------------------------------------------------------------------------------------- output
+
+
+def _print_app(terminal: Terminal, report: AppReport) -> None:
+    opened = f"  ({', '.join(report.tools)})" if report.tools else ""
+    terminal.out_safe(f"{terminal.styled(printable(report.uri), 'bold')}{printable(opened, 200)}")
+    for check in report.checks:
+        _print_check(terminal, check)
+    if report.screenshots:
+        terminal.out_safe(f"  {len(report.screenshots)} pictures, the first: {printable(report.screenshots[0])}")
+
+
+def _print_check(terminal: Terminal, check: Check) -> None:
+    sign, word, style = _SIGNS[check.status]
+    mark = terminal.styled(sign if _can_print(sign) else word, style)
+    worst = [finding for finding in check.findings if finding.severity != "note"]
+    text = check.text if not worst else check.title
+    terminal.out_safe(f"  {mark} {check.name:<{_NAME_WIDTH}}{printable(text, 1000)}")
+    margin = " " * (_NAME_WIDTH + 4)
+    for finding in worst:
+        rule = f" [{finding.rule}]" if finding.rule else ""
+        terminal.out_safe(f"{margin}{printable(finding.text, 2000)}{rule}")
+        if finding.advice:
+            arrow = "→" if _can_print("→") else "->"
+            terminal.out_safe(f"{margin}{arrow} {printable(finding.advice, 2000)}")
+
+
+def _can_print(text: str) -> bool:
+    import sys
+
+    try:
+        text.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _summary(terminal: Terminal, found: AppsReport) -> str:
+    failed = sum(not app.passed for app in found.apps)
+    where = f"in {found.browser}" if found.browser else "by their texts, without a browser"
+    counts = f"{len(found.apps)} apps tried {where} in {found.seconds:.1f} s"
+    counted = [f"{len(lines)} {what}" for lines, what in
+               ((found.failures, "failures"), (found.warnings, "warnings")) if lines]  # fmt: skip
+    said = f"{counts}: {', '.join(counted) or 'nothing is wrong'}"
+    if failed:
+        said += f"; {failed} of them fail"
+    return terminal.styled(said, "green" if found.passed else "red")

@@ -1,0 +1,91 @@
+"""What a server says of its apps: tools, resources, documents, read once by a host of Apps."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from ..client import Client
+from ..errors import ConfigurationError, McpdError
+from ..extensions.ui.constants import SCHEME, is_app_type
+from ..types.resources import Resource
+from ..types.tools import Tool
+from .metadata import App, linked_uri, plain
+
+__all__ = ["Gathered", "gather"]
+
+_MOST_APPS = 200
+
+
+class Gathered(Struct, kw_only=True):
+    """What a server offers that is about apps."""
+
+    tools: list[Tool]
+    apps: list[App]
+    resources_error: str
+    """Why resources could not be listed; "" if they could, or if the server has none."""
+
+
+async def gather(client: Client, wanted: Sequence[str] = ()) -> Gathered:
+    """Ask a server for its apps: those that `wanted` names by URI, name or tool, or all.
+
+    Raises ConfigurationError if there is none, and what a client raises.
+    """
+    tools = await client.list_tools()
+    resources, error = await _resources(client)
+    listed = {resource.uri: resource for resource in resources if _is_app(resource)}
+
+    apps: dict[str, App] = {}
+    for tool in tools:
+        if (uri := linked_uri(tool)) is not None:
+            apps.setdefault(uri, App(uri=uri, tools=[], listed=listed.get(uri))).tools.append(tool)
+    for uri, resource in listed.items():
+        apps.setdefault(uri, App(uri=uri, tools=[], listed=resource))
+    if not apps:
+        raise ConfigurationError("the server has no apps: no tool names one, and no resource is one; see mcpd list")
+
+    chosen = _chosen(list(apps.values()), wanted)
+    await asyncio.gather(*(_read(client, app) for app in chosen))
+    return Gathered(tools=tools, apps=chosen, resources_error=error)
+
+
+async def _resources(client: Client) -> tuple[list[Resource], str]:
+    try:
+        return await client.list_resources(), ""
+    except McpdError as error:
+        return [], str(error)
+
+
+def _is_app(resource: Resource) -> bool:
+    return resource.uri.startswith(SCHEME) or is_app_type(resource.mime_type)
+
+
+def _chosen(apps: list[App], wanted: Sequence[str]) -> list[App]:
+    """The apps that are meant. Raises ConfigurationError for a name that is none's."""
+    if not wanted:
+        return apps[:_MOST_APPS]
+    found: dict[str, App] = {}
+    for name in wanted:
+        fits = [app for app in apps if name in _names(app)]
+        if not fits:
+            known = ", ".join(sorted(app.uri for app in apps)[:20])
+            raise ConfigurationError(f"there is no app {name!r}, and no tool of that name opens one; there are {known}")
+        found.update({app.uri: app for app in fits})
+    return list(found.values())
+
+
+def _names(app: App) -> set[str]:
+    return {app.uri, app.uri.rpartition("/")[2], *(tool.name for tool in app.tools)}
+
+
+async def _read(client: Client, app: App) -> None:
+    try:
+        result = await client.read_resource(app.uri)
+    except McpdError as error:
+        app.error = str(error)
+        return
+    contents: list[Any] = [plain(item) for item in result.contents]
+    app.contents = contents

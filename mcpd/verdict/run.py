@@ -1,0 +1,91 @@
+"""All of it: a server is asked for its apps, each is looked at and shown, and what was found is one report."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from ..client.target import Target
+from ..errors import ConfigurationError
+from ..host.csp import grant_csp
+from ..host.document import read_document
+from ..host.host import Host
+from ..host.options import HostOptions
+from .calling import call_for
+from .document import document_checks
+from .gathering import gather
+from .metadata import App, app_item, resource_checks, server_checks, tool_checks
+from .options import TryOptions
+from .report import AppReport, AppsReport, Check, Finding, checked, skipped
+
+__all__ = ["try_apps"]
+
+_DEFAULT = TryOptions()
+
+
+async def try_apps(
+    target: Target,
+    options: TryOptions = _DEFAULT,
+    *,
+    host_options: HostOptions | None = None,
+    name: str = "",
+    tell: Callable[[AppReport], object] = lambda report: None,
+) -> AppsReport:
+    """Try the apps of a server. `tell` is given each report as soon as it is complete.
+
+    `target` is what a `Host` takes; `name` is what the report calls it. Raises ConfigurationError where nothing can be
+    tried (no apps, no browser), and what a client raises.
+    """
+    begun = time.monotonic()
+    async with Host(target, options=host_options or HostOptions()) as host:
+        gathered = await gather(host.client, options.app)
+        info = host.client.server_info
+        report = AppsReport(
+            target=name or str(target),
+            server="" if info is None else f"{info.name} {info.version}".strip(),
+            protocol_version=host.client.version,
+            checks=server_checks(
+                gathered.tools, gathered.apps, host.client.server_capabilities.extensions, gathered.resources_error
+            ),
+        )
+        room = asyncio.Semaphore(options.at_once)
+
+        async def try_one(app: App) -> AppReport:
+            async with room:
+                made = await _try_app(host, app, options)
+                tell(made)
+                return made
+
+        report.apps = list(await asyncio.gather(*map(try_one, gathered.apps)))
+    report.seconds = round(time.monotonic() - begun, 3)
+    return report
+
+
+async def _try_app(host: Host, app: App, options: TryOptions) -> AppReport:
+    """One app: what is said of it, its HTML, the call that opens it."""
+    begun = time.monotonic()
+    report = AppReport(uri=app.uri, tools=[tool.name for tool in app.tools])
+    report.checks += tool_checks(app)
+    if not app.error:
+        report.checks += resource_checks(app)
+        report.checks += await _document(app)
+        called = await call_for(host, app, options.calls)
+        report.checks += called.checks
+        if called.call is not None:
+            report.called = {"tool": called.call.name, "arguments": called.arguments}
+    report.seconds = round(time.monotonic() - begun, 3)
+    return report
+
+
+async def _document(app: App) -> list[Check]:
+    item = app_item(app)
+    if not item:
+        return [skipped("document", "A complete HTML5 document", "there is none")]
+    try:
+        document = read_document(app.uri, app.contents, None if app.listed is None else app.listed.meta)
+    except ConfigurationError as error:
+        return [checked("document", "A complete HTML5 document", [Finding(severity="failure", text=str(error))], "")]
+    granted, _ = grant_csp(document.csp)
+    # A script of a megabyte takes a second to read, and others are being asked meanwhile.
+    return await asyncio.to_thread(document_checks, document.html, granted)
