@@ -100,11 +100,13 @@ def command(
 
 
 def _load(target: str | None, no_compat: bool, arguments: tuple[str, ...]) -> Server:
+    from .header_files import surroundings
     from .programs import Looker, look_into
-    from .target import load
+    from .target import find, load
 
-    looker = Looker()
-    server = load(target, None if no_compat else looker, arguments) or looker.found
+    found, looker = find(target), Looker()
+    left_out = surroundings([found])
+    server = load(found, None if no_compat else looker, arguments, left_out=left_out) or looker.found
     if server is None:
         raise ConfigurationError(f"{target}: the program ended without serving anything")
     look_into(server)

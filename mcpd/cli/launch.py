@@ -38,22 +38,18 @@ def launch(options: Options) -> None:
     With no transport named: stdio if a program started us; in a terminal, where nobody writes JSON-RPC by hand,
     `--http :8080`, or `--ws :8080` where HTTP is not installed.
     """
-    from .target import load, place_of, with_header
+    from .header_files import surroundings
+    from .target import find, load
 
     began = time_ns()
-    script = with_header(options.target)
-    if script and not options.more_targets:
-        from .script_environment import enter
-
-        enter(script)
-    place = None if options.more_targets else place_of(options.target)
-    configuration, from_file = None, frozenset[str]()
-    if place is not None and place.file:
-        from ..sources.configuration import read
+    found = [find(each) for each in (options.target, *options.more_targets)]
+    left_out = surroundings(found)
+    target, from_file = found[0], frozenset[str]()
+    place = None if options.more_targets else target.place
+    if place is not None and target.configuration is not None:
         from .file_options import take
 
-        configuration = read(place.file)
-        from_file = take(options, configuration.serve, place)
+        from_file = take(options, target.configuration.serve, place)
     if not options.stdio and options.ws is None and options.http is None:
         _choose_transport(options)
     is_typed_at = options.stdio and sys.stdin is not None and sys.stdin.isatty()
@@ -77,14 +73,11 @@ def launch(options: Options) -> None:
     if options.more_targets:
         from .several import load_all
 
-        server: Server | None = load_all(options, watched)
+        server: Server | None = load_all(options, found, left_out, watched)
     else:
         program = None if options.no_compat else way
         words = (*options.words, *options.arguments)
-        server = load(
-            options.target, program, words, place=place, configuration=configuration, watched=watched,
-            is_growing=options.reload,
-        )  # fmt: skip
+        server = load(target, program, words, watched=watched, is_growing=options.reload, left_out=left_out)
     if server is not None:
         _serve(server, way, options, watched, began)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import ConfigurationError
@@ -10,12 +11,14 @@ from ..serve_options import Options
 
 if TYPE_CHECKING:
     from ..server import Server
-    from .target import Watcher
+    from .target import Found, Watcher
 
 __all__ = ["load_all"]
 
 
-def load_all(options: Options, watched: list[Watcher] | None = None) -> Server:
+def load_all(
+    options: Options, targets: Sequence[Found], left_out: Mapping[str, str], watched: list[Watcher] | None = None
+) -> Server:
     """The server of all targets together. Raises ConfigurationError.
 
     What can be watched is put into `watched`.
@@ -29,32 +32,24 @@ def load_all(options: Options, watched: list[Watcher] | None = None) -> Server:
         raise ConfigurationError(
             f"{word}: several targets at once have no arguments of their own; serve that one alone"
         )
-    servers = [
-        _load(target, options, watched) for target in (options.target, *options.more_targets) if target is not None
-    ]
+    servers = [_load(target, options, left_out, watched) for target in targets]
     for server in servers:
         configure(server.extensions, {id: said for id, said in options.extensions.items() if id in server.extensions})
     return join(servers)
 
 
-def _load(target: str, options: Options, watched: list[Watcher] | None) -> Server:
+def _load(target: Found, options: Options, left_out: Mapping[str, str], watched: list[Watcher] | None) -> Server:
     from .programs import Looker
-    from .target import load, place_of
+    from .target import load
 
-    place, configuration = place_of(target), None
-    if place is not None and place.file:
-        from ..sources.configuration import read
+    if target.place is not None and target.configuration is not None and target.configuration.serve:
+        import logging
 
-        configuration = read(place.file)
-        if configuration.serve:
-            import logging
-
-            text = "%s: [serve] is not asked where several targets are served; say it on the command line"
-            logging.getLogger("mcpd").warning(text, printable(place.file))
+        text = "%s: [serve] is not asked where several targets are served; say it on the command line"
+        logging.getLogger("mcpd").warning(text, printable(target.place.file))
     looker = Looker()
     program = None if options.no_compat else looker
-    found = load(target, program, place=place, configuration=configuration, watched=watched, is_growing=options.reload)
-    server = found or looker.found
+    server = load(target, program, watched=watched, is_growing=options.reload, left_out=left_out) or looker.found
     if server is None:
-        raise ConfigurationError(f"{target}: the program ended without serving anything")
+        raise ConfigurationError(f"{target.name}: the program ended without serving anything")
     return server

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from types import CoroutineType, ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from msgspec import Struct
 
 from ..errors import ConfigurationError
 from ..server import Server
@@ -26,16 +28,34 @@ if TYPE_CHECKING:
     from ..sources.watch import Watched
     from .loaded_by import LoadedBy
 
-__all__ = ["Watcher", "load", "place_of", "split", "with_header"]
+__all__ = ["Found", "Watcher", "find", "load", "split"]
 
 Watcher: TypeAlias = "Callable[[Options, int], Watched]"
 """Makes what is watched, of the options and the time in nanoseconds before which it was not loaded."""
 
 
-_MOST_HEADER_BYTES = 1024 * 1024
+class Found(Struct, frozen=True):
+    """What TARGET names, before anything of it is loaded."""
+
+    name: str | None
+    """As it was written; None for the folder that is meant, or the starter."""
+    place: Place | None = None
+    """The folder, if it is one."""
+    configuration: Configuration | None = None
+    """What the folder's file says, if it has one."""
 
 
-def place_of(target: str | None) -> Place | None:
+def find(target: str | None) -> Found:
+    """What a target names. Raises ConfigurationError for a folder whose file is wrong."""
+    place = _place_of(target)
+    if place is None or not place.file:
+        return Found(target, place)
+    from ..sources.configuration import read
+
+    return Found(target, place, read(place.file))
+
+
+def _place_of(target: str | None) -> Place | None:
     """The folder that TARGET names, or that is meant without one; None if it is no folder, or a package to import."""
     if target is None:
         from ..sources.lookup import place_here  # hosts name a target, and that is mostly a file
@@ -50,28 +70,27 @@ def place_of(target: str | None) -> Place | None:
 
 
 def load(
-    target: str | None,
+    found: Found,
     program: LoadedBy | None = None,
     arguments: Sequence[str] = (),
     *,
-    place: Place | None = None,
-    configuration: Configuration | None = None,
     watched: list[Watcher] | None = None,
     is_growing: bool = False,
+    left_out: Mapping[str, str] | None = None,
 ) -> Server | None:
-    """The server that TARGET names; for None the folder that is meant, or the built-in starter. Raises
-    ConfigurationError. `place` and `configuration` are the folder and what its file says, where that is known already.
-    What can be watched is put into `watched`; one that `is_growing` offers all kinds from the beginning.
+    """The server that was found; where no target was named that of the folder, or the built-in starter. Raises
+    ConfigurationError. What can be watched is put into `watched`; one that `is_growing` offers all kinds from the
+    beginning. Files that are `left_out` are not imported, for the reason that is said there.
 
     If it imports another library, `program` serves what calls its `run()`: None if it has done that, and the target
     has come to its end. `arguments` are what such a target finds in `sys.argv`. Without `program` those libraries are
     their own.
     """
-    place = place or place_of(target)
+    target, place = found.name, found.place
     if place is not None:
         from ..sources.folder import Folder
 
-        folder = Folder(place, configuration, is_growing=is_growing)
+        folder = Folder(place, found.configuration, is_growing=is_growing, left_out=left_out)
         if watched is not None:
             watched.append(lambda *_: _watched_folder(folder))
         return folder.server
@@ -105,18 +124,6 @@ def _watched_target(target: str, server: Server, options: Options, began: int) -
         return _find(target, Loading(Watch(None), None, ()))
 
     return ReloadedTarget(split(target)[0], server, load, options, began)
-
-
-def with_header(target: str | None) -> str:
-    """The file that TARGET names, if it says in a PEP 723 header what it needs; "" for any other."""
-    path = "" if target is None else split(target)[0]
-    if not path.endswith(".py"):
-        return ""
-    try:
-        with open(path, "rb") as file:
-            return path if b"# /// script" in file.read(_MOST_HEADER_BYTES) else ""
-    except OSError:
-        return ""  # who loads it says so
 
 
 def split(target: str) -> tuple[str, str]:

@@ -8,6 +8,7 @@ stays as it is, since what it opened is of its classes. A file that cannot be im
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from importlib import invalidate_caches
 from typing import TYPE_CHECKING, Any
 
@@ -34,14 +35,17 @@ _LIFESPAN = "lifespan.py:lifespan"
 class Code:
     """The code of one folder. Raises ConfigurationError if what its tools share cannot be had."""
 
-    def __init__(self, root: str, tools: str, configuration: Configuration, file: str) -> None:
-        """`tools` is the path of the sub-folder, `file` that of mcpd.toml."""
+    def __init__(
+        self, root: str, tools: str, configuration: Configuration, file: str, left_out: Mapping[str, str]
+    ) -> None:
+        """`tools` is the path of the sub-folder, `file` that of mcpd.toml; `left_out` says why of which files."""
         self._root = root
         self._folder = tools
         self._seconds = configuration.tools.import_timeout
         self._package = FolderPackage(root, [tools, root])
         self._first = self._before = self._package
         self._seen: object = None
+        self._left_out = {path: (why, _time_of(path)) for path, why in left_out.items()}
         self._entries: list[ToolEntry] = []
         self._problems: list[Problem] = []
         self._good: dict[str, tuple[FolderPackage, list[ToolEntry]]] = {}
@@ -88,6 +92,9 @@ class Code:
         good: dict[str, tuple[FolderPackage, list[ToolEntry]]] = {}
         for file in files_of(self._folder, report, most=MOST_OF_A_KIND, is_wanted=_is_python):
             if file.stem.startswith("_"):
+                continue
+            if (why := self._left_out.get(file.path)) and why[1] == file.modified_ns:
+                report.error(file.path, f"{why[0]}; it is left out")
                 continue
             instead = "what it had before is served" if file.path in self._good else "it is left out"
             module = self._package.load(file.path, self._seconds, report, instead)
@@ -138,6 +145,13 @@ class Code:
             return sharing_of(found)
         except RegistrationError as error:
             raise ConfigurationError(f"{path}: {name}: {error}") from error
+
+
+def _time_of(path: str) -> int:
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _is_python(parts: tuple[str, ...]) -> bool:

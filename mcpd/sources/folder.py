@@ -8,7 +8,7 @@ from a folder that was named, or that says itself that it is a server (D9).
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ..errors import ConfigurationError
@@ -43,15 +43,24 @@ def open_folder(place: Place, configuration: Configuration | None = None) -> Ser
 class Folder:
     """The source of all that a folder offers, and the server that is made for it.
 
-    With `is_growing` the server offers every kind from the beginning: what is not there now may come.
+    With `is_growing` the server offers every kind from the beginning: what is not there now may come. Files of its code
+    that are `left_out` are not imported, as long as they stay what they are; by their paths, why.
     """
 
-    def __init__(self, place: Place, configuration: Configuration | None = None, *, is_growing: bool = False) -> None:
+    def __init__(
+        self,
+        place: Place,
+        configuration: Configuration | None = None,
+        *,
+        is_growing: bool = False,
+        left_out: Mapping[str, str] | None = None,
+    ) -> None:
         self.configuration = configuration or (read(place.file) if place.file else Configuration())
         self.root = place.root
         self.owner = f"folder {place.root}"
         self._place = place
         self._is_growing = is_growing
+        self._left_out = left_out or {}
         self._told: set[Problem] = set()
         self._pages: dict[str, Page] = {}
         self._prompts: dict[str, FilePrompt] = {}
@@ -149,7 +158,7 @@ class Folder:
             return None
         from .code import Code
 
-        return Code(self.root, self._folder("tools"), self.configuration, self._place.file)
+        return Code(self.root, self._folder("tools"), self.configuration, self._place.file, self._left_out)
 
     def _load_tools(self, pages: frozenset[str], report: Report) -> list[ToolEntry] | None:
         if not self._is_there("tools"):

@@ -28,6 +28,7 @@ from .reports import Report
 __all__ = ["FolderPackage", "Stamps"]
 
 _numbers = count(1)
+_MOST_HEADER_BYTES = 1024 * 1024
 
 Stamps: TypeAlias = dict[str, tuple[str, tuple[int, int] | None]]
 """By the name of a module its file, and the size and time of that."""
@@ -250,11 +251,21 @@ def _told(error: BaseException, path: str, root: str) -> tuple[int | None, str]:
         return line, f"it ends by itself while it is imported (exit {error.code}){deeper}"
     if isinstance(error, ModuleNotFoundError):
         missing = printable(error.name or "")
+        if _has_header(path):
+            return line, f"no module {missing!r}{deeper}; start mcpd again if it is in its # /// script header"
         return line, f"no module {missing!r}{deeper}; install it where mcpd runs: {sys.executable} -m pip install …"
     if isinstance(error, McpdError):
         return line, f"{error}{deeper}"
     text = str(error)
     return line, (f"{type(error).__name__}: {text}" if text else type(error).__name__) + deeper
+
+
+def _has_header(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return b"\n# /// script" in b"\n" + file.read(_MOST_HEADER_BYTES)
+    except OSError:
+        return False
 
 
 def _line(trace: TracebackType | None, path: str, root: str) -> tuple[int | None, str]:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import REPOSITORY, Child
 from support.wires import MODERN, process_wire
+
+from mcpd.cli.script_headers import Header, as_script
+from mcpd.errors import ConfigurationError
 
 UV = shutil.which("uv") or next(iter(map(str, (REPOSITORY / ".tools" / "uv" / "bin").glob("uv"))), None)
 
@@ -35,19 +41,30 @@ def say() -> list[str]:
 """
 
 
-def wheel(folder: Path) -> Path:
+TOOL = """# /// script
+# dependencies = ["{needs}"]
+# ///
+import {imports}
+
+def {name}() -> str:
+    "What it is given."
+    return {imports}.WORD
+"""
+
+
+def wheel(folder: Path, name: str = "tinydep") -> Path:
     """A package of one module, as a wheel: made without a build, installed without a registry."""
-    path = folder / "tinydep-1.0-py3-none-any.whl"
+    path = folder / f"{name}-1.0-py3-none-any.whl"
     files = {
-        "tinydep.py": "WORD = 'given'\n",
-        "tinydep-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: tinydep\nVersion: 1.0\n",
-        "tinydep-1.0.dist-info/WHEEL": "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{name}.py": "WORD = 'given'\n",
+        f"{name}-1.0.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
+        f"{name}-1.0.dist-info/WHEEL": "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
     with zipfile.ZipFile(path, "w") as archive:
-        for name, text in files.items():
-            archive.writestr(name, text)
-        record = "".join(f"{name},,\n" for name in [*files, "tinydep-1.0.dist-info/RECORD"])
-        archive.writestr("tinydep-1.0.dist-info/RECORD", record)
+        for file, text in files.items():
+            archive.writestr(file, text)
+        record = "".join(f"{file},,\n" for file in [*files, f"{name}-1.0.dist-info/RECORD"])
+        archive.writestr(f"{name}-1.0.dist-info/RECORD", record)
     return path
 
 
@@ -88,6 +105,136 @@ def test_what_uv_cannot_give(tmp_path: Path, child: Child) -> None:
     assert "Traceback" not in done.stderr
 
 
+def offline(folder: Path) -> dict[str, str]:
+    """The variables of a start with uv, and with caches of its own."""
+    return {"UV": str(UV), "UV_OFFLINE": "1", "UV_CACHE_DIR": str(folder / "uv"), "XDG_CACHE_HOME": str(folder / "xdg")}
+
+
+def mcpd(child: Child, *words: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        child.mcpd(*words), env={**child.env, **env}, capture_output=True, text=True, timeout=100, check=False,
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+@pytest.mark.skipif(UV is None, reason="needs uv")
+def test_all_commands_that_load_a_file(tmp_path: Path, child: Child) -> None:
+    path = tmp_path / "server.py"
+    path.write_text(SERVER.format(wheel=wheel(tmp_path)), encoding="utf-8")
+    env = offline(tmp_path)
+    checked = mcpd(child, "check", "--json", str(path), env=env)
+    assert [tool["name"] for tool in json.loads(checked.stdout)["tools"]] == ["say"], checked.stderr
+    called = mcpd(child, "call", str(path), "say", env=env)
+    assert "given" in called.stdout, called.stderr
+    tried = mcpd(child, "doctor", str(path), env=env)
+    assert "✓ tools               1" in tried.stdout, tried.stdout
+
+
+@pytest.mark.skipif(UV is None, reason="needs uv")
+async def test_several_targets_and_a_folder_share_one_environment(tmp_path: Path, child: Child) -> None:
+    """What cannot be had for a file of a folder's tools is reported, and the rest is served."""
+    path, tools = tmp_path / "server.py", tmp_path / "folder" / "tools"
+    path.write_text(SERVER.format(wheel=wheel(tmp_path)), encoding="utf-8")
+    tools.mkdir(parents=True)
+    more = f"moredep @ file://{wheel(tmp_path, 'moredep')}"
+    (tools / "first.py").write_text(TOOL.format(needs=more, imports="moredep", name="more"), encoding="utf-8")
+    (tools / "second.py").write_text(TOOL.format(needs="none-such==1", imports="none", name="none"), encoding="utf-8")
+    (tools / "third.py").write_text(TOOL.format(needs="tinydep==9", imports="tinydep", name="other"), encoding="utf-8")
+    (tools / "fourth.py").write_text("# /// script\n# dependencies = [\n# ///\n", encoding="utf-8")
+    words = (str(path), str(tmp_path / "folder"))
+
+    async with process_wire(child, *words, version=MODERN, env=offline(tmp_path)) as wire:
+        listed: dict[str, Any] = await wire.result("tools/list")
+        assert [tool["name"] for tool in listed["tools"]] == ["script_say", "folder_more"]
+        for tool in ("script_say", "folder_more"):
+            assert "given" in str(await wire.call(tool))
+    checked = mcpd(child, "check", words[1], env=offline(tmp_path))
+    problems = checked.stderr.splitlines()
+    assert len(problems) == 3
+    assert any("second.py: uv cannot give it" in line and "none-such" in line for line in problems)
+    assert any("fourth.py: line 1: its # /// script is no TOML" in line for line in problems)
+
+
+@pytest.mark.skipif(UV is None, reason="needs uv")
+def test_targets_that_ask_for_what_does_not_go_together(tmp_path: Path, child: Child) -> None:
+    for name, needs in (("one", "tinydep==1"), ("two", "tinydep==2")):
+        (tmp_path / f"{name}.py").write_text(TOOL.format(needs=needs, imports="tinydep", name=name), encoding="utf-8")
+    env = {**offline(tmp_path), "UV_FIND_LINKS": str(tmp_path)}
+    done = mcpd(child, "serve", "--stdio", str(tmp_path / "one.py"), str(tmp_path / "two.py"), env=env)
+    assert (done.returncode, done.stdout) == (1, "")
+    first = f"mcpd: {tmp_path}/one.py (tinydep==1) and {tmp_path}/two.py (tinydep==2): uv cannot give them together"
+    assert done.stderr.startswith(first)
+    assert "Traceback" not in done.stderr
+
+
+OTHER_PYTHON = """#!/bin/sh
+echo "$@" >> {folder}/asked
+case "$1 $2" in
+"python find") echo {folder}/other/bin/python;;
+esac
+"""
+
+
+async def test_another_python(tmp_path: Path, child: Child) -> None:
+    """Where the header asks for one that does not run here, uv is asked for it, with what mcpd needs there."""
+    path, uv = tmp_path / "server.py", tmp_path / "uv"
+    header = '# /// script\n# requires-python = ">=3.99"\n# [tool.uv.sources]\n# near = {path = "../near"}\n# ///\n'
+    code = SERVER.partition("# ///\n")[2].replace("from tinydep import WORD", "WORD = 'other'")
+    path.write_text(header + code, encoding="utf-8")
+    uv.write_text(OTHER_PYTHON.format(folder=tmp_path), encoding="utf-8")
+    uv.chmod(0o755)
+    # It has nothing installed but what mcpd needs, and mcpd itself is not among that.
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "other"], check=True, timeout=60)
+    (site,) = (tmp_path / "other" / "lib").glob("python*/site-packages")
+    for name in ("msgspec", "anyio", "idna", "typing_extensions"):
+        place = find_spec(name)
+        assert place is not None
+        assert place.origin is not None
+        source = Path(place.origin)
+        source = source.parent if source.name == "__init__.py" else source
+        (site / source.name).symlink_to(source)
+
+    env = {"UV": str(uv), "XDG_CACHE_HOME": str(tmp_path / "xdg")}
+    async with process_wire(child, str(path), version=MODERN, env=env) as wire:
+        said: dict[str, Any] = await wire.call("say")
+        word, pid, prefix = said["structuredContent"]
+    assert (word, int(pid), prefix) == ("other", wire.process.pid, str(tmp_path / "other"))
+    sync, _ = (tmp_path / "asked").read_text(encoding="utf-8").splitlines()
+    assert "--python" not in sync
+    (script,) = (tmp_path / "xdg" / "mcpd" / "scripts").glob("*.py")
+    asked = script.read_text(encoding="utf-8")
+    assert all(f'"{name}' in asked for name in ("anyio", "click", "msgspec", "websockets"))
+    assert '"pytest' not in asked
+    assert '# requires-python = ">=3.99,>=3.11"' in asked
+    assert f'"path" = "{tmp_path}/../near"' in asked
+
+
+def test_uv_has_no_such_python(tmp_path: Path, child: Child) -> None:
+    path, uv = tmp_path / "server.py", tmp_path / "uv"
+    path.write_text('# /// script\n# requires-python = ">=3.99"\n# ///\n', encoding="utf-8")
+    uv.write_text("#!/bin/sh\necho 'error: No interpreter found for Python >=3.99' >&2\nexit 2\n", encoding="utf-8")
+    uv.chmod(0o755)
+    done = serve(child, str(path), UV=str(uv), XDG_CACHE_HOME=str(tmp_path))
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "its header asks for Python >=3.99, mcpd runs on 3." in done.stderr
+    assert "uv python install fetches one" in done.stderr
+
+
+def test_headers_that_set_up_uv_in_two_ways(tmp_path: Path) -> None:
+    one = Header(str(tmp_path / "one.py"), ("x",), "", {"sources": {"x": {"path": "x"}}, "find-links": ["./a"]})
+    two = Header(str(tmp_path / "two.py"), ("y",), "", {"sources": {"y": {"git": "g"}}, "find-links": ["./b"]})
+    text = as_script([one, two])
+    table = tomllib.loads("\n".join(line[2:] for line in text.splitlines()[1:-1]))
+    assert table["tool"]["uv"] == {
+        "sources": {"x": {"path": str(tmp_path / "x")}, "y": {"git": "g"}},
+        "find-links": [str(tmp_path / "a"), str(tmp_path / "b")],
+    }
+    other = Header(str(tmp_path / "three.py"), ("x",), "", {"sources": {"x": {"git": "g"}}})
+    with pytest.raises(ConfigurationError, match=r"one.py and .*three.py say two things of tool.uv.sources.x"):
+        as_script([one, other])
+
+
 @pytest.mark.parametrize(
     ("header", "said"),
     [
@@ -119,5 +266,5 @@ def test_a_file_without_a_header_loads_nothing_for_it(child: Child, tmp_path: Pa
         input="", timeout=100, check=False,
     )  # fmt: skip
     assert "'mcpd.cli.launch'" in done.stderr
-    for name in ("script_environment", "reloading", "watchfiles", "sources.watch"):
+    for name in ("script_environment", "script_headers", "cli.uv", "reloading", "watchfiles", "sources.watch"):
         assert name not in done.stderr

@@ -89,7 +89,8 @@ NamedTarget: TypeAlias = CommandTarget | UrlTarget | FileTarget
 
 def command_of(target: FileTarget | None) -> CommandTarget:
     """The child process that serves this: `mcpd serve --stdio`, by the Python that runs us. None is the starter."""
-    words = [sys.executable, *OVER_STDIO]
+    # Of a file with a header another Python runs us, which has no mcpd of its own.
+    words = [os.environ.get("_MCPD_PYTHON", sys.executable), *OVER_STDIO]
     if target is None:
         return CommandTarget((*words,), name="the built-in starter")
     return CommandTarget((*words, target.words), name=target.name or _shorten(_nearby(target.words)))
