@@ -70,7 +70,7 @@ def _place_of(target: str | None) -> Place | None:
 
 
 def load(
-    found: Found,
+    target: Found | str | None,
     program: LoadedBy | None = None,
     arguments: Sequence[str] = (),
     *,
@@ -78,7 +78,7 @@ def load(
     is_growing: bool = False,
     left_out: Mapping[str, str] | None = None,
 ) -> Server | None:
-    """The server that was found; where no target was named that of the folder, or the built-in starter. Raises
+    """The server that TARGET names; for None the folder that is meant, or the built-in starter. Raises
     ConfigurationError. What can be watched is put into `watched`; one that `is_growing` offers all kinds from the
     beginning. Files that are `left_out` are not imported, for the reason that is said there.
 
@@ -86,6 +86,7 @@ def load(
     has come to its end. `arguments` are what such a target finds in `sys.argv`. Without `program` those libraries are
     their own.
     """
+    found = target if isinstance(target, Found) else find(target)
     target, place = found.name, found.place
     if place is not None:
         from ..sources.folder import Folder
