@@ -23,6 +23,7 @@ from ..masking import mask_command, mask_text
 from ..printable import printable
 from ..sources.lookup import place_here
 from .interpreter import serving_command
+from .windows import plain_words
 
 __all__ = ["APPS_OFF", "SWITCHES", "Entry", "Made", "Transport", "as_started", "as_target", "make_entry", "server_name"]
 
@@ -103,9 +104,10 @@ def make_entry(
     if isinstance(named, CommandTarget):
         program, *args = named.command
         whole, warnings = _whole(args) if command else (tuple(args), ())
-        words = as_started(_program(program, named.cwd), whole)
+        plain, spaces = plain_words([_program(program, named.cwd), *whole])
+        words = as_started(plain[0], plain[1:])
         made = Entry(command=words[0], args=words[1:], env=dict(named.env or {}) | added, cwd=named.cwd)
-        return Made(made, server_name(named), (*copied, *warnings))
+        return Made(made, server_name(named), (*copied, *warnings, *spaces))
     return _of_file(named, added)
 
 
@@ -202,8 +204,9 @@ def _of_file(named: FileTarget | None, env: dict[str, str]) -> Made:
         words = [named.words]
         if not os.path.isabs(named.path) and not _is_installed(named.path):
             found = {"PYTHONPATH": os.getcwd(), **found}
-    made = Entry(command=command[0], args=(*command[1:], *words), env=found)
-    return Made(made, server_name(named), warnings)
+    plain, spaces = plain_words([*command, *words])
+    made = Entry(command=plain[0], args=plain[1:], env=found)
+    return Made(made, server_name(named), (*warnings, *spaces))
 
 
 def _is_installed(module: str) -> bool:

@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from mcpd import __version__
 from mcpd.errors import ConfigurationError
 from mcpd.install.entry import APPS_OFF, Entry, as_started, as_target, make_entry
 from mcpd.install.interpreter import made_for_one_run_by, serving_command
+from mcpd.install.windows import plain_words
 
 SERVER = "from mcpd import Server\n\nserver = Server('garden')\n"
 
@@ -85,6 +87,55 @@ def test_batch_files_are_started_by_the_shell() -> None:
     )  # fmt: skip
     assert as_started(npx, [], platform="linux") == (npx,)
     assert as_started(r"C:\uv.exe", ["x"], platform="win32") == (r"C:\uv.exe", "x")
+
+
+SHORT = {
+    r"C:\Program Files": r"C:\PROGRA~1",
+    r"C:\Program Files\nodejs\npx.CMD": r"C:\PROGRA~1\nodejs\npx.CMD",
+    r"C:\Users\Ada L": r"C:\Users\ADAL~1",
+    r"C:\Users\Ada L\longgarden": r"C:\Users\ADAL~1\LONGGA~1",
+    r"C:\Users\Ada L\longgarden\my server.py": r"C:\Users\ADAL~1\LONGGA~1\MYSERV~1.PY",
+}
+"""What Windows says of these paths: all parts are short, of those without spaces too."""
+MINE = r"C:\Users\Ada L\longgarden\my server.py"
+
+
+def on_windows(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return plain_words(words, platform="win32", short=lambda path: SHORT.get(path, ""))
+
+
+@pytest.mark.parametrize(
+    ("word", "plain"),
+    [
+        (r"C:\Program Files\nodejs\npx.CMD", r"C:\PROGRA~1\nodejs\npx.CMD"),
+        (MINE, r"C:\Users\ADAL~1\longgarden\MYSERV~1.PY"),
+        (f"{MINE}:server", r"C:\Users\ADAL~1\longgarden\MYSERV~1.PY:server"),
+        (r"C:\Other Place\x.exe", r"C:\Other Place\x.exe"),
+        (r"C:\none\x.exe", r"C:\none\x.exe"),
+        ("two words", "two words"),
+    ],
+)
+def test_paths_with_spaces_are_short_on_windows(word: str, plain: str) -> None:
+    (said, made), warnings = on_windows(["x", word])
+    assert (said, made, warnings) == ("x", plain, ())
+    assert plain_words([word], platform="linux") == plain_words([word], platform="darwin") == ((word,), ())
+    # Only the program is told: what is an argument, a shell may quote.
+    assert [word in each for each in on_windows([word])[1]] == ([True] if " " in plain else [])
+
+
+def test_entries_on_windows_have_short_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcpd.install.entry.plain_words", on_windows)
+    monkeypatch.setattr("mcpd.install.entry._program", lambda word, cwd: r"C:\Program Files\nodejs\npx.CMD")
+    made = make_entry(None, ["npx", "-y", MINE])
+    assert [made.entry.command, *made.entry.args][-3:] == [
+        r"C:\PROGRA~1\nodejs\npx.CMD", "-y", r"C:\Users\ADAL~1\longgarden\MYSERV~1.PY",
+    ]  # fmt: skip
+    monkeypatch.setattr("mcpd.install.entry.serving_command", lambda: ((r"C:\Other Place\mcpd.exe", "serve"), ()))
+    (tmp_path / "server.py").touch()
+    made = make_entry(str(tmp_path / "server.py"))
+    assert made.entry.command == r"C:\Other Place\mcpd.exe"
+    (warning,) = made.warnings
+    assert "has a space in it, and no short name here" in warning
 
 
 def test_urls() -> None:
