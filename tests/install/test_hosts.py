@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tomllib
+from difflib import unified_diff
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from mcpd.install.plan import entries_of, plan_install, plan_uninstall
 from mcpd.install.shapes import shaped
 
 FIXTURES = Path(__file__).parent / "fixtures"
+INSTALLED = Path(__file__).parent / "installed.diff"
 SYSTEMS = ("macos", "linux", "windows")
 
 SUPPORT, ROAMING, LOCAL = "Library/Application Support", "AppData/Roaming", "AppData/Local"
@@ -114,12 +116,9 @@ LIKE = {
 
 
 def fixture(host: Host) -> str:
-    """A file as this host's users have them."""
-    known = {path.stem: path for path in FIXTURES.iterdir()}
-    path = known.get(host.id) or known.get(LIKE.get(host.id, ""))
-    if path is not None:
-        return path.read_text(encoding="utf-8")
-    return known["claude-desktop"].read_text(encoding="utf-8").replace('"mcpServers"', json.dumps(host.key))
+    """A file as this host's users have them: by hand, after what its makers document."""
+    (path,) = FIXTURES.glob(f"{host.id}.*")
+    return path.read_bytes().decode()
 
 
 class Home:
@@ -159,6 +158,7 @@ def home_of(system: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hom
 def test_the_tables_here_are_whole() -> None:
     assert set(PLACES) == set(HOSTS)
     assert set(SHAPES) | set(LIKE) == set(HOSTS)
+    assert sorted(path.stem for path in FIXTURES.iterdir()) == sorted(HOSTS)
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
@@ -269,15 +269,22 @@ def holds_all_of(longer: bytes, data: bytes) -> bool:
     return True
 
 
-@pytest.mark.parametrize("id", HOSTS)
-def test_nothing_else_changes(id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Install, again, uninstall: the difference is our entry, then nothing, then the bytes are those of before."""
+RUNS_ON = [
+    (id, system) for id, found in PLACES.items() for system, place in zip(SYSTEMS, found * 3, strict=False) if place
+]
+
+
+@pytest.mark.parametrize(("id", "system"), RUNS_ON)
+def test_nothing_else_changes(id: str, system: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Install, again, uninstall, and back by undo: the difference is our entry, then nothing, then the bytes are those
+    of before. As every editor leaves the file on the first system, on the others as it is."""
     host = HOSTS[id]
-    system = next(each for each in SYSTEMS if home_of(each, tmp_path, monkeypatch).path(host) is not None)
     home = home_of(system, tmp_path, monkeypatch)
     journal = Journal(home.environment)
-    for what, data in variants(fixture(host)).items():
+    is_first = (id, system) == next(each for each in RUNS_ON if each[0] == id)
+    for what, data in variants(fixture(host)).items() if is_first else [("as it is", fixture(host).encode())]:
         path = home.write(host, data)
+        assert file_of(host, environment=home.environment) == str(path)
         before = entries_of(host, read(str(path)))
         assert before, what
 
@@ -299,6 +306,27 @@ def test_nothing_else_changes(id: str, tmp_path: Path, monkeypatch: pytest.Monke
         assert plan_uninstall(host, "new", str(path)).data == data, what
         apply(plan_uninstall(host, "new", str(path), journal=journal), journal, environment=home.environment)
         assert path.read_bytes() == data, what
+        for wanted in (longer, data):
+            journal.undo(host.id, str(path))
+            assert path.read_bytes() == wanted, what
+
+
+def test_every_byte_that_is_put_into_each_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`installed.diff` has what an entry changes in each host's file; after a change that is meant: MCPD_WRITE=1."""
+    said = []
+    for host in HOSTS.values():
+        before = fixture(host)
+        path = tmp_path / host.id
+        path.write_bytes(before.encode())
+        after = plan_install(host, "new", COMMAND, str(path)).data
+        assert after is not None
+        lines = unified_diff(
+            before.splitlines(keepends=True), after.decode().splitlines(keepends=True), host.id, host.id, n=1
+        )
+        said += [line if line.endswith("\n") else f"{line}\n\\ no line end\n" for line in lines]
+    if os.environ.get("MCPD_WRITE"):
+        INSTALLED.write_text("".join(said), encoding="utf-8")
+    assert "".join(said) == INSTALLED.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("id", HOSTS)

@@ -244,7 +244,12 @@ _ALL = (
         program="zed",
     ),
     Host(
-        "devin", "Devin", _config("devin/mcp_config.json", "devin/mcp_config.json"), shape="transport", program="devin"
+        "devin",
+        "Devin",
+        _config("devin/mcp_config.json", "devin/mcp_config.json"),
+        (".devin/mcp_config.json",),
+        shape="transport",
+        program="devin",
     ),
     Host(
         "windsurf",
@@ -293,7 +298,7 @@ _ALL = (
         "copilot-jetbrains",
         "GitHub Copilot in JetBrains IDEs",
         Files(
-            ("{support}/github-copilot/intellij/mcp.json",),
+            ("{support}/github-copilot/intellij/mcp.json", "{config}/github-copilot/intellij/mcp.json"),
             ("{config}/github-copilot/intellij/mcp.json", "~/.local/share/github-copilot/intellij/mcp.json"),
             ("{local}/github-copilot/intellij/mcp.json",),
         ),
