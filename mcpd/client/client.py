@@ -45,6 +45,7 @@ from .lists import read_list
 from .target import Target
 from .tool_function import AwaitedToolFunction
 from .values import plain_value, typed_value
+from .watched import ChannelWatcher
 
 __all__ = ["Client"]
 
@@ -67,6 +68,7 @@ class Client(ServerLink):
     says that they are fresh, unless `cache` is False (with a function as `headers`, which may speak for several users,
     only what is the same for all); `fresh=True` asks for one of them in any case. A connection that
     has ended by itself is opened anew for the next request, unless `reconnect` is False: see docs/targets.md.
+    `watcher` is told of each frame, both ways, before it is passed on.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class Client(ServerLink):
         reconnect: bool = True,
         headers: Headers | None = None,
         http: HttpOptions | None = None,
+        watcher: ChannelWatcher | None = None,
     ) -> None:
         if version is not None and version not in table.SUPPORTED:
             raise ConfigurationError(f"protocol version {version!r}: there are {', '.join(table.SUPPORTED)}")
@@ -97,6 +100,7 @@ class Client(ServerLink):
             keeps_results=cache,
             reconnects=reconnect,
             http=http if headers is None else replace(http or HttpOptions(), headers=headers),
+            watcher=watcher,
         )
 
     async def __aenter__(self) -> Self:

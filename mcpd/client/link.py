@@ -51,6 +51,7 @@ from .limits import ClientLimits
 from .session import ClientSession
 from .target import InProcess, Target, connect, named
 from .targets.named import CommandTarget, UrlTarget
+from .watched import ChannelWatcher, watched
 from .wishes import Wishes
 
 __all__ = ["ServerLink"]
@@ -103,6 +104,7 @@ class ServerLink:
         keeps_results: bool,
         reconnects: bool,
         http: HttpOptions | None,
+        watcher: ChannelWatcher | None,
     ) -> None:
         self.timeout = timeout
         self.limits = limits
@@ -116,6 +118,7 @@ class ServerLink:
         self._http = http
         if http is not None and http.authenticate is not None:
             self._http = replace(http, authenticate=self._forgets_after(http.authenticate))
+        self._watcher = watcher
         self._keeps_results = keeps_results
         self._reconnects = reconnects
 
@@ -202,6 +205,8 @@ class ServerLink:
             self._do(self._open.aclose())  # it may take its time, and nobody waits for it
 
         channel = await connect(target, self.limits, self._http)
+        if self._watcher is not None:
+            channel = watched(channel, self._watcher)
         connection = ClientConnection(session, channel, self._callbacks, self.limits)
         if self._is_closed:
             await connection.aclose()

@@ -43,6 +43,7 @@ all of it for a program on asyncio; its modules are the only ones that do:
       request_handler what a View asked for, carried out
       hooks         what the program decides
       options       settings that seldom change
+      treatment   how one View is treated that is not treated as all others
       tool_list     the server's tools, listed again when they change
       conversation  what Views have to say in it
       document_cache the documents of Views, read and kept

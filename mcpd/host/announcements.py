@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from msgspec import Raw
+
+from ..jsonrpc import encode
 from .messages import HOST_CONTEXT_CHANGED
 from .opening_call import LaunchCall
 from .output import ViewOutput
@@ -46,8 +49,11 @@ class Announcements:
         """Send what waits."""
         if (delta := self._view_state.feed.due()) is not None:
             self._output.notify(HOST_CONTEXT_CHANGED, delta)
+        rewrite = self._view_state.settings.rewrite
         for method, params in self.launch.due():
-            self._output.notify(method, params)
+            told = params if rewrite is None else rewrite(method, Raw(encode(params)))
+            if told is not None:
+                self._output.notify(method, told)
         changed, self._changed_lists = self._changed_lists, {}
         for kind in changed:
             self._output.notify(f"notifications/{kind}/list_changed")

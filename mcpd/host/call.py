@@ -50,6 +50,8 @@ class ToolCall:
         """The `ui://` resource that shows the result; None for a tool without a View."""
         self.result: CallToolResult | None = None
         """The result, once there is one; a tool that failed gives one with `is_error`."""
+        self.raw_result: Raw | None = None
+        """The same as the server sent it."""
         self.error: str = ""
         """Why there will be no result."""
 
@@ -57,7 +59,6 @@ class ToolCall:
         self._partial = PartialArguments()
         self._shown_partial: Raw | None = None
         self._arguments: Raw | None = None
-        self._raw_result: Raw | None = None
         self._running: asyncio.Task[Raw] | None = None
         self._views: list[AttachedView] = []
 
@@ -74,7 +75,7 @@ class ToolCall:
     @property
     def is_over(self) -> bool:
         """Whether there is a result, or will be none."""
-        return self._raw_result is not None or bool(self.error)
+        return self.raw_result is not None or bool(self.error)
 
     def stream_arguments(self, chunk: str) -> dict[str, Any] | None:
         """More of the arguments' JSON as the model writes it; the Views see it closed. The arguments so far.
@@ -125,7 +126,7 @@ class ToolCall:
         finally:
             self._running = None
 
-        self._raw_result = answer
+        self.raw_result = answer
         self._tell(lambda machine: machine.tool_result(answer))
         return self.result
 
@@ -140,7 +141,7 @@ class ToolCall:
     def attach(self, view: AttachedView) -> None:
         """Tell a View what has happened so far, and from now on."""
         self._views.append(view)
-        arguments, partial, result, error = self._arguments, self._shown_partial, self._raw_result, self.error
+        arguments, partial, result, error = self._arguments, self._shown_partial, self.raw_result, self.error
         if arguments is not None:
             view.tell(lambda machine: machine.tool_input(arguments))
         elif partial is not None:

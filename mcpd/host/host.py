@@ -41,6 +41,7 @@ from .relay import Relay, open_relay
 from .request_handler import ViewRequestHandler
 from .shown import ShownView
 from .tool_list import ToolList
+from .treatment import Treatment
 from .view import View
 from .visibility import is_for_model, model_tools, resource_uri
 
@@ -53,6 +54,7 @@ _NO_CALLBACKS = Callbacks()
 
 
 _DEFAULT_OPTIONS = HostOptions()
+_AS_ALL = Treatment()
 
 
 class OfferedTool(NamedTuple):
@@ -96,6 +98,7 @@ class Host:
             version=options.version,
             timeout=options.timeout,
             limits=options.client_limits,
+            watcher=options.watcher,
         )
 
         self._documents = DocumentCache(self.client, hooks, options.fresh_seconds)
@@ -239,9 +242,17 @@ class Host:
         return view
 
     async def prepare_view(
-        self, call: ToolCall, *, proxy: bool = False, context: HostContext | None = None
+        self,
+        call: ToolCall,
+        *,
+        proxy: bool = False,
+        context: HostContext | None = None,
+        treatment: Treatment = _AS_ALL,
     ) -> ShownView:
-        """A View whose channel comes later: `ShownView.begin` starts its life and its time limits."""
+        """A View whose channel comes later: `ShownView.begin` starts its life and its time limits.
+
+        `treatment` is for a View that is not to be treated as all others are.
+        """
         if call.view_uri is None:
             raise ConfigurationError(f"the tool {call.name} has no View")
         self._check_room()
@@ -257,13 +268,20 @@ class Host:
             limits=options.limits,
             has_proxy=proxy,
             has_prompts=self.client.server_capabilities.prompts is not None,
+            rewrite=treatment.rewrite,
+            tells_early=treatment.tells_early,
         )
 
         surroundings = merge(self.context, HostContext(tool_info=ToolInfo(tool=call.tool)))
         view_id = self.conversation.name_view()
         machine = View(
             document,
-            grant(document.csp, document.permissions, options.profile, allowed=options.permissions),
+            grant(
+                document.csp,
+                document.permissions,
+                treatment.profile or options.profile,
+                allowed=options.permissions if treatment.permissions is None else treatment.permissions,
+            ),
             settings,
             context=surroundings if context is None else merge(surroundings, context),
             tools=self._tools.tools.values(),

@@ -103,6 +103,8 @@ class Incoming:
             result = NoParams()
         elif result is None:
             result = NoParams()
+        elif asked.method == "tools/call" and (rewrite := self._view_state.settings.rewrite) is not None:
+            result = rewrite(asked.method, result) or result
 
         finish = REQUESTS[asked.method].finish
         try:

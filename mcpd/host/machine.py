@@ -131,6 +131,8 @@ class ViewMachine:
             answer = self._answer_to(request, now)
             if answer is not None:
                 self._output.result(request.id, answer)
+                if self.settings.tells_early:
+                    self._flush()
         except ProtocolError as error:
             self._output.refuse(error, request.id, request.method)
         except Exception as error:
@@ -243,7 +245,8 @@ class ViewMachine:
 
     def _flush(self) -> None:
         """Send what waits, if the View may be told anything: nothing "before it receives an `initialized`"."""
-        if self._life.state is ViewPhase.LIVE:
+        is_early = self.settings.tells_early and self._life.state is ViewPhase.INIT
+        if self._life.state is ViewPhase.LIVE or is_early:
             self._announcements.flush()
 
     def _enter(self, state: ViewPhase, now: float) -> None:

@@ -6,6 +6,7 @@ from msgspec import Struct, field
 
 from .. import __version__
 from ..client import ClientLimits
+from ..client.watched import ChannelWatcher
 from ..types.lifecycle import Implementation
 from .context import HostContext
 from .csp import Profile
@@ -29,7 +30,7 @@ class HostOptions(Struct, frozen=True, kw_only=True):
     (camera, microphone, geolocation, clipboardWrite); `profile` is that of `csp`; `fresh_seconds` how long a
     document is used again without reading it; `version` fixes the protocol version towards the server, and
     `timeout` is how many seconds the server may be silent; `limits` is how much a View may take, `client_limits` how
-    much the server.
+    much the server. `watcher` is told of each frame between the two.
     """
 
     info: Implementation = field(default_factory=lambda: Implementation(name="mcpd", version=__version__))
@@ -42,3 +43,4 @@ class HostOptions(Struct, frozen=True, kw_only=True):
     version: str | None = None
     timeout: float | None = 60.0
     client_limits: ClientLimits = ClientLimits()
+    watcher: ChannelWatcher | None = None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from ..client.faults import Faults
 from ..errors import ProtocolError, RemoteError
@@ -34,7 +34,7 @@ class ViewOutput:
         self.messages: list[bytes] = []
         self.events: list[Event] = []
 
-    def notify(self, method: str, params: Struct | None = None) -> None:
+    def notify(self, method: str, params: Struct | Raw | None = None) -> None:
         """Send a notification."""
         self.messages.append(call(method, params))
 

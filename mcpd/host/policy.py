@@ -9,12 +9,12 @@ Spec: MCP Apps 2026-01-26, "Requests (View -> Host)"; the later draft for `ui/do
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Literal
 from unicodedata import category, normalize
 from urllib.parse import unquote, urlsplit
 
-from msgspec import Struct, ValidationError, convert, field
+from msgspec import Raw, Struct, ValidationError, convert, field
 
 from ..errors import InvalidParams
 from ..types.content import BlobResourceContents, EmbeddedResource, ResourceLink, TextResourceContents
@@ -80,6 +80,7 @@ class ViewSettings(Struct, frozen=True, kw_only=True):
     `denials`: the stable text answers a denied link, message or download with error -32000; "result" answers
     `{isError: true}`, as most hosts in the field do. `has_proxy`: whether a sandbox proxy stands between the
     View and us and loads the document. `has_prompts`: whether the server has prompts (a View may list them).
+    `rewrite` and `tells_early` are those of `Treatment`.
     """
 
     host_info: Implementation
@@ -88,6 +89,8 @@ class ViewSettings(Struct, frozen=True, kw_only=True):
     limits: Limits = Limits()
     has_proxy: bool = True
     has_prompts: bool = False
+    rewrite: Callable[[str, Raw], Raw | None] | None = None
+    tells_early: bool = False
 
 
 class RateLimit:

@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias
 
-from ..channel import Channel
+from ..channel import Channel, Receiver
 from ..errors import ConfigurationError, ParseError, ProtocolError
 from ..jsonrpc import Batch, Request, decode, decode_batch
 from ..listener import Ending
 from ..principal import ANONYMOUS, Principal
 from ..printable import printable
+from ..transports.accepting import ConnectionLimit
 from ..transports.authentication import Authentication, Refusal, RequestHeaders
 from ..transports.guards import Access, Guard
+from ..transports.websocket_server import Endpoint, WebSocketLimits
 from .core import Answering, Backend, Core, HttpSettings, Identify
 from .cors import Cors
 from .eras import Eras, Step
@@ -277,6 +279,17 @@ class HttpApp:
         """Everything that may have calls running."""
         return [*self.core.open, *(session.connection for session in self.sessions)]
 
+    @property
+    def endings(self) -> Iterable[Ending]:
+        """Those connections, and the routes."""
+        return [*self.connections, self.routes]
+
+    def new_endpoint(
+        self, accept: Callable[[Channel], Receiver], limits: WebSocketLimits, connection_limit: ConnectionLimit
+    ) -> Endpoint:
+        """Who may connect by WebSocket on the same port: those who may use the endpoint."""
+        return Endpoint(accept, self.guard, limits, (*self.paths, "/"), connection_limit)
+
     def drain(self) -> None:
         """Begin no more sessions, and say so at /readyz; what runs goes on."""
         self.core.is_draining = True
@@ -295,7 +308,7 @@ class HttpApp:
     async def aclose(self, grace: float = 0) -> None:
         """End everything: calls and routes get `grace` seconds, subscriptions their result, the rest just ends."""
         self.drain()
-        ending: list[Ending] = [*self.connections, self.routes]
+        ending = self.endings
         await asyncio.gather(*(running.finish(grace) for running in ending))
         self.sessions.end_all()
         for channel in list(self.core.sockets):

@@ -20,7 +20,7 @@ from ..budget import SMALL, Charge, client_of
 from ..errors import ConfigurationError
 from ..transports.accepting import ConnectionLimit, CountedConnections
 from ..transports.authentication import Refusal
-from .app import HttpApp
+from .application import Application
 from .request import ANSWER_AT_ONCE
 from .response_writer import ResponseWriter, answer_at_once
 
@@ -49,7 +49,7 @@ _BLANK = (b"\r\n", b"\n")
 """What old clients send behind a body, and no beginning of a request (RFC 9112 2.2)."""
 
 
-def new_config(app: HttpApp, upgrade: Callable[..., asyncio.BaseProtocol]) -> Config:
+def new_config(app: Application, upgrade: Callable[..., asyncio.BaseProtocol]) -> Config:
     """What uvicorn's connections ask of their server; `upgrade` makes what takes a WebSocket's connection over."""
     config = Config(
         app,
@@ -137,7 +137,7 @@ class Http1Protocol(HttpToolsProtocol):
     def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any], **more: Any) -> None:
         super().__init__(config, server_state, app_state, **more)
         self.access_log = False
-        app: HttpApp = config.app  # type: ignore[assignment]
+        app: Application = config.app  # type: ignore[assignment]
         self._settings = app.settings
         self._most_head_bytes = app.settings.max_head_bytes
 

@@ -20,7 +20,7 @@ from ..transports.accepting import Acceptor, ConnectionLimit
 from ..transports.address import Address, authority, bind, parse
 from ..transports.guards import Access
 from ..transports.websocket_server import Endpoint, WebSocketLimits
-from .app import HttpApp
+from .application import Application
 from .http1 import LINGER, Http1Protocol, HttpState, new_config
 
 __all__ = ["HttpListener"]
@@ -37,7 +37,7 @@ class HttpListener:
 
     def __init__(
         self,
-        app: HttpApp,
+        app: Application,
         address: str | Address,
         access: Access = _DEFAULT_ACCESS,
         connection_limit: ConnectionLimit | None = None,
@@ -56,7 +56,7 @@ class HttpListener:
     @property
     def connections(self) -> Iterable[Ending]:
         """All that may have calls running, and the routes."""
-        return [*self.app.connections, self.app.routes]
+        return self.app.endings
 
     async def start(self, accept: Callable[[Channel], Receiver]) -> None:
         """Begin to accept; `accept` gives the receiver of a WebSocket's frames.
@@ -68,7 +68,7 @@ class HttpListener:
             max_frame_bytes=app.settings.max_body_bytes, max_connections=app.settings.max_connections
         )
         sockets = [_bind_unix(path)] if path else await bind(self._address, is_guarded=self._access.is_guarded)
-        self._websockets = Endpoint(accept, app.guard, limits, (*app.paths, "/"), self._connection_limit)
+        self._websockets = app.new_endpoint(accept, limits, self._connection_limit)
         self._connection_limit.check(limits.max_connections)
         endpoint = app.settings.path
         self.url = f"unix:{path} (http://localhost{endpoint})" if path else f"http://{authority(sockets[0])}{endpoint}"

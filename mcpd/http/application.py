@@ -1,0 +1,39 @@
+"""`Application`: what a listener of HTTP runs. `app.HttpApp` has an MCP endpoint, `pages.PageApp` only pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from ..channel import Channel, Receiver
+from ..listener import Ending
+from ..transports.accepting import ConnectionLimit
+from ..transports.websocket_server import Endpoint, WebSocketLimits
+from .core import HttpSettings
+from .request import Receive, Scope, Send
+
+__all__ = ["Application"]
+
+
+class Application(Protocol):
+    """An ASGI application, with what its listener has to know of it."""
+
+    settings: HttpSettings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request. Spec: ASGI 3."""
+
+    @property
+    def endings(self) -> Iterable[Ending]:
+        """All that may have work running, which gets the time to be answered."""
+
+    def new_endpoint(
+        self, accept: Callable[[Channel], Receiver], limits: WebSocketLimits, connection_limit: ConnectionLimit
+    ) -> Endpoint:
+        """Who may connect by WebSocket on the same port; `accept` is what the listener was given."""
+
+    def drain(self) -> None:
+        """Begin nothing new; what runs goes on."""
+
+    async def aclose(self) -> None:
+        """End everything."""

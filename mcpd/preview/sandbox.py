@@ -1,0 +1,206 @@
+"""The documents of proxies and guests: each is given once, to the frame that it is for, and is 410 afterwards.
+
+A proxy's response has its own script and may frame its guest, and nothing else. A guest's response has the View's
+policy, which stays when the View is written into it. Both say who may frame them, and where their browser reports what
+the policy blocked: on their own origin. What these documents know of each other is written in here, as constants.
+
+Spec: MCP Apps 2026-01-26, "Sandbox proxy"; rules APP-X-01 to -08 of docs/rules.toml.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from functools import cache
+from secrets import token_urlsafe
+
+from msgspec import Struct
+
+from ..extensions.ui.assets import bundled_folder
+from ..host.csp import Grant
+from ..http.pages import PageAnswer
+from ..http.request import HttpRequest
+from ..jsonrpc import encode
+from ..transports.authentication import Refusal
+from .origins import Place
+
+__all__ = ["OnReport", "Sandbox"]
+
+OnReport = Callable[[bytes, bool], None]
+"""Is given the body of a report, and whether the proxy's policy blocked it (then a navigation)."""
+
+WAIT_SECONDS = 30.0
+"""How long a document waits for its frame."""
+
+MOST_REPORTS = 200
+MOST_REPORT_BYTES = 64 * 1024
+_REPORT_SECONDS = 5.0
+_REMEMBERED = 4096
+
+_GONE = Refusal(410, "This address was used already, or nobody came in time; open the app again.\n")
+_NOWHERE = Refusal(404, "There is nothing at this address.\n")
+_PREFETCH = Refusal(403, "This document is for the frame of an app, and is given once.\n")
+
+_ALWAYS = (
+    ("X-Content-Type-Options", "nosniff"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Cache-Control", "no-store"),
+    ("Origin-Agent-Cluster", "?1"),
+)
+
+
+class _Document(Struct):
+    """One that waits for its frame."""
+
+    body: bytes
+    policy: str
+    timer: asyncio.TimerHandle
+
+
+class _Reports(Struct):
+    """Where the reports of one frame go, and how many still may come."""
+
+    on_report: OnReport
+    of_proxy: bool
+    left: int = MOST_REPORTS
+
+
+class Sandbox:
+    """All documents of one preview that are waited for."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[tuple[str, str], _Document] = {}
+        self._reports: dict[tuple[str, str], _Reports] = {}
+        self._used: OrderedDict[tuple[str, str], None] = OrderedDict()
+
+    def put(self, place: Place, grant: Grant, on_report: OnReport, *, title: str = "", openai: object = None) -> None:
+        """The two documents of one View, for its frames to load soon; `openai` is what `window.openai` is to be."""
+        guest_origin = "null" if grant.profile == "opaque" else place.guest_origin
+        proxy, policy = _proxy(place, grant, guest_origin, title)
+        self._wait(place.proxy_host, place.proxy_path, proxy, policy)
+
+        ancestors = (place.proxy_origin, place.page_origin)
+        policy = f"{grant.policy(ancestors)}; report-uri {place.guest_report}"
+        self._wait(place.guest_host, place.guest_path, _guest(place, openai), policy)
+
+        self._reports[place.proxy_host, place.proxy_report] = _Reports(on_report, of_proxy=True)
+        self._reports[place.guest_host, place.guest_report] = _Reports(on_report, of_proxy=False)
+
+    def remove(self, place: Place) -> None:
+        """The View is gone: what was not loaded yet never will be, and nothing more is reported."""
+        for key in ((place.proxy_host, place.proxy_path), (place.guest_host, place.guest_path)):
+            self._expire(key)
+        self._reports.pop((place.proxy_host, place.proxy_report), None)
+        self._reports.pop((place.guest_host, place.guest_report), None)
+
+    def close(self) -> None:
+        """Wait for nobody any more."""
+        for key in list(self._waiting):
+            self._expire(key)
+        self._reports.clear()
+
+    async def answer(self, request: HttpRequest) -> PageAnswer | Refusal:
+        """A request to the port of the sandbox."""
+        key = ((request.header(b"host") or "").lower(), request.path)
+        if key in self._reports and request.method == "POST":
+            return await self._take_report(self._reports[key], request)
+        if key in self._used:
+            return _GONE
+        if key not in self._waiting:
+            return _NOWHERE
+        if not _is_frame(request):
+            return _PREFETCH
+
+        document = self._waiting[key]
+        self._expire(key)
+        headers = (("Content-Security-Policy", document.policy), *_ALWAYS)
+        return PageAnswer(body=document.body, headers=headers)
+
+    async def _take_report(self, reports: _Reports, request: HttpRequest) -> PageAnswer | Refusal:
+        body = await request.read(MOST_REPORT_BYTES, _REPORT_SECONDS)
+        if reports.left:
+            reports.left -= 1
+            reports.on_report(body, reports.of_proxy)
+        return PageAnswer(status=204)
+
+    def _wait(self, host: str, path: str, body: bytes, policy: str) -> None:
+        key = host, path
+        timer = asyncio.get_running_loop().call_later(WAIT_SECONDS, self._expire, key)
+        self._waiting[key] = _Document(body, policy, timer)
+
+    def _expire(self, key: tuple[str, str]) -> None:
+        document = self._waiting.pop(key, None)
+        if document is None:
+            return
+        document.timer.cancel()
+        self._used[key] = None
+        if len(self._used) > _REMEMBERED:
+            self._used.popitem(last=False)
+
+
+def _is_frame(request: HttpRequest) -> bool:
+    """Whether a frame loads it. What loads ahead, or looks only, gets nothing, and uses nothing up."""
+    get = request.headers.get
+    if request.method != "GET" or b"prefetch" in get(b"sec-purpose", b"") + get(b"purpose", b"") + get(b"x-moz", b""):
+        return False
+    # Browsers that do not say what a document is for are old ones.
+    return get(b"sec-fetch-dest", b"iframe") == b"iframe"
+
+
+def _proxy(place: Place, grant: Grant, guest_origin: str, title: str) -> tuple[bytes, str]:
+    """The proxy's document and its policy."""
+    nonce = token_urlsafe(16)
+    about = {
+        "page": place.page_origin,
+        "guest": guest_origin,
+        "guestUrl": place.guest_url,
+        "sandbox": grant.sandbox,
+        "allow": grant.allow,
+        "title": title,
+    }
+    policy = "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src 'nonce-{nonce}'",
+            f"style-src 'nonce-{nonce}'",
+            f"frame-src {place.guest_url}",
+            "base-uri 'none'",
+            "form-action 'none'",
+            f"frame-ancestors {place.page_origin}",
+            f"report-uri {place.proxy_report}",
+        )
+    )
+    style = (
+        "html,body{margin:0;height:100%;background:transparent}iframe{display:block;border:0;width:100%;height:100%}"
+    )
+    html = (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Sandbox proxy</title>'
+        f'<style nonce="{nonce}">{style}</style></head>'
+        f'<body><script nonce="{nonce}">{_script("proxy.js", about)}</script></body></html>'
+    )
+    return html.encode(), policy
+
+
+def _guest(place: Place, openai: object) -> bytes:
+    """A guest's document until the View's is written over it."""
+    about = {"proxy": place.proxy_origin, "openai": openai}
+    html = (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>App</title></head>'
+        f"<body><script>{_script('guest.js', about)}</script></body></html>"
+    )
+    return html.encode()
+
+
+def _script(name: str, about: Mapping[str, object]) -> str:
+    """One of our scripts with its constants: as JSON in which nothing can end the script."""
+    constants = encode(about).decode().replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    return _source(name).replace("/* constants */", constants)
+
+
+@cache
+def _source(name: str) -> str:
+    path = os.path.join(os.path.dirname(bundled_folder()), "sandbox", name)
+    with open(path, encoding="utf-8") as file:
+        return file.read()

@@ -1,0 +1,245 @@
+"""The server behind a preview: one `Host`, which is made anew when the user wants another version, and its pages.
+
+All pages share the server, the trace and the conversation. The server's questions go to whoever answers first; what a
+View asks goes to the page that shows it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Raw, Struct, ValidationError, convert, to_builtins
+
+from ..client import Callbacks
+from ..client.callbacks import ListKind
+from ..client.target import Target
+from ..errors import InvalidRequest, McpdError, ProtocolError
+from ..host.context import DisplayMode, HostContext, merge
+from ..host.conversation import Conversation
+from ..host.csp import Profile
+from ..host.events import DownloadItem, Event
+from ..host.hooks import Hooks
+from ..host.host import Host
+from ..host.options import HostOptions, default_context
+from ..host.shown import ShownView
+from ..printable import printable
+from ..types.content import ContentBlock
+from ..types.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams
+from ..types.notifications import LogMessageParams
+from ..types.sampling import CreateMessageParams, CreateMessageResult, Root
+from .asks import Asks, NobodyAnswers, Page
+from .events import told
+from .messages import ServerInfo
+
+__all__ = ["Session", "SessionOptions"]
+
+log = logging.getLogger("mcpd.preview")
+
+_CONTEXT = HostContext(available_display_modes=["inline", "fullscreen", "pip"], platform="web")
+
+
+class SessionOptions(Struct, frozen=True, kw_only=True):
+    """`target` is what is connected to, `name` what the user called it; the others are those of `HostOptions`."""
+
+    target: Target
+    name: str
+    version: str | None = None
+    timeout: float | None = 60.0
+    profile: Profile = "strict"
+    permissions: tuple[str, ...] = ()
+
+
+class Session:
+    """Opened by `connect`. `pages` are those that are connected, `showing` which of them shows a View."""
+
+    def __init__(self, options: SessionOptions) -> None:
+        self.options = options
+        self.pages: list[Page] = []
+        self.showing: dict[str, Page] = {}
+        self.asks = Asks(self.pages)
+        self.conversation = Conversation()
+        self._host: Host | None = None
+        self._version = options.version
+        self._changing = asyncio.Lock()
+
+    # ----------------------------------------------------------------------------------- the server
+
+    @property
+    def host(self) -> Host:
+        """What is connected now. Raises InvalidRequest if nothing is."""
+        if self._host is None:
+            raise InvalidRequest("the server is not connected; connect anew")
+        return self._host
+
+    @property
+    def context(self) -> HostContext:
+        """The surroundings of a View of which nothing else was said."""
+        return merge(default_context(), _CONTEXT) if self._host is None else self._host.context
+
+    async def connect(self, version: str | None) -> ServerInfo:
+        """Connect anew, in this protocol version or in the newest in common. All Views are closed before.
+
+        Raises what `Host.open` raises; then nothing is connected.
+        """
+        async with self._changing:
+            await self._leave()
+            host = Host(
+                self.options.target,
+                hooks=self._hooks(),
+                callbacks=self._callbacks(),
+                conversation=self.conversation,
+                options=HostOptions(
+                    context=_CONTEXT,
+                    profile=self.options.profile,
+                    permissions=self.options.permissions,
+                    version=version,
+                    timeout=self.options.timeout,
+                ),
+            )
+            host.client.on_lost = self._on_lost
+            await host.open()
+            self._host, self._version = host, version
+            info = self.info()
+        self.broadcast("server/status", {"state": "connected", "message": ""})
+        return info
+
+    def info(self) -> ServerInfo:
+        """Who the server is; only the state if it is not connected."""
+        if self._host is None:
+            return ServerInfo()
+        client = self._host.client
+        who, offers = client.server_info, client.server_capabilities
+        return ServerInfo(
+            name=who.name if who else None,
+            title=who.title if who else None,
+            version=who.version if who else None,
+            protocol_version=client.version,
+            era="modern" if client.is_modern else "legacy",
+            instructions=client.instructions,
+            capabilities=offers,
+            extensions=offers.extensions,
+            state="connected",
+        )
+
+    async def aclose(self) -> None:
+        """Close all Views and leave the server."""
+        async with self._changing:
+            await self._leave()
+
+    async def _leave(self) -> None:
+        host, self._host = self._host, None
+        if host is not None:
+            await host.aclose()
+
+    # ------------------------------------------------------------------------------------ the pages
+
+    def broadcast(self, method: str, params: object) -> None:
+        """Tell all pages."""
+        for page in list(self.pages):
+            page.notify(method, params)
+
+    def _on_lost(self, error: McpdError) -> None:
+        self.broadcast("server/status", {"state": "lost", "message": printable(error, 2000)})
+
+    # ------------------------------------------------------------------------- what the server asks
+
+    def _callbacks(self) -> Callbacks:
+        return Callbacks(
+            elicit_form=self._elicit_form,
+            elicit_url=self._elicit_url,
+            sample=self._sample_for_server,
+            sample_tools=True,
+            roots=self._roots,
+            log=self._log,
+            list_changed=self._list_changed,
+            resource_updated=self._updated,
+        )
+
+    async def _elicit_form(self, params: ElicitFormParams) -> ElicitResult:
+        return await self._elicit("elicitForm", {"message": params.message, "schema": params.requested_schema})
+
+    async def _elicit_url(self, params: ElicitUrlParams) -> ElicitResult:
+        return await self._elicit("elicitUrl", {"message": params.message, "url": params.url})
+
+    async def _elicit(self, kind: str, members: dict[str, Any]) -> ElicitResult:
+        try:
+            return convert(await self.asks.ask(kind, members), ElicitResult)
+        except (NobodyAnswers, ValidationError):
+            return ElicitResult(action="cancel")
+
+    async def _sample_for_server(self, params: CreateMessageParams) -> CreateMessageResult:
+        return convert(await self._sampled({"params": params}, None), CreateMessageResult)
+
+    async def _sampled(self, members: dict[str, Any], page: Page | None) -> dict[str, Any]:
+        """What the user answered in the model's place. Raises ProtocolError if that was no."""
+        try:
+            result = (await self.asks.ask("sampling", members, page)).get("result")
+            return to_builtins(convert(result, CreateMessageResult)) if result else _refuse("denied by the user")
+        except (NobodyAnswers, ValidationError) as error:
+            return _refuse(str(error))
+
+    async def _roots(self) -> Sequence[Root]:
+        try:
+            return convert((await self.asks.ask("roots", {})).get("roots", []), list[Root])
+        except (NobodyAnswers, ValidationError):
+            return []
+
+    def _log(self, params: LogMessageParams) -> None:
+        self.broadcast("server/log", params)
+
+    def _list_changed(self, kind: ListKind) -> None:
+        self.broadcast("list/changed", {"kind": kind})
+
+    def _updated(self, uri: str) -> None:
+        self.broadcast("resource/updated", {"uri": uri})
+
+    # -------------------------------------------------------------------------------- what Views ask
+
+    def _hooks(self) -> Hooks:
+        return Hooks(
+            open_link=lambda view, url: self._allows(view, "openLink", {"url": url}),
+            download=self._download,
+            sample=self._sample_for_view,
+            sample_tools=True,
+            display_mode=self._display_mode,
+            message=self._message,
+            model_context=self._model_context,
+            event=self._event,
+        )
+
+    async def _allows(self, view: ShownView, kind: str, members: dict[str, Any]) -> bool:
+        page = self.showing.get(view.id)
+        return page is not None and await self.asks.allows(kind, {"viewId": view.id, **members}, page)
+
+    async def _download(self, view: ShownView, items: Sequence[DownloadItem]) -> bool:
+        files = [{"name": item.name, "mimeType": item.mime_type, "data": item.data, "url": item.url} for item in items]
+        return await self._allows(view, "download", {"items": files})
+
+    async def _sample_for_view(self, view: ShownView, params: Raw) -> dict[str, Any]:
+        return await self._sampled({"viewId": view.id, "params": params}, self.showing.get(view.id))
+
+    async def _display_mode(self, view: ShownView, mode: DisplayMode) -> DisplayMode | None:
+        return mode if await self._allows(view, "displayMode", {"mode": mode}) else None
+
+    async def _message(self, view: ShownView, content: Sequence[ContentBlock]) -> bool:
+        allowed = await self._allows(view, "message", {"content": content})
+        if allowed:
+            asyncio.get_running_loop().call_soon(self.broadcast, "conversation/changed", {})
+        return allowed
+
+    def _model_context(self, view: ShownView, update: object) -> bool:
+        asyncio.get_running_loop().call_soon(self.broadcast, "conversation/changed", {})
+        return True
+
+    def _event(self, view: ShownView, event: Event) -> None:
+        page, members = self.showing.get(view.id), told(event)
+        if page is not None and members is not None:
+            page.notify("view/event", {"viewId": view.id, "event": members})
+
+
+def _refuse(reason: str) -> dict[str, Any]:
+    # Spec: client/sampling, error handling: the user's no is -1; what a View is told is its host's.
+    raise ProtocolError(f"sampling: {reason}")
