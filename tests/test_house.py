@@ -108,6 +108,7 @@ ERAS_ARE_KNOWN = {
     "mcpd/http/legacy.py": 1,  # what a header may name
     "mcpd/http/modern.py": 1,  # what a connection begins with
     "mcpd/http/session_records.py": 1,  # what a stored session may name
+    "mcpd/preview/session.py": 1,  # what the page shows of a connection
 }
 """How often a file may name an era, and why, besides versions/ and session.py."""
 
@@ -165,8 +166,8 @@ APPS_ARE_KNOWN = {
     "mcpd/transports/guards.py": "why one kind of origin is not trusted",
     "mcpd/versions/v2025_06_18.py": "before it, `_meta` of what is listed is sent to clients with Apps alone",
 }
-"""Which files may name MCP Apps, and why, besides the extension itself, the host's side of it, and what hosts are told
-of a server when it is installed."""
+"""Which files may name MCP Apps, and why, besides the extension itself, the host's side of it with the command that
+shows it, and what hosts are told of a server when it is installed."""
 
 
 def test_no_extension_is_known_but_by_the_table() -> None:
@@ -424,7 +425,7 @@ def test_an_installed_mcpd_works_in_any_folder(installed: Installed, tmp_path: P
 def test_an_installed_mcpd_is_small(installed: Installed) -> None:
     """D8: four dependencies, and the two that one of those needs. (A peer: 28 packages, 31 MB.)
 
-    The client, its commands and folders brought it from 5 to 6 MB.
+    The client, its commands and folders brought it from 5 to 6 MB, installing, documents and the preview to 7.
     """
     names = {path.name.partition("-")[0].replace("_", "-").lower() for path in installed.packages.glob("*.dist-info")}
     assert names - {"typing-extensions", "sniffio"} == {
@@ -437,7 +438,7 @@ def test_an_installed_mcpd_is_small(installed: Installed) -> None:
     }
     files = [path for path in installed.packages.rglob("*") if path.is_file() and path.suffix != ".pyc"]
     megabytes = sum(path.stat().st_size for path in files) / 1e6
-    assert megabytes < 7, megabytes
+    assert megabytes < 7.5, megabytes
 
 
 def test_all_extras_are_in_all() -> None:
