@@ -58,6 +58,7 @@ class PageApp:
         """One request. Spec: ASGI 3."""
         if scope["type"] != "http":
             return
+
         request = HttpRequest(scope, receive, send)
         task = asyncio.current_task()
         assert task is not None
@@ -103,6 +104,7 @@ async def _give(request: HttpRequest, answer: PageAnswer | Refusal) -> None:
         log.info("Refused a request: %d %s", answer.status, printable(answer.text.rstrip()))
         await request.refuse(answer)
         return
+
     headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in answer.headers]
     if answer.status == 204:
         await request.answer_empty(204, headers)

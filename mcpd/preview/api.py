@@ -104,6 +104,7 @@ class PageConnection:
         self._asked: PendingRequests[PendingRequest] = PendingRequests("b")
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
+
         self._timer = self._loop.call_later(HELLO_SECONDS, self._refuse, "the first message is hello, and soon")
 
     # ------------------------------------------------------------------------- what the page says
@@ -137,6 +138,7 @@ class PageConnection:
         self._asked.take_all()
         for task in self._tasks:
             task.cancel()
+
         if desk is not None:
             desk.session.pages.remove(self)
             desk.views.end()
@@ -175,6 +177,7 @@ class PageConnection:
         except Exception:
             log.exception("%s failed", printable(request.method))
             answer = error_answer(InternalError(), request.id)
+
         self._channel.send(encode(answer))
 
     def _hear(self, desk: Desk, told: Notification) -> None:
@@ -201,6 +204,7 @@ class PageConnection:
         """See `asks.Page`."""
         if self._desk is None:
             raise ConnectionLost("the page is gone")
+
         waiter: asyncio.Future[Raw] = self._loop.create_future()
         request_id = self._asked.add(PendingRequest(method, waiter))
         self._channel.send(call(method, params, request_id))

@@ -45,6 +45,7 @@ class Asks:
         params = {"askId": ask_id, "kind": kind, **members}
 
         waiting = {asyncio.ensure_future(each.request("ask", params)): each for each in asked}
+
         try:
             while waiting:
                 done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)

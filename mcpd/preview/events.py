@@ -52,4 +52,5 @@ def told(event: Event) -> dict[str, Any] | None:
         return {"kind": "teardownRequested"}
     if isinstance(event, AppToolsListed):
         return {"kind": "appTools", "tools": event.tools}
+
     return None

@@ -33,6 +33,7 @@ class Listeners:
         except BaseException:
             await self.aclose()
             raise
+
         self._files.origins = origins
         return origins
 

@@ -31,4 +31,5 @@ async def read_all(client: Client, method: str, member: str) -> list[Raw]:
         if not isinstance(after, str) or after == cursor:
             break
         cursor = after
+
     return entries

@@ -154,6 +154,7 @@ async def _call(desk: Desk, params: ToolsCall) -> CallResult:
     call = desk.calls.get(params.call_id)
     if call is None or call.name != params.name:
         call = desk.begin(params.call_id, params.name, params.caller)
+
     began = time.perf_counter()
     result = await call.run(params.arguments or {}, on_progress=_progress(desk.page, params.call_id))
     took = round((time.perf_counter() - began) * 1000, 1)

@@ -105,6 +105,7 @@ class Origins(Struct, frozen=True):
                 proxy_report=f"/p-{proxy}/report",
                 guest_report=f"/v-{guest}/report",
             )
+
         return Place(
             page_origin=page_origin,
             proxy_host=f"p-{proxy}.{PAGE_NAME}:{self.sandbox_port}",

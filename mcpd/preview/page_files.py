@@ -85,6 +85,7 @@ def _headers(origin: str, origins: Origins) -> tuple[tuple[str, str], ...]:
             "frame-ancestors 'none'",
         )
     )
+
     return (
         ("Content-Security-Policy", policy),
         ("X-Content-Type-Options", "nosniff"),

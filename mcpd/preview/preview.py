@@ -33,6 +33,7 @@ class Preview:
         """Where it is listened, once it is."""
         self._port = port
         files = PageFiles(page_folder() if folder is None else folder)
+
         self._listeners = Listeners(files, self.sandbox, self._new_endpoint)
 
     @property

@@ -180,6 +180,7 @@ def _proxy(place: Place, grant: Grant, guest_origin: str, title: str) -> tuple[b
         f'<style nonce="{nonce}">{style}</style></head>'
         f'<body><script nonce="{nonce}">{_script("proxy.js", about)}</script></body></html>'
     )
+
     return html.encode(), policy
 
 

@@ -63,6 +63,7 @@ class Session:
         self.conversation = Conversation()
         self._host: Host | None = None
         self._version = options.version
+
         self._changing = asyncio.Lock()
 
     # ----------------------------------------------------------------------------------- the server
@@ -103,6 +104,7 @@ class Session:
             await host.open()
             self._host, self._version = host, version
             info = self.info()
+
         self.broadcast("server/status", {"state": "connected", "message": ""})
         return info
 
@@ -110,6 +112,7 @@ class Session:
         """Who the server is; only the state if it is not connected."""
         if self._host is None:
             return ServerInfo()
+
         client = self._host.client
         who, offers = client.server_info, client.server_capabilities
         return ServerInfo(

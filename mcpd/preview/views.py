@@ -49,6 +49,7 @@ class PageViews:
         self._origins = origins
         self._page_origin = page_origin
         self._open: dict[str, _Open] = {}
+
         self._allowed: dict[str, set[str]] = {}
         """The features that the user allowed to the Views of a document, by its URI."""
 
