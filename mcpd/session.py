@@ -3,7 +3,7 @@
 Theory of operation. A connection fixes an era, a call its version: a legacy connection agrees on one version in
 `initialize`, a modern one brings the version along in each request. Both come out as the same `Call`, so nothing above
 can tell them apart. A request opens a call (`receive_request`), which is closed by its answer (`respond`, `fail`) or by
-the client (`cancel`); what is closed is never answered.
+the client (`cancel`); what is closed is never answered. Those that are open are in one table (`in_flight.py`).
 
     phase         how it is entered                 from the client                     the server may send
     ------------  --------------------------------  ----------------------------------  ----------------------------
@@ -51,6 +51,7 @@ from .errors import (
     ResultTooLarge,
     UnsupportedVersion,
 )
+from .in_flight import ID_IN_USE, RequestInFlight, RequestsInFlight
 from .jsonrpc import (
     ABSENT,
     MALFORMED,
@@ -89,12 +90,10 @@ class _Answer(Struct):
 _read_id = Decoder(_Answer).decode
 
 
-class Call(Struct, eq=False):
-    """One request of the peer, from receipt to answer. A struct because these are made in C."""
+class Call(RequestInFlight, eq=False):
+    """One request of the client, from receipt to answer. A struct because these are made in C."""
 
     session: Session
-    id: Id
-    method: str
     raw: Raw
     version: Version
     params: Any
@@ -118,7 +117,7 @@ class Call(Struct, eq=False):
     @property
     def is_open(self) -> bool:
         """Whether an answer is still wanted."""
-        return self.session.in_flight.get(self.id) is self
+        return self.session.in_flight.by_id.get(self.id) is self
 
     @property
     def client(self) -> ClientIdentity:
@@ -204,7 +203,8 @@ class Session:
         else:
             self.phase = "modern" if version.is_modern else "initialized"
         self.is_stateless = opening.is_stateless
-        self.in_flight: dict[Id, Call] = {}
+        self.in_flight: RequestsInFlight[Call] = RequestsInFlight()
+        """The calls that are open."""
 
     @property
     def is_initialized(self) -> bool:
@@ -242,10 +242,9 @@ class Session:
         """Open a call, which keeps the `charge` for its bytes. Raises ProtocolError with what the peer did wrong; then
         nothing was opened.
         """
-        in_flight = self.in_flight
+        in_flight = self.in_flight.by_id
         if request.id in in_flight:
-            # Two answers with one id could not be told apart, and a cancellation would mean either.
-            raise InvalidRequest("This id belongs to a request that is still being answered")
+            raise InvalidRequest(ID_IN_USE)
         many = len(in_flight)
         if many >= self.max_in_flight:
             raise InvalidRequest(f"Too many requests at once: {self.max_in_flight} are being answered; retry later")
@@ -283,7 +282,7 @@ class Session:
         meta: RequestMeta | None = params.meta
         if meta is not None and meta.protocol_version is not UNSET:
             raise InvalidRequest(_ERA_FIXED)
-        return Call(self, request.id, request.method, request.params, version, params, meta)
+        return Call(request.id, request.method, self, request.params, version, params, meta)
 
     def _open_modern(self, request: Request) -> Call:
         """A request where the version is in its own `_meta`, or where no version is known yet.
@@ -311,7 +310,7 @@ class Session:
                     # To ask what is served binds to nothing: an `initialize` may follow.
                     if self.version is None and method != "server/discover":
                         self.phase, self.version = "modern", newest
-                    return Call(self, request.id, request.method, request.params, newest, params, meta)
+                    return Call(request.id, request.method, self, request.params, newest, params, meta)
         return self._open_unusual(request)
 
     def _open_unusual(self, request: Request) -> Call:
@@ -330,7 +329,7 @@ class Session:
                 return self._initialize(request)
             newest_legacy = table.get(table.NEWEST_LEGACY)
             if method == "ping":
-                return Call(self, request.id, request.method, request.params, newest_legacy, head, meta)
+                return Call(request.id, request.method, self, request.params, newest_legacy, head, meta)
             if not table.is_known_method(method) and self.vocabulary.request(newest_legacy, method) is None:
                 raise MethodNotFound(f"Method not found: {method}")
         elif bare and method == "initialize":
@@ -353,7 +352,7 @@ class Session:
 
         if self.version is None and method != "server/discover":
             self.phase, self.version = "modern", table.get(table.MODERN[-1])
-        return Call(self, request.id, request.method, request.params, version, params, params.meta)
+        return Call(request.id, request.method, self, request.params, version, params, params.meta)
 
     def _initialize(self, request: Request) -> Call:
         params: InitializeParams = read_params(read_initialize, request.params)
@@ -364,7 +363,7 @@ class Session:
         self.phase, self.version = "initializing", table.negotiate(params.protocol_version)
         # What the version does not know was not declared, whatever the client wrote.
         self.client = ClientIdentity(self.version.shape(params.capabilities), params.client_info)
-        return Call(self, request.id, request.method, request.params, self.version, params, params.meta)
+        return Call(request.id, request.method, self, request.params, self.version, params, params.meta)
 
     def receive_notification(self, message: Notification) -> Any | None:
         """The params of a notification, in the newest vocabulary; None if it is to be ignored.
@@ -395,17 +394,17 @@ class Session:
 
         From here on nothing is sent for this id. Spec: 2025-11-25 basic/utilities/cancellation.
         """
-        opened = None if request_id is None else self.in_flight.get(request_id)
-        if opened is None or opened.method == "initialize":
-            return None
-        del self.in_flight[opened.id]
-        return opened
+        return self.in_flight.cancel(request_id)
+
+    def cancel_all(self) -> list[Call]:
+        """Close all calls that are open: nobody is left to answer to."""
+        return self.in_flight.cancel_all()
 
     # -- answering ---------------------------------------------------------------------------
 
     def respond(self, answered: Call, result: Any) -> bytes | None:
         """The answer as a frame, closing the call; None if it was cancelled meanwhile. Raises ResultTooLarge."""
-        in_flight, request_id = self.in_flight, answered.id
+        in_flight, request_id = self.in_flight.by_id, answered.id
         if in_flight.get(request_id) is not answered:
             return None
 
@@ -419,10 +418,10 @@ class Session:
 
     def fail(self, answered: Call, error: ProtocolError) -> bytes | None:
         """The error answer as a frame, closing the call; None if it was cancelled meanwhile."""
-        if self.in_flight.get(answered.id) is not answered:
+        if not answered.is_open:
             return None
         frame = _failure(error, answered.version, answered.id)
-        del self.in_flight[answered.id]
+        self.in_flight.close(answered)
         return frame
 
     def refuse(self, error: ProtocolError, request_id: Id | None = None) -> bytes:

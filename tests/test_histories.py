@@ -157,7 +157,7 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def both_sides_agree_on_what_is_open(self) -> None:
-        held = [repr(one) for one in self.wire.connection.session.in_flight]
+        held = [repr(one) for one in self.wire.connection.session.in_flight.by_id]
         assert sorted(held) == sorted(map(repr, self.open)), (held, self.open)
 
     def teardown(self) -> None:

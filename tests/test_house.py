@@ -147,6 +147,7 @@ APPS_ARE_KNOWN = {
     "mcpd/extensions/builtin.py": "its row in the table, and what it adds to `Server`",
     "mcpd/extensions/options.py": "what it lets authors say, for type checkers",
     "mcpd/pytest_plugin.py": "a fixture tries them",
+    "mcpd/in_flight.py": "its docstring says who is asked, the host among them",
     "mcpd/pending.py": "its docstring says who waits, the host among them",
     "mcpd/sources/app_files.py": "files of a folder that are Views",
     "mcpd/sources/code.py": "a tool opens the page of its name",

@@ -119,7 +119,7 @@ def test_a_call_is_open_until_it_is_answered(version: str) -> None:
     session = opened(version)
     call = ask(session)
     assert call.is_open
-    assert list(session.in_flight) == [1]
+    assert list(session.in_flight.by_id) == [1]
     assert session.respond(call, EmptyResult()) is not None
     assert not call.is_open
     assert not session.in_flight
@@ -142,13 +142,13 @@ def test_an_id_in_use_keeps_its_first_call() -> None:
     first = ask(session)
     with pytest.raises(InvalidRequest):
         ask(session)
-    assert session.in_flight == {1: first}
+    assert session.in_flight.by_id == {1: first}
 
 
 def test_ids_of_two_types_are_two() -> None:
     session = opened("2025-06-18")
     calls = {request_id: ask(session, request_id=request_id) for request_id in (1, "1", 0, "", "0")}
-    assert session.in_flight == calls
+    assert session.in_flight.by_id == calls
 
 
 def test_no_more_than_so_many_at_once() -> None:
@@ -170,7 +170,7 @@ def test_a_cancelled_call_cannot_be_answered_and_its_id_is_free(version: str) ->
     again = ask(session)
     assert session.respond(call, EmptyResult()) is None
     assert session.fail(call, InternalError()) is None
-    assert session.in_flight == {1: again}
+    assert session.in_flight.by_id == {1: again}
 
 
 def test_initialize_is_not_cancelled() -> None:

@@ -391,7 +391,7 @@ async def test_the_server_ends_its_subscriptions_gracefully() -> None:
             assert result["result"]["_meta"][SUBSCRIPTION] == request_id
             assert cancelled["method"] == "notifications/cancelled"
         change(server, "tools")
-        assert wire.connection.session.in_flight == {}
+        assert wire.connection.session.in_flight.by_id == {}
 
 
 async def test_cancelled_is_said_of_nothing_else() -> None:

@@ -92,9 +92,8 @@ class ClientConnection:
         self._callbacks = callbacks
         self._limits = limits
 
-        self._answering: dict[asyncio.Task[None], int] = {}
-        """The questions that are worked on, and how many bytes each is; given up or not, until the callback ends."""
-        self._asked: dict[Id, asyncio.Task[None]] = {}
+        self._answering: dict[Asked, asyncio.Task[None]] = {}
+        """The questions that are worked on, given up or not, until the callback ends."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._inbox = Inbox(callbacks, limits, session.faults, self._pause, self._end)
         self._visits = Visits()
@@ -240,7 +239,7 @@ class ClientConnection:
         elif isinstance(event, Asked):
             self._begin_to_answer(event)
         elif isinstance(event, Withdrawn):
-            task = self._asked.get(event.ask_id)
+            task = self._answering.get(event.asked)
             if task is not None:
                 task.cancel()
         else:
@@ -264,20 +263,19 @@ class ClientConnection:
     # ---------------------------------------------------------------------------- what the server wants
 
     def _begin_to_answer(self, asked: Asked) -> None:
-        limits, size = self._limits, len(asked.params)
-        is_much = self._answering and sum(self._answering.values()) + size > limits.waiting_bytes
+        limits = self._limits
+        size = len(asked.params) + sum(len(each.params) for each in self._answering)
+        is_much = self._answering and size > limits.waiting_bytes
         if is_much or len(self._answering) >= limits.questions:
             text = f"This client works on {limits.questions} questions at a time: wait for its answers"
-            self.session.refuse(asked.ask_id, InvalidRequest(text))
+            self.session.refuse(asked, InvalidRequest(text))
             return
 
         if asked.method == "elicitation/create":
             self._visits.asked(asked.params)
-        task = self._do(self._answer(asked))
-        self._answering[task] = size
-        self._asked[asked.ask_id] = task
+        task = self._answering[asked] = self._do(self._answer(asked))
         # Not at the end of the coroutine: one that is cancelled before its first step never gets there.
-        task.add_done_callback(lambda task: self._answered(asked.ask_id, task))
+        task.add_done_callback(lambda _: self._answered(asked))
         self._restart_clocks()
 
     async def _answer(self, asked: Asked) -> None:
@@ -285,18 +283,16 @@ class ClientConnection:
         try:
             result = await answer_to(self._callbacks, asked.method, asked.params, session.faults)
             version = session.version
-            session.answer(asked.ask_id, result if version is None else version.shape(result))
+            session.answer(asked, result if version is None else version.shape(result))
         except ProtocolError as error:
-            session.refuse(asked.ask_id, error)
+            session.refuse(asked, error)
         except Exception as error:
             text = "%s: what the callback gave cannot be sent"
             session.faults.say(logging.ERROR, text, printable(asked.method), error=error)
-            session.refuse(asked.ask_id, InternalError())
+            session.refuse(asked, InternalError())
 
-    def _answered(self, ask_id: Id, task: asyncio.Task[None]) -> None:
-        del self._answering[task]
-        if self._asked.get(ask_id) is task:
-            del self._asked[ask_id]
+    def _answered(self, asked: Asked) -> None:
+        del self._answering[asked]
         self._restart_clocks()
         self.flush()
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import Raw, Struct
 
 from ..errors import ProtocolError, RemoteError
-from ..jsonrpc import Id
+from ..in_flight import RequestInFlight
 from ..pending import PendingRequest
 from .waiter import AnswerWaiter
 
@@ -75,18 +75,16 @@ class Progressed(Struct, frozen=True):
     message: str | None
 
 
-class Asked(Struct, frozen=True):
+class Asked(RequestInFlight, eq=False):
     """The server asks something: answer with `ClientSession.answer` or `ClientSession.refuse`. Legacy versions only."""
 
-    ask_id: Id
-    method: str
     params: Raw
 
 
 class Withdrawn(Struct, frozen=True):
     """The server gave its question up; an answer to it is dropped."""
 
-    ask_id: Id
+    asked: Asked
 
 
 class Notified(Struct, frozen=True):

@@ -30,6 +30,7 @@ from ..errors import (
     ParseError,
     ProtocolError,
 )
+from ..in_flight import ID_IN_USE, RequestsInFlight
 from ..jsonrpc import (
     MALFORMED,
     Batch,
@@ -97,10 +98,10 @@ class ClientSession:
 
         self.pending: PendingRequests[ClientRequest] = PendingRequests()
         """Our requests that wait for an answer."""
+        self.in_flight: RequestsInFlight[Asked] = RequestsInFlight()
+        """The server's that wait for ours."""
         self._out: list[Frame] = []
         self._events: list[Event] = []
-        self._asked: dict[Id, str] = {}
-        """The server's requests that we work on, with their methods."""
 
     def events(self) -> list[Event]:
         """What happened since the last call."""
@@ -230,17 +231,16 @@ class ClientSession:
 
     # --------------------------------------------------------------------------------------- answering
 
-    def answer(self, ask_id: Id, result: Any) -> None:
-        """Answer a question of the server; nothing is sent if it was withdrawn."""
-        if ask_id in self._asked:
-            self._send_answer(Result(ask_id, result), ask_id, self._asked[ask_id])
-            del self._asked[ask_id]
+    def answer(self, asked: Asked, result: Any) -> None:
+        """Answer a question of the server; nothing is sent if it was withdrawn. What is no JSON leaves it open."""
+        if self.in_flight.is_open(asked):
+            self._send_answer(Result(asked.id, result), asked.id, asked.method)
+            self.in_flight.close(asked)
 
-    def refuse(self, ask_id: Id, error: ProtocolError) -> None:
+    def refuse(self, asked: Asked, error: ProtocolError) -> None:
         """Answer a question of the server with an error; nothing is sent if it was withdrawn."""
-        method = self._asked.pop(ask_id, None)
-        if method is not None:
-            self._send_error(error, ask_id, method)
+        if self.in_flight.close(asked):
+            self._send_error(error, asked.id, asked.method)
 
     def _send_error(self, error: ProtocolError, request_id: Id, method: str | None = None) -> None:
         self._send_answer(error_answer(error, request_id), request_id, method)
@@ -329,14 +329,14 @@ class ClientSession:
         if message.method == "ping":
             # Both sides may, even before the handshake is through.
             self._send_answer(Result(message.id, {}), message.id, message.method)
-        elif message.id in self._asked:
-            text = "This id belongs to a request that is still being answered"
-            self._send_error(InvalidRequest(text), message.id, message.method)
+        elif message.id in self.in_flight:
+            self._send_error(InvalidRequest(ID_IN_USE), message.id, message.method)
         elif version is None or message.method not in version.server_requests:
             self._send_error(MethodNotFound(f"Method not found: {message.method[:100]}"), message.id, message.method)
         else:
-            self._asked[message.id] = message.method
-            self._events.append(Asked(message.id, message.method, params_to_keep(message.params, frame)))
+            asked = Asked(message.id, message.method, params_to_keep(message.params, frame))
+            self.in_flight.add(asked)
+            self._events.append(asked)
 
     def _take_notification(self, message: Notification, frame: bytes) -> None:
         method, params = message.method, params_to_keep(message.params, frame)
@@ -362,14 +362,12 @@ class ClientSession:
 
         Spec: 2026-07-28 basic/patterns/cancellation: a server MUST say it of `subscriptions/listen`, and of no other.
         """
-        if params.request_id is None:
-            return
-        if params.request_id in self._asked:
-            del self._asked[params.request_id]
-            self._events.append(Withdrawn(params.request_id))
+        asked = self.in_flight.cancel(params.request_id)
+        if asked is not None:
+            self._events.append(Withdrawn(asked))
             return
 
         request = self.pending.get(params.request_id)
         if request is not None and request.method == "subscriptions/listen":
-            self.pending.take(params.request_id)
+            self.pending.take(request.id)
             self._events.append(Answered(request, Raw(b"{}")))

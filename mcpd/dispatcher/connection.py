@@ -184,8 +184,7 @@ class ServerConnection(ClientPeer):
         self._is_ending = True
         if self._ended is not None and self._ended.done():
             # Nobody would read the errors; a call that is closed says nothing when its task ends.
-            for call in list(self.session.in_flight.values()):
-                self.session.cancel(call.id)
+            self.session.cancel_all()
 
         for task in self._tasks:
             task.cancel()
@@ -261,7 +260,7 @@ class ServerConnection(ClientPeer):
 
     def cancel(self, call: Call) -> None:
         """The client gave a call up, by a notification or by leaving: stop the work, and never answer it."""
-        if self.session.cancel(call.id) is not None:
+        if call.is_open and self.session.cancel(call.id) is not None:
             self._stop(call, None)
 
     def stop(self, call: Call, error: ProtocolError) -> bytes | None:
@@ -313,7 +312,7 @@ class ServerConnection(ClientPeer):
     ) -> bytes | None:
         session = self.session
         answer: bytes | None
-        if session.in_flight.get(call.id) is not call:
+        if session.in_flight.by_id.get(call.id) is not call:
             # Cancelled before its first step: the handler is not started.
             work.close()
             self._running.pop(call, None)
@@ -397,9 +396,9 @@ class ServerConnection(ClientPeer):
 
             if message.method == "notifications/cancelled":
                 # One for a call that was answered meanwhile is no fault: the two have crossed.
-                call = self.session.in_flight.get(params.request_id)
+                call = self.session.cancel(params.request_id)
                 if call is not None:
-                    self.cancel(call)
+                    self._stop(call, None)
             else:
                 return self._run_listener(message, params)
         elif isinstance(message, (Response, Failure)) and self._outgoing is not None:
@@ -414,7 +413,7 @@ class ServerConnection(ClientPeer):
             return True
 
         nobody: Any = None  # what it asks is no part of any request
-        call = Call(self.session, nobody, message.method, message.params, version, params, params.meta)
+        call = Call(nobody, message.method, self.session, message.params, version, params, params.meta)
         try:
             if len(self._tasks) >= 2 * self.session.max_in_flight:
                 raise InternalError("as many calls and notifications are worked on as one connection may have")

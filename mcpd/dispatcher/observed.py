@@ -94,6 +94,13 @@ class ObservedSession(Session):
             self._end(cancelled, "cancelled")
         return cancelled
 
+    def cancel_all(self) -> list[Call]:
+        """See `Session`."""
+        cancelled = super().cancel_all()
+        for call in cancelled:
+            self._end(call, "cancelled")
+        return cancelled
+
     def _end(self, call: Call, kind: Any, *, code: int | None = None, is_error: bool = False) -> None:
         seen, began = self._began.pop(call, (None, 0.0))
         if seen is not None:  # else it was cancelled, and is done only now

@@ -20,7 +20,6 @@
       notifications what it tells, one function per method
       incoming      its requests: taken, given to the program, answered
       outgoing      ours: ping, teardown, calls of its tools
-      asks          its requests that wait for the program
       launch        the call that opened the View: input, partials, result
       app_tools     tools that a View offers
       output        messages, events and log lines on their way out

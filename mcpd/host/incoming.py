@@ -12,28 +12,40 @@ import logging
 from typing import Any
 
 from ..errors import InternalError, InvalidRequest, LocalProtocolError, McpdError, ProtocolError, RemoteError
-from ..jsonrpc import Request
+from ..in_flight import RequestInFlight, RequestsInFlight
+from ..jsonrpc import Id, Request
 from ..printable import printable
 from ..types.notifications import CancelledParams, ProgressParams
-from .asks import PendingAsk, PendingAsks
 from .events import Abort, Ask, Forward, ModeChange, ModelContextUpdate, OpenLink
 from .messages import PROGRESS, DenialResult, DisplayModeResult, NoParams
 from .output import ViewOutput
 from .refusals import Denied, TooMuch
 from .requests import REQUESTS, ViewState, decode_params, find, progress_token
 
-__all__ = ["Incoming"]
+__all__ = ["Incoming", "ViewRequest"]
+
+
+class ViewRequest(RequestInFlight, eq=False):
+    """A request of the View that the program decides or carries out, as `ask`."""
+
+    ask: Ask
+    progress_token: Id | None
 
 
 class Incoming:
     """What a View has asked for and not been told yet, and what it last said for the model."""
 
-    __slots__ = ("_context_is_news", "_view_state", "_asks", "_output")
+    __slots__ = ("_asked", "_context_is_news", "_in_flight", "_last_ask_id", "_output", "_view_state")
 
     def __init__(self, state: ViewState, output: ViewOutput) -> None:
         self._view_state = state
         self._output = output
-        self._asks = PendingAsks()
+        self._in_flight: RequestsInFlight[ViewRequest] = RequestsInFlight()
+        """Those that the View waits for."""
+        self._asked: dict[int, ViewRequest] = {}
+        """Those that the program is not done with, by `ask_id`. One that was given up counts as long as it is here: a
+        View that asks and takes back in a loop gets no more work done at a time than one that waits."""
+        self._last_ask_id = 0
         self._context_is_news = False
 
     # -------------------------------------------------------------------------------- from the View
@@ -44,15 +56,16 @@ class Incoming:
         row = find(method)
         row.check_offered(self._view_state)
 
-        if self._asks.is_used(request.id):
+        if request.id in self._in_flight:
             raise InvalidRequest(f"The id {request.id!r:.80} is in use")
-        if len(self._asks) >= settings.limits.calls_in_flight:
+        if len(self._asked) >= settings.limits.calls_in_flight:
             raise TooMuch(f"A view may have {settings.limits.calls_in_flight} requests open")
 
         params = decode_params(row.decode, request.params)
         token = progress_token(params)
+        self._last_ask_id += 1
         try:
-            outcome = row.handle(self._view_state, self._asks.next_id(), params)
+            outcome = row.handle(self._view_state, self._last_ask_id, params)
         except Denied as error:
             if not (row.can_deny_by_result and settings.denials == "result"):
                 raise
@@ -66,7 +79,8 @@ class Incoming:
 
         if not isinstance(outcome, Ask):
             return outcome
-        self._asks.add(PendingAsk(outcome, method, request.id, token))
+        asked = self._asked[outcome.ask_id] = ViewRequest(request.id, method, outcome, token)
+        self._in_flight.add(asked)
         if isinstance(outcome, ModelContextUpdate):
             self._view_state.open_updates += 1
         self._output.events.append(outcome)
@@ -74,25 +88,29 @@ class Incoming:
 
     def cancel(self, given_up: CancelledParams) -> None:
         """The View does not want an answer any more. Spec: none is sent, and an unknown id is ignored."""
-        asked = self._asks.abort(given_up.request_id) if given_up.request_id is not None else None
+        asked = self._in_flight.cancel(given_up.request_id)
         if asked is not None:
             self._output.events.append(Abort(asked.ask.ask_id, given_up.reason or "cancelled by the view"))
 
     def abort_all(self, reason: str) -> None:
         """The document that asked is no more."""
-        for asked in self._asks.abort_all():
+        for asked in self._in_flight.cancel_all():
             self._output.events.append(Abort(asked.ask.ask_id, reason))
 
     # ----------------------------------------------------------------------------- from the program
 
-    def get(self, ask_id: int) -> PendingAsk:
+    def get(self, ask_id: int) -> ViewRequest:
         """A request that is to be answered now; the answer may have lost its reader."""
-        asked = self._asks.get(ask_id)
+        asked = self._asked.get(ask_id)
         if asked is None:
             raise LocalProtocolError(f"there is no ask {ask_id}, or it was answered before")
         return asked
 
-    def answer(self, asked: PendingAsk, result: Any) -> None:
+    def is_open(self, asked: ViewRequest) -> bool:
+        """Whether the View still waits for the answer."""
+        return self._in_flight.is_open(asked)
+
+    def answer(self, asked: ViewRequest, result: Any) -> None:
         """The ask was carried out; a change of mode has taken place already."""
         if not self._done(asked):
             return
@@ -108,13 +126,13 @@ class Incoming:
 
         finish = REQUESTS[asked.method].finish
         try:
-            self._output.result(asked.request_id, result if finish is None else finish(result))
+            self._output.result(asked.id, result if finish is None else finish(result))
         except (TypeError, ValueError, RecursionError) as error:  # no JSON; UnicodeEncodeError is a ValueError
             text = "%s: the result of %s cannot be sent"
             self._output.faults.say(logging.ERROR, text, self._output.name, asked.method, error=error)
-            self._output.error(asked.request_id, InternalError())
+            self._output.error(asked.id, InternalError())
 
-    def deny(self, asked: PendingAsk, reason: str) -> None:
+    def deny(self, asked: ViewRequest, reason: str) -> None:
         """The answer is no."""
         if not self._done(asked):
             return
@@ -122,28 +140,28 @@ class Incoming:
         self._output.faults.say(logging.INFO, text, self._output.name, asked.method, printable(reason))
         if isinstance(asked.ask, ModeChange):
             # Spec: the answer is "the resulting mode (whether updated or not)", never an error.
-            self._output.result(asked.request_id, DisplayModeResult(self._view_state.feed.mode))
+            self._output.result(asked.id, DisplayModeResult(self._view_state.feed.mode))
         elif REQUESTS[asked.method].can_deny_by_result and self._view_state.settings.denials == "result":
-            self._output.result(asked.request_id, DenialResult(is_error=True))
+            self._output.result(asked.id, DenialResult(is_error=True))
         else:
-            self._output.error(asked.request_id, Denied(reason))
+            self._output.error(asked.id, Denied(reason))
 
-    def fail(self, asked: PendingAsk, error: Exception) -> None:
+    def fail(self, asked: ViewRequest, error: Exception) -> None:
         """The ask could not be carried out. A JSON-RPC error of the server goes on to the View as it is."""
         if not self._done(asked):
             return
         if isinstance(error, (RemoteError, ProtocolError)):
-            self._output.error(asked.request_id, error)
+            self._output.error(asked.id, error)
         elif isinstance(error, McpdError):
-            self._output.error(asked.request_id, Denied(str(error) or "Failed"))
+            self._output.error(asked.id, Denied(str(error) or "Failed"))
         else:
             self._output.faults.say(logging.ERROR, "%s: %s failed", self._output.name, asked.method, error=error)
-            self._output.error(asked.request_id, InternalError())
+            self._output.error(asked.id, InternalError())
 
     def progress(self, ask_id: int, progress: float, total: float | None, message: str | None) -> None:
         """How far an ask is, under the View's own token; nothing if it gave none or has its answer."""
-        asked = self._asks.get(ask_id)
-        if asked is not None and not asked.aborted and asked.progress_token is not None:
+        asked = self._asked.get(ask_id)
+        if asked is not None and self.is_open(asked) and asked.progress_token is not None:
             token = asked.progress_token
             params = ProgressParams(progress_token=token, progress=progress, total=total, message=message)
             self._output.notify(PROGRESS, params)
@@ -155,12 +173,12 @@ class Incoming:
         self._context_is_news = False
         return self._view_state.model_context
 
-    def _done(self, asked: PendingAsk) -> bool:
-        """It counts no more among the open requests; gives whether the View still waits for the answer."""
-        self._asks.take(asked.ask.ask_id)
+    def _done(self, asked: ViewRequest) -> bool:
+        """The program is done with it: it counts no more. Gives whether the View still waits for the answer."""
+        del self._asked[asked.ask.ask_id]
         if isinstance(asked.ask, ModelContextUpdate):
             self._view_state.open_updates -= 1
-        return not asked.aborted
+        return self._in_flight.close(asked)
 
     def _keep(self, update: ModelContextUpdate) -> None:
         """Spec: "Each request overwrites the previous context sent by the View": the last sent, whenever answered."""

@@ -142,7 +142,7 @@ class View(ViewMachine):
         ModeChange (None: the one asked for), and nothing for the others.
         """
         asked = self._incoming.get(ask_id)
-        if isinstance(asked.ask, ModeChange) and not asked.aborted:
+        if isinstance(asked.ask, ModeChange) and self._incoming.is_open(asked):
             mode = result or asked.ask.mode
             if mode != self._feed.mode:
                 # The View hears of the new mode before its request is answered: then its context is right.

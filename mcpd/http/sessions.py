@@ -308,7 +308,7 @@ class Sessions:
     def drop(self, session: HttpSession) -> None:
         """Let a session go that was never added, or not any more."""
         connection = session.connection
-        for call in list(connection.session.in_flight.values()):
+        for call in connection.session.in_flight:
             # Each waiting client gets an error: after an empty answer its call would wait for ever.
             answer = connection.stop(call, InvalidRequest(ENDED))
             if answer is not None:

@@ -431,6 +431,31 @@ async def test_a_question_that_is_withdrawn() -> None:
         assert not early.done()
 
 
+async def test_a_late_answer_is_not_that_of_another_question_with_its_id() -> None:
+    """A server may use an id again once it gave the question up; a callback may take that for an answer."""
+    begun, is_another = asyncio.Event(), asyncio.Event()
+
+    async def elicit(asked: ElicitFormParams) -> ElicitResult:
+        try:
+            begun.set()
+            await is_another.wait()
+        except asyncio.CancelledError:
+            return ElicitResult(action="cancel")
+        return ElicitResult(action="decline")
+
+    async with scripted(LEGACY_ANSWERS, Callbacks(elicit_form=elicit), version="2025-11-25") as (client, script):
+        form = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
+        script.ask("e", "elicitation/create", form)
+        await begun.wait()
+        script.say({"method": "notifications/cancelled", "params": {"requestId": "e"}})
+        reply = script.ask("e", "elicitation/create", form)
+        await until(lambda: len(client._open._answering) == 1)  # type: ignore[union-attr]
+        is_another.set()
+        assert (await reply)["result"] == {"action": "decline"}
+        await script.ask("p", "ping", {})
+        assert [message["id"] for message in script.heard if "method" not in message] == ["e", "p"]
+
+
 async def test_the_clock_stands_still_while_the_server_waits_for_us() -> None:
     async def roots() -> list[Root]:
         await clock.advance(300)

@@ -292,7 +292,7 @@ async def _part(wire: Wire, channel: Any) -> None:
     async with asyncio.timeout(TIMEOUT):
         await until(lambda: wire.has_ended)
     wire.check()
-    assert not connection.session.in_flight, f"left open: {list(connection.session.in_flight)}"
+    assert not connection.session.in_flight, f"left open: {list(connection.session.in_flight.by_id)}"
 
 
 # ----------------------------------------------------------------------------------- over pipes
@@ -400,7 +400,7 @@ async def stdio_wire(server: Server, version: str | None = None, **opening: Any)
     await wire.end()
     pipes.close()
     wire.check()
-    assert not connection.session.in_flight, f"left open: {list(connection.session.in_flight)}"
+    assert not connection.session.in_flight, f"left open: {list(connection.session.in_flight.by_id)}"
 
 
 # ------------------------------------------------------------------------------ over a WebSocket
@@ -438,7 +438,7 @@ async def websocket_wire(server: Server, version: str | None = None, **opening: 
             await reading
         await peer.aclose()
     wire.check()
-    assert not connection.session.in_flight, f"left open: {list(connection.session.in_flight)}"
+    assert not connection.session.in_flight, f"left open: {list(connection.session.in_flight.by_id)}"
 
 
 async def _read_websocket(peer: Peer, wire: Wire) -> None:
