@@ -28,6 +28,7 @@ from ..jsonrpc import Id
 from ..printable import printable
 from .apart import Apart
 from .websocket_ending import shorten, why_it_ended
+from .websocket_framing import text_frame
 from .websocket_handshake import Handshake, HandshakeFields, WebSocketProtocol
 from .websocket_keep_alive import ASK, unread_asks
 from .websocket_owner import ConnectionOwner
@@ -87,16 +88,17 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
             self._handshake.receive(data)
             return
 
-        self._protocol.receive_data(data)
+        protocol = self._protocol
+        protocol.receive_data(data)
         # Once the handshake is through, all events are frames.
-        self._events.extend(self._protocol.events_received())  # type: ignore[arg-type]
+        self._events += protocol.events_received()  # type: ignore[arg-type]
         self._push()
-        waits = len(self._protocol.reader.buffer) + (0 if self._fragments is None else len(self._fragments))
-        if waits > SMALL or self._charge is not None:
-            self._count(waits)
+        if protocol.reader.buffer or self._fragments is not None or self._charge is not None:
+            self._count()
 
-    def _count(self, waits: int) -> None:
+    def _count(self) -> None:
         """What came of a message that is not whole yet takes of the budget."""
+        waits = len(self._protocol.reader.buffer) + (0 if self._fragments is None else len(self._fragments))
         if waits <= SMALL:
             self._charge = None
             return
@@ -160,7 +162,7 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
         self._handshake = None
         if self._receiver is not None:
             self._keep_alive.cancel()
-            self.is_open = True
+            self._begin(text_frame)
             self._keep_alive.look(self)
         self._flush(farewell)
         if rest:
@@ -170,31 +172,36 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
 
     def _push(self) -> None:
         """Hand on what arrived, until it is through or the answers pile up."""
-        events = self._events
+        if self._is_pushing:
+            return
         self._is_pushing = True
+        events, taken = self._events, 0
         try:
-            while events and not self.is_congested:
-                self._take(events.popleft())
+            for frame in events:  # whoever ends it in between clears them
+                if self.is_congested:
+                    break
+                taken += 1
+                self._take(frame)
         except Exception:
             log.exception("A message could not be taken")
             self.fail(CloseCode.INTERNAL_ERROR, "internal error")
         finally:
             self._is_pushing = False
+            del events[:taken]
         self._flush()
         if self._protocol.parser_exc is not None:
             self._end()
 
     def _take(self, frame: Frame) -> None:
-        receiver = self._receiver
         opcode = frame.opcode
-        if receiver is None or not self.is_open and opcode is not _CLOSE:
+        if not self.is_open and opcode is not _CLOSE:
             # Once a client was told that we close, or why, nothing more is done for it.
             return
 
         if opcode in DATA:
             message = self._message(frame)
             if message is not None:
-                receiver.receive(message)
+                self._receiver.receive(message)  # type: ignore[union-attr]  # there is one, as it is open
         elif opcode is _CLOSE:
             self._end()
         elif opcode is _PONG and self._apart is not None and bytes(frame.data).startswith(ASK):

@@ -32,6 +32,7 @@ from ..printable import printable
 from ..serve_defaults import MAX_FRAME_BYTES
 from .websocket_dial import Dialed, dial
 from .websocket_ending import shorten
+from .websocket_framing import MaskedFrames
 from .websocket_owner import WebSocketLimits
 from .websocket_stream import DATA, HIGH_WATER, LOW_WATER, WebSocketStream
 from .wire_log import wire_log
@@ -100,6 +101,8 @@ def _is_latin(text: str) -> bool:
 class WebSocketClientChannel(WebSocketStream):
     """One connection, from the handshake's first byte on. `start` begins to deliver what arrives."""
 
+    __slots__ = ("_end_reason", "_has_begun", "_has_told", "_headers", "_most", "_receiver", "_to", "opened")
+
     _protocol: ClientProtocol
 
     def __init__(
@@ -117,6 +120,7 @@ class WebSocketClientChannel(WebSocketStream):
         self._receiver: Receiver | None = None
         self._end_reason: ConnectionLost | None = None
         self._has_told = False
+        self._has_begun = False
         self.is_held = True  # nobody takes it yet
 
     # -- what asyncio calls ------------------------------------------------------------------
@@ -135,7 +139,12 @@ class WebSocketClientChannel(WebSocketStream):
     def data_received(self, data: bytes) -> None:
         self.was_heard = True
         self._protocol.receive_data(data)
-        self._take_events()
+        if self._has_begun:
+            # Once the handshake is through, all events are frames.
+            self._events += self._protocol.events_received()  # type: ignore[arg-type]
+            self._push()
+        else:
+            self._take_events()
 
     def eof_received(self) -> bool:
         self._protocol.receive_eof()
@@ -166,7 +175,7 @@ class WebSocketClientChannel(WebSocketStream):
             if isinstance(event, Frame):
                 self._events.append(event)
             elif isinstance(event, Response) and self._protocol.handshake_exc is None:
-                self._begin()
+                self._accepted()
         if self._protocol.handshake_exc is not None and not self.opened.done():
             self.opened.set_exception(self._refused(self._protocol.handshake_exc))
             self.opened.exception()
@@ -174,8 +183,9 @@ class WebSocketClientChannel(WebSocketStream):
             return
         self._push()
 
-    def _begin(self) -> None:
-        self.is_open = True
+    def _accepted(self) -> None:
+        self._has_begun = True
+        self._begin(MaskedFrames().text_frame)
         self._keep_alive.look(self)
         if self.opened.done():
             self.abort()  # whoever wanted it has given up
@@ -233,18 +243,22 @@ class WebSocketClientChannel(WebSocketStream):
 
     def _push(self) -> None:
         """Hand on what arrived, until it is through or the receiver has enough."""
-        events = self._events
         if self._is_pushing:
             return
         self._is_pushing = True
+        events, taken = self._events, 0
         try:
-            while events and not self.is_held:
-                self._take(events.popleft())
+            for frame in events:  # whoever ends it in between clears them
+                if self.is_held:
+                    break
+                taken += 1
+                self._take(frame)
         except Exception:
             log.exception("A message of the server could not be taken")
             self.fail(CloseCode.INTERNAL_ERROR, "internal error")
         finally:
             self._is_pushing = False
+            del events[:taken]
         self._flush()
         if self._protocol.parser_exc is not None:
             self._end()

@@ -1,7 +1,8 @@
 """What both ends of a WebSocket do in the same way: frames become messages, messages leave in few writes, it ends.
 
-The framing is websockets' sans-I/O protocol. What differs (the handshake, when reading has to wait, what is said of the
-end) is in `websocket`, the server's end, and `websocket_client`.
+The framing is websockets' sans-I/O protocol; only the text frames that are sent, if they are small, are made by
+`websocket_framing`. What differs (the handshake, when reading has to wait, what is said of the end) is in `websocket`,
+the server's end, and `websocket_client`.
 
 A read is 64 KiB, into one buffer of the thread: asyncio's own reads ask for 256 KiB each time, which costs more than to
 read what most messages are.
@@ -12,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from abc import abstractmethod
-from collections import deque
+from collections.abc import Callable
 
 from websockets.exceptions import InvalidState
 from websockets.frames import CloseCode, Frame, Opcode
@@ -20,6 +21,7 @@ from websockets.protocol import OPEN, Protocol
 
 from ..jsonrpc import Id
 from .websocket_ending import hang_up, shorten
+from .websocket_framing import MOST_BYTES
 from .websocket_keep_alive import KeepAlive
 from .websocket_owner import WebSocketLimits
 
@@ -31,7 +33,9 @@ LOW_WATER = 256 * 1024
 _READ_BYTES = 65536
 _JOIN_BYTES = 65536
 
-DATA = frozenset((Opcode.TEXT, Opcode.CONT, Opcode.BINARY))
+_TEXT, _CONT = Opcode.TEXT, Opcode.CONT
+
+DATA = frozenset((_TEXT, _CONT, Opcode.BINARY))
 """The frames that `WebSocketStream._message` is for."""
 
 
@@ -48,6 +52,31 @@ _buffer = _Buffer()
 class WebSocketStream(asyncio.BufferedProtocol):
     """One connection. `data_received` is the subclass's, and takes bytes."""
 
+    # There may be thousands that wait.
+    __slots__ = (
+        "__weakref__",
+        "_buffer",
+        "_drained",
+        "_events",
+        "_fragments",
+        "_is_closing",
+        "_is_flush_due",
+        "_is_pushing",
+        "_keep_alive",
+        "_limits",
+        "_loop",
+        "_lost",
+        "_make_frame",
+        "_protocol",
+        "_transport",
+        "_unflushed_bytes",
+        "_written_bytes",
+        "is_congested",
+        "is_held",
+        "is_open",
+        "was_heard",
+    )
+
     is_multiplexed = True
 
     def __init__(self, protocol: Protocol, limits: WebSocketLimits) -> None:
@@ -59,8 +88,12 @@ class WebSocketStream(asyncio.BufferedProtocol):
         self._lost: asyncio.Future[None] = self._loop.create_future()
         self._drained: asyncio.Future[None] | None = None
 
-        self._events: deque[Frame] = deque()
+        self._buffer = _buffer.view
+        self._events: list[Frame] = []
+        """What has arrived and was not handed on yet."""
         self._fragments: bytearray | None = None
+        self._make_frame: Callable[[bytes], bytes] | None = None
+        """What makes text frames of payloads that are not long, None if only the library does."""
         self._unflushed_bytes = 0
         self._written_bytes = 0
         self._is_pushing = False
@@ -78,10 +111,10 @@ class WebSocketStream(asyncio.BufferedProtocol):
     # -- reading -----------------------------------------------------------------------------
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return _buffer.view
+        return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.data_received(bytes(_buffer.view[:nbytes]))
+        self.data_received(bytes(self._buffer[:nbytes]))
 
     @abstractmethod
     def data_received(self, data: bytes) -> None:
@@ -89,15 +122,17 @@ class WebSocketStream(asyncio.BufferedProtocol):
 
     def _message(self, frame: Frame) -> bytes | None:
         """The message that a frame of DATA is or completes; None if it is not whole, or breaks a rule."""
-        if frame.opcode is Opcode.TEXT:
+        part = frame.data
+        frame.data = b""  # the library's parser holds its last frame until the next one is whole
+        if frame.opcode is _TEXT:
+            data = bytes(part)  # not all releases of the library give bytes
             if not frame.fin:
-                self._fragments = bytearray(frame.data)
+                self._fragments = bytearray(data)
                 return None
-            data = bytes(frame.data)  # not all releases of the library give bytes
-        elif frame.opcode is Opcode.CONT:
+        elif frame.opcode is _CONT:
             assert self._fragments is not None  # else the library has failed the connection
             # One buffer, not a list: many small fragments must not cost more than their bytes.
-            self._fragments += frame.data
+            self._fragments += part
             if not frame.fin:
                 return None
             data, self._fragments = bytes(self._fragments), None
@@ -121,15 +156,28 @@ class WebSocketStream(asyncio.BufferedProtocol):
 
     # -- writing -----------------------------------------------------------------------------
 
+    def _begin(self, make_frame: Callable[[bytes], bytes]) -> None:
+        """The handshake is done: it is open. `make_frame` is that of this end, from `websocket_framing`."""
+        self.is_open = True
+        protocol = self._protocol
+        if not protocol.extensions and not protocol.debug:  # which change frames, or show them in the log
+            self._make_frame = make_frame
+
     def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
-        """Queue one text frame. All frames of one turn leave in one write."""
+        """Queue one text frame. The frames of one turn leave in one write, unless they are many."""
         if not self.is_open:
             return
+        protocol, make_frame, size = self._protocol, self._make_frame, len(frame)
         try:
-            self._protocol.send_text(frame)
+            if make_frame is None or size > MOST_BYTES:
+                protocol.send_text(frame)
+            elif protocol.state is OPEN:
+                protocol.writes.append(make_frame(frame))  # the library's own queue: what it sends keeps its place
+            else:
+                return
         except InvalidState:  # its close frame has arrived, and waits behind what is worked on now
             return
-        self._unflushed_bytes += len(frame)
+        self._unflushed_bytes += size
         if self._unflushed_bytes > _JOIN_BYTES:
             self._flush()
         elif not self._is_pushing and not self._is_flush_due:
@@ -142,15 +190,30 @@ class WebSocketStream(asyncio.BufferedProtocol):
 
     def _flush(self, farewell: bytes = b"") -> None:
         """Write what waits; `farewell` first if nothing is to be written but the end."""
-        writes = self._protocol.data_to_send()
-        transport = self._transport
+        protocol, transport = self._protocol, self._transport
+        writes = protocol.data_to_send()
         if not writes or transport is None or self._lost.done():  # uvloop's transports raise once they are gone
             return
 
+        data = writes[0]
+        if len(writes) == 1 and data:  # nearly always
+            self._unflushed_bytes = 0
+            self._written_bytes += len(data)
+            transport.write(data)
+        elif self._write_all(transport, writes, farewell):
+            return
+
+        if protocol.close_sent is not None and not self._is_closing and protocol.close_expected():
+            self._begin_closing(transport)
+        elif self.is_congested:
+            self._is_unread(transport.get_write_buffer_size())
+
+    def _write_all(self, transport: asyncio.Transport, writes: list[bytes], farewell: bytes) -> bool:
+        """Write several frames, in one piece if they are not long; whether that was all, and our side has ended."""
         is_last = not writes[-1]
         if is_last and len(writes) == 1:
             writes = [farewell]
-        elif len(writes) > 1 and self._unflushed_bytes <= _JOIN_BYTES:
+        elif self._unflushed_bytes <= _JOIN_BYTES:
             writes = [b"".join(writes)]
         self._unflushed_bytes = 0
         for part in writes:
@@ -158,10 +221,10 @@ class WebSocketStream(asyncio.BufferedProtocol):
                 self._written_bytes += len(part)
                 transport.write(part)
 
-        if is_last or not self._is_closing and self._protocol.close_expected():
-            self._begin_closing(transport, is_last)
-        elif self.is_congested:
-            self._is_unread(transport.get_write_buffer_size())
+        if is_last:
+            self._begin_closing(transport)
+            hang_up(transport, is_agreed=self._protocol.close_rcvd is not None)
+        return is_last
 
     def _is_unread(self, waits: int) -> None:
         """So much waits for a peer that does not take it: for ends that bound it."""
@@ -198,7 +261,7 @@ class WebSocketStream(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def _begin_closing(self, transport: asyncio.Transport, is_last: bool) -> None:
+    def _begin_closing(self, transport: asyncio.Transport) -> None:
         """A close frame, or the refusal of the handshake, was written: wait for the peer, but not for ever."""
         if not self._is_closing:
             self._is_closing = True
@@ -206,8 +269,6 @@ class WebSocketStream(asyncio.BufferedProtocol):
             self._keep_alive.set(self._limits.close_timeout, transport.abort)
             # The peer's own close frame or end is still to come, even if it is slow to read.
             self._resume_reading()
-        if is_last:
-            hang_up(transport, is_agreed=self._protocol.close_rcvd is not None)
 
     def _has_gone(self) -> None:
         """The socket is no more."""
