@@ -49,11 +49,22 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
     Handshake, open, closing and lost follow each other; each phase but the last has one timer.
     """
 
-    _protocol: WebSocketProtocol
+    __slots__ = (
+        "_apart",
+        "_asked",
+        "_charge",
+        "_endpoint",
+        "_fields",
+        "_handshake",
+        "_has_ended",
+        "_receiver",
+        "_unread",
+    )
 
     def __init__(self, endpoint: ConnectionOwner) -> None:
         limits = endpoint.limits
-        super().__init__(WebSocketProtocol(max_size=limits.max_frame_bytes, logger=wire_log), limits)
+        protocol = WebSocketProtocol(max_size=limits.max_frame_bytes, logger=wire_log)
+        super().__init__(protocol, limits)
         self._endpoint = endpoint
         self._receiver: Receiver | None = None
         self._charge: Charge | None = None
@@ -65,7 +76,7 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
         self._asked = 0
         """How many pings were sent to learn whether all before them was read."""
 
-        self._handshake: Handshake | None = Handshake(endpoint, self._protocol, self)
+        self._handshake: Handshake | None = Handshake(endpoint, protocol, self)
         """Takes what arrives until it is answered."""
         self._fields: HandshakeFields | None = None
 
@@ -162,6 +173,8 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
         self._handshake = None
         if self._receiver is not None:
             self._keep_alive.cancel()
+            if isinstance(self._protocol, WebSocketProtocol):
+                self._protocol = self._protocol.framing()
             self._begin(text_frame)
             self._keep_alive.look(self)
         self._flush(farewell)
@@ -271,4 +284,4 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
             self._flush()
         elif not self._is_closing:
             transport.abort()
-        await asyncio.shield(self._lost)
+        await self._gone()

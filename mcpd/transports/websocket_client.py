@@ -333,7 +333,7 @@ class WebSocketClientChannel(WebSocketStream):
         elif not self._is_closing:
             transport.abort()
         try:
-            await asyncio.shield(self._lost)
+            await self._gone()
         except asyncio.CancelledError:
             transport.abort()
             raise

@@ -13,6 +13,8 @@ from functools import partial
 from typing import Any, Protocol, TypeAlias, cast
 
 from websockets.http11 import Request, Response
+from websockets.protocol import SERVER
+from websockets.protocol import Protocol as FramingProtocol
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
@@ -32,10 +34,18 @@ _Known: TypeAlias = Principal | Refusal
 
 
 class WebSocketProtocol(ServerProtocol):
-    """The framing of one connection; takes the subprotocol `mcp` if it is offered, and none otherwise."""
+    """One connection until it is open; takes the subprotocol `mcp` if it is offered, and none otherwise."""
 
     def select_subprotocol(self, subprotocols: Sequence[Subprotocol]) -> Subprotocol | None:
         return SUBPROTOCOL if SUBPROTOCOL in subprotocols else None
+
+    def framing(self) -> FramingProtocol:
+        """What it is once the answer is given: frames, and nothing of the handshake, which is some 3 KiB."""
+        framing = FramingProtocol(SERVER, max_size=self.max_message_size, logger=self.logger)
+        framing.extensions = self.extensions
+        framing.writes = self.data_to_send()
+        self.parser.close()  # its frame holds the request, and with this a cycle
+        return framing
 
 
 class HandshakeFields:

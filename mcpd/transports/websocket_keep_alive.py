@@ -49,6 +49,8 @@ class PingedConnection(Protocol):
 class KeepAlive:
     """The timer of one connection, which it is given each time: who held it would keep it after its end."""
 
+    __slots__ = ("_limits", "_loop", "_taken_bytes", "_timer", "_was_pinged")
+
     def __init__(self, limits: WebSocketLimits, loop: asyncio.AbstractEventLoop) -> None:
         self._limits = limits
         self._loop = loop

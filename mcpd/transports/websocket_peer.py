@@ -14,6 +14,8 @@ __all__ = ["WebSocketPeer"]
 class WebSocketPeer:
     """The part of a connection that knows its client; a base of `WebSocketChannel`."""
 
+    __slots__ = ()
+
     _transport: asyncio.Transport | None
     _fields: HandshakeFields | None
 

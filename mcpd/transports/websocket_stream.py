@@ -61,6 +61,7 @@ class WebSocketStream(asyncio.BufferedProtocol):
         "_fragments",
         "_is_closing",
         "_is_flush_due",
+        "_is_lost",
         "_is_pushing",
         "_keep_alive",
         "_limits",
@@ -85,7 +86,9 @@ class WebSocketStream(asyncio.BufferedProtocol):
         self._protocol = protocol
         self._transport: asyncio.Transport | None = None
         self._keep_alive = KeepAlive(limits, self._loop)
-        self._lost: asyncio.Future[None] = self._loop.create_future()
+        self._is_lost = False
+        self._lost: asyncio.Future[None] | None = None
+        """Done when the socket is no more; made when somebody waits for that."""
         self._drained: asyncio.Future[None] | None = None
 
         self._buffer = _buffer.view
@@ -192,7 +195,7 @@ class WebSocketStream(asyncio.BufferedProtocol):
         """Write what waits; `farewell` first if nothing is to be written but the end."""
         protocol, transport = self._protocol, self._transport
         writes = protocol.data_to_send()
-        if not writes or transport is None or self._lost.done():  # uvloop's transports raise once they are gone
+        if not writes or transport is None or self._is_lost:  # uvloop's transports raise once they are gone
             return
 
         data = writes[0]
@@ -277,8 +280,17 @@ class WebSocketStream(asyncio.BufferedProtocol):
         self._keep_alive.cancel()
         self.is_congested = False
         self._wake()
-        if not self._lost.done():
+        self._is_lost = True
+        if self._lost is not None and not self._lost.done():
             self._lost.set_result(None)
+
+    async def _gone(self) -> None:
+        """Wait until the socket is no more."""
+        if self._is_lost:
+            return
+        if self._lost is None:
+            self._lost = self._loop.create_future()
+        await asyncio.shield(self._lost)
 
     # -- what the timer asks -----------------------------------------------------------------
 
