@@ -10,7 +10,6 @@ Kind: TypeAlias = Literal["tools", "prompts", "resources"]
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
     from typing import Any, Protocol
 
     from ..backplane.base import ChangeBus
@@ -42,11 +41,7 @@ class Announcer:
     """
 
     def __init__(self, bus: ChangeBus | None = None) -> None:
-        connections: dict[asyncio.Future[Any], SubscribedConnection] = {}
-        self._connections = connections
-        """Each by what is done when its client is gone."""
-        # One callback for all of them: there may be thousands.
-        self._discard: Callable[[asyncio.Future[Any]], object] = lambda ended: connections.pop(ended, None)
+        self._connections: set[SubscribedConnection] = set()
         self._bus = bus
         if bus is not None:
             bus.subscribe(self)
@@ -56,9 +51,8 @@ class Announcer:
 
     def add(self, connection: SubscribedConnection) -> None:
         """Tell the client of this connection too, until it ends."""
-        ended = connection.ended
-        self._connections[ended] = connection
-        ended.add_done_callback(self._discard)
+        self._connections.add(connection)
+        connection.ended.add_done_callback(lambda _: self._connections.discard(connection))
 
     def changed(self, kind: Kind) -> None:
         """A list of that kind has changed. Safe from any thread, as all of this."""
@@ -75,7 +69,7 @@ class Announcer:
 
     def notify(self, kind: Kind, uri: str | None) -> None:
         """Tell the clients of this server that a list has changed or, if `uri` is given, that resource."""
-        for connection in list(self._connections.values()):
+        for connection in list(self._connections):
             try:
                 connection.loop.call_soon_threadsafe(connection.subscriptions.notify, kind, uri)
             except RuntimeError:
