@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -108,6 +109,9 @@ def _calls(words: Sequence[str]) -> dict[str, dict[str, Any]]:
 async def _test(terminal: Terminal, reach: Reach, options: TryOptions, as_json: bool, junit: str | None) -> int:
     from ..host.options import HostOptions
     from ..verdict.run import try_apps
+
+    # What a host says in its log of a View is in the report.
+    logging.getLogger("mcpd.host").setLevel(logging.CRITICAL)
 
     def tell(report: AppReport) -> None:
         if not as_json:

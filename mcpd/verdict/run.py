@@ -5,19 +5,25 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+from msgspec.structs import replace
 
 from ..client.target import Target
 from ..errors import ConfigurationError
 from ..host.csp import grant_csp
 from ..host.document import read_document
+from ..host.hooks import Hooks
 from ..host.host import Host
 from ..host.options import HostOptions
-from .calling import call_for
+from .calling import Called, call_for
 from .document import document_checks
 from .gathering import gather
 from .metadata import App, app_item, resource_checks, server_checks, tool_checks
 from .options import TryOptions
+from .protocol import HANDSHAKE
 from .report import AppReport, AppsReport, Check, Finding, checked, skipped
+from .theatre import Theatre, open_theatre
 
 __all__ = ["try_apps"]
 
@@ -38,22 +44,26 @@ async def try_apps(
     tried (no apps, no browser), and what a client raises.
     """
     begun = time.monotonic()
-    async with Host(target, options=host_options or HostOptions()) as host:
+    async with AsyncExitStack() as stack:
+        theatre = None if options.static else await stack.enter_async_context(open_theatre(options.browser))
+        hooks = Hooks() if theatre is None else _hooks(theatre)
+        host = await stack.enter_async_context(Host(target, hooks=hooks, options=_host_options(host_options, options)))
         gathered = await gather(host.client, options.app)
         info = host.client.server_info
         report = AppsReport(
             target=name or str(target),
             server="" if info is None else f"{info.name} {info.version}".strip(),
             protocol_version=host.client.version,
+            browser=None if theatre is None else theatre.browser_name,
             checks=server_checks(
                 gathered.tools, gathered.apps, host.client.server_capabilities.extensions, gathered.resources_error
             ),
         )
-        room = asyncio.Semaphore(options.at_once)
+        apps_at_once, room = asyncio.Semaphore(options.at_once), asyncio.Semaphore(options.at_once)
 
         async def try_one(app: App) -> AppReport:
-            async with room:
-                made = await _try_app(host, app, options)
+            async with apps_at_once:
+                made = await _try_app(host, app, options, theatre, room)
                 tell(made)
                 return made
 
@@ -62,8 +72,10 @@ async def try_apps(
     return report
 
 
-async def _try_app(host: Host, app: App, options: TryOptions) -> AppReport:
-    """One app: what is said of it, its HTML, the call that opens it."""
+async def _try_app(
+    host: Host, app: App, options: TryOptions, theatre: Theatre | None, room: asyncio.Semaphore
+) -> AppReport:
+    """One app: what is said of it, its HTML, the call that opens it, and how it does in a browser."""
     begun = time.monotonic()
     report = AppReport(uri=app.uri, tools=[tool.name for tool in app.tools])
     report.checks += tool_checks(app)
@@ -74,8 +86,36 @@ async def _try_app(host: Host, app: App, options: TryOptions) -> AppReport:
         report.checks += called.checks
         if called.call is not None:
             report.called = {"tool": called.call.name, "arguments": called.arguments}
+        if theatre is not None:
+            report.checks += await _show(theatre, host, called, options, report, room)
     report.seconds = round(time.monotonic() - begun, 3)
     return report
+
+
+async def _show(
+    theatre: Theatre, host: Host, called: Called, options: TryOptions, report: AppReport, room: asyncio.Semaphore
+) -> list[Check]:
+    if called.call is None:
+        return [skipped(*HANDSHAKE, "nothing was called that would open it", ["APP-V-03"])]
+    from .showing import show_app
+
+    return await show_app(theatre, host, called.call, options, report, room)
+
+
+def _hooks(theatre: Theatre) -> Hooks:
+    """A host that lets a View do what it may ask for, and does none of it: no link is opened, no file is kept."""
+    return Hooks(
+        event=theatre.hear,
+        open_link=lambda view, url: True,
+        download=lambda view, items: True,
+    )
+
+
+def _host_options(given: HostOptions | None, options: TryOptions) -> HostOptions:
+    """Patience with each step, and room for all showings."""
+    made = given or HostOptions()
+    limits = replace(made.limits, step_seconds=options.timeout)
+    return replace(made, limits=limits, max_views=max(made.max_views, 2 * options.at_once))
 
 
 async def _document(app: App) -> list[Check]:

@@ -1,0 +1,201 @@
+// What a View shows, measured in its own frame: is there anything, does it fit, can it be read, what can be used.
+// Evaluates to an object of functions. Spec: WCAG 2.2, 1.4.3 (contrast), 1.4.10 (reflow), 2.4.3, 2.4.7, 4.1.2.
+(() => {
+  "use strict";
+  const MOST = 20;
+  const SKIPPED = new Set(["SCRIPT", "STYLE", "NOSCRIPT", "TEMPLATE", "TITLE", "HEAD", "META", "LINK"]);
+  const CONTROLS = [
+    "a[href]", "button", "input:not([type=hidden])", "select", "textarea", "summary", "[contenteditable='']",
+    "[contenteditable='true']", "[tabindex]", "[role=button]", "[role=link]", "[role=checkbox]", "[role=switch]",
+    "[role=radio]", "[role=tab]", "[role=menuitem]", "[role=option]", "[role=slider]", "[role=textbox]", "[role=combobox]",
+  ].join(",");
+  const COMPOSITE = "[role=grid],[role=treegrid],[role=tablist],[role=toolbar],[role=menu],[role=menubar],[role=listbox]," +
+    "[role=radiogroup],[role=tree],[role=application]";
+
+  const all = function* (root) {
+    for (const element of root.querySelectorAll("*")) {
+      yield element;
+      if (element.shadowRoot) yield* all(element.shadowRoot);
+    }
+  };
+  const isShown = (element) => {
+    if (SKIPPED.has(element.tagName)) return false;
+    if (!element.checkVisibility({ opacityProperty: true, visibilityProperty: true, contentVisibilityAuto: true })) return false;
+    const { width, height } = element.getBoundingClientRect();
+    return width > 1 && height > 1;
+  };
+  const nameOf = (element) => {
+    const id = element.id ? `#${element.id}` : "";
+    const kind = element.classList.length ? `.${[...element.classList].slice(0, 2).join(".")}` : "";
+    return `<${element.localName}${id || kind}>`.slice(0, 80);
+  };
+  const said = (text) => text.trim().replace(/\s+/g, " ").slice(0, 60);
+
+  // ------------------------------------------------------------------------------------ something
+  const texts = function* () {
+    for (const element of all(document)) {
+      if (SKIPPED.has(element.tagName)) continue;
+      const own = [...element.childNodes].filter((node) => node.nodeType === Node.TEXT_NODE && node.data.trim());
+      if (own.length && isShown(element)) yield [element, own];
+    }
+  };
+  const shows = () => {
+    let letters = 0, pictures = 0;
+    for (const [, own] of texts()) letters += own.reduce((sum, node) => sum + node.data.trim().length, 0);
+    for (const element of all(document)) {
+      if (["IMG", "CANVAS", "svg", "VIDEO", "IFRAME", "INPUT", "BUTTON", "SELECT", "TEXTAREA"].includes(element.tagName) && isShown(element)) pictures += 1;
+    }
+    return { letters, pictures };
+  };
+
+  // ----------------------------------------------------------------------------------------- size
+  const scrolls = (element) => {
+    for (let up = element.parentElement; up && up !== document.body && up !== document.documentElement; up = up.parentElement) {
+      if (["auto", "scroll", "hidden", "clip"].includes(getComputedStyle(up).overflowX)) return true;
+    }
+    return false;
+  };
+  const overflow = () => {
+    const root = document.scrollingElement ?? document.documentElement;
+    const by = Math.max(root.scrollWidth, document.documentElement.scrollWidth) - window.innerWidth;
+    const wide = [];
+    if (by > 1) {
+      for (const element of all(document)) {
+        if (wide.length < 5 && isShown(element) && element.getBoundingClientRect().right > window.innerWidth + 1 && !scrolls(element)) {
+          wide.push(nameOf(element));
+        }
+      }
+    }
+    return { by, wide, width: window.innerWidth };
+  };
+
+  // ------------------------------------------------------------------------------------- contrast
+  const brush = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+  const known = new Map();
+  const colour = (text) => {
+    if (!known.has(text)) {
+      brush.clearRect(0, 0, 1, 1);
+      brush.fillStyle = text;
+      brush.fillRect(0, 0, 1, 1);
+      const [r, g, b, a] = brush.getImageData(0, 0, 1, 1).data;
+      known.set(text, [r, g, b, a / 255]);
+    }
+    return known.get(text);
+  };
+  const over = ([r, g, b, a], [r2, g2, b2]) => [r * a + r2 * (1 - a), g * a + g2 * (1 - a), b * a + b2 * (1 - a), 1];
+  const light = ([r, g, b]) => {
+    const [x, y, z] = [r, g, b].map((part) => (part /= 255) <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * x + 0.7152 * y + 0.0722 * z;
+  };
+  const ratio = (one, two) => {
+    const [a, b] = [light(one), light(two)].sort((x, y) => y - x);
+    return (a + 0.05) / (b + 0.05);
+  };
+  const canvas = () => {
+    const probe = document.createElement("i");
+    probe.style.cssText = "color:Canvas;position:absolute";
+    document.documentElement.append(probe);
+    const found = colour(getComputedStyle(probe).color);
+    probe.remove();
+    return found;
+  };
+  const parentOf = (element) => element.assignedSlot ?? element.parentElement ?? element.getRootNode().host ?? null;
+  // The colour behind an element; null where a picture is, and whether it is only that of the empty page.
+  const behind = (element, base) => {
+    const layers = [];
+    let opacity = 1;
+    for (let up = element; up; up = parentOf(up)) {
+      const style = getComputedStyle(up);
+      opacity *= Number(style.opacity);
+      if (style.backgroundImage !== "none") return null;
+      const layer = colour(style.backgroundColor);
+      if (layer[3] > 0) layers.push(layer);
+      if (layer[3] === 1) return { colour: layers.reduceRight((below, above) => over(above, below)), opacity, isBare: false };
+    }
+    return { colour: layers.reduceRight((below, above) => over(above, below), base), opacity, isBare: layers.length === 0 };
+  };
+  const contrast = () => {
+    const base = canvas();
+    const poor = new Map();
+    let looked = 0;
+    for (const [element, own] of texts()) {
+      if (element.closest(":disabled, [aria-disabled=true], [inert]")) continue;
+      const style = getComputedStyle(element);
+      if (style.webkitTextFillColor !== style.color && colour(style.webkitTextFillColor)[3] === 0) continue;
+      const back = behind(element, base);
+      if (!back) continue;
+      looked += 1;
+      const ink = colour(style.color);
+      const front = over([ink[0], ink[1], ink[2], ink[3] * back.opacity], back.colour);
+      const size = parseFloat(style.fontSize), isBold = Number(style.fontWeight) >= 700;
+      const wanted = size >= 24 || (size >= 18.66 && isBold) ? 3 : 4.5;
+      const found = ratio(front, back.colour);
+      if (found >= wanted - 0.01) continue;
+      const key = `${style.color} ${back.colour}`;
+      if (!poor.has(key) && poor.size < MOST) {
+        const hex = (rgb) => `#${rgb.slice(0, 3).map((part) => Math.round(part).toString(16).padStart(2, "0")).join("")}`;
+        poor.set(key, {
+          element: nameOf(element), text: said(own.map((node) => node.data).join(" ")), ratio: Math.floor(found * 100) / 100, wanted,
+          front: hex(front), back: hex(back.colour), isBare: back.isBare,
+        });
+      }
+    }
+    return { looked, poor: [...poor.values()], scheme: getComputedStyle(document.documentElement).colorScheme };
+  };
+
+  // ------------------------------------------------------------------------------------- controls
+  const labelled = (element) => {
+    if (typeof element.computedName === "string") return element.computedName;
+    const by = (element.getAttribute("aria-labelledby") ?? "").split(/\s+/).map((id) => document.getElementById(id)?.textContent ?? "").join(" ");
+    const label = [...(element.labels ?? [])].map((one) => one.textContent).join(" ");
+    const inner = element.matches("input, select, textarea") ? (/^(submit|button|reset)$/.test(element.type) ? element.value : "") : element.textContent;
+    const alt = [...element.querySelectorAll("img[alt], [aria-label], svg title")].map((one) => one.alt ?? one.ariaLabel ?? one.textContent).join(" ");
+    return [by, element.ariaLabel, label, inner, alt, element.alt, element.title, element.placeholder].find((one) => one?.trim()) ?? "";
+  };
+  const usable = () => [...all(document)].filter((element) => element.matches(CONTROLS) && isShown(element) && !element.closest(":disabled, [inert]"));
+  const controls = () => usable().map((element) => ({
+    element: nameOf(element),
+    name: said(labelled(element)),
+    text: said(element.textContent),
+    // What has the focus only so that it can be scrolled is no control, and needs no name.
+    isPlain: !element.matches(CONTROLS.replace(",[tabindex]", "")) && !element.hasAttribute("role"),
+    isTakenOut: element.getAttribute("tabindex")?.startsWith("-") ?? false,
+    isPart: element.tabIndex < 0 && Boolean(element.closest(COMPOSITE)),
+    isRadio: element.type === "radio" || element.getAttribute("role") === "radio",
+    hasPositive: Number(element.getAttribute("tabindex")) > 0,
+    width: Math.round(element.getBoundingClientRect().width),
+    height: Math.round(element.getBoundingClientRect().height),
+  }));
+  const active = () => {
+    let element = document.activeElement;
+    while (element?.shadowRoot?.activeElement) element = element.shadowRoot.activeElement;
+    return !element || element === document.body || element === document.documentElement || !document.hasFocus() ? null : element;
+  };
+  const looksOf = (element) => {
+    const drawn = [];
+    for (let up = element, step = 0; up && step < 3; up = parentOf(up), step += 1) {
+      for (const part of [null, "::before", "::after"]) {
+        const { outlineStyle, outlineWidth, outlineColor, boxShadow, borderColor, borderWidth, backgroundColor, color, textDecorationLine, opacity } = getComputedStyle(up, part);
+        const ring = outlineStyle === "none" || outlineWidth === "0px" ? "" : `${outlineStyle} ${outlineWidth} ${outlineColor}`;
+        drawn.push([ring, boxShadow, borderColor, borderWidth, backgroundColor, color, textDecorationLine, opacity].join("|"));
+      }
+    }
+    return drawn.join("\n");
+  };
+  const before = new Map();
+  return {
+    shows, overflow, contrast, controls,
+    text: () => (document.body?.innerText ?? "").slice(0, 20000),
+    // Remembers how each control looks without the focus.
+    unfocused: () => { active()?.blur(); for (const element of usable()) before.set(element, looksOf(element)); },
+    focus: () => {
+      const element = active();
+      if (!element) return null;
+      const looks = before.get(element);
+      return {
+        element: nameOf(element), index: usable().indexOf(element), name: said(labelled(element)),
+        isSeen: looks === undefined || looks !== looksOf(element) || element.matches("input, textarea, select, iframe"),
+      };
+    },
+  };
+})()

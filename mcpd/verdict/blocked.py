@@ -1,0 +1,90 @@
+"""Checks of what the browser refused and what went wrong in it: violations of the policy, exceptions, the console."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from ..extensions.ui.csp_sources import UiCsp
+from .report import Check, Finding, checked
+from .scene import Scene, Violation
+from .sources import Kind, refusal
+
+__all__ = ["console_check", "errors_of", "policy_check"]
+
+_KINDS: Final[dict[str, Kind]] = {
+    "script-src": "script",
+    "script-src-elem": "script",
+    "style-src": "style",
+    "style-src-elem": "style",
+    "img-src": "image",
+    "font-src": "font",
+    "media-src": "media",
+    "connect-src": "connect",
+    "frame-src": "frame",
+    "base-uri": "base",
+    "form-action": "form",
+    "object-src": "object",
+    "manifest-src": "manifest",
+    "worker-src": "worker",
+    "default-src": "resource",
+}
+_CODE: Final = ("eval", "wasm-eval", "trusted-types-policy", "inline")
+
+
+def policy_check(scenes: Iterable[Scene], granted: UiCsp | None) -> Check:
+    """What the policy blocked, in any of the showings, with what would have to be declared."""
+    found: dict[str, Finding] = {}
+    for scene in scenes:
+        for violation in scene.violations:
+            finding = _of_violation(violation, granted)
+            found.setdefault(finding.text, finding)
+    return checked("policy", "Nothing is blocked by the policy", found.values(), "nothing", ["APP-X-04", "APP-V-05"])
+
+
+def _of_violation(violation: Violation, granted: UiCsp | None) -> Finding:
+    directive = str(violation.get("effective-directive") or violation.get("violated-directive") or "").split(" ")[0]
+    blocked = str(violation.get("blocked-uri") or "")
+    if violation.get("ofProxy"):
+        text = f"it tries to leave for {blocked}" if blocked else "it tries to leave"
+        advice = "no host lets an app navigate away; ask by ui/open-link for the link to be opened"
+        return Finding(severity="failure", text=text, advice=advice, url=blocked)
+    if blocked in _CODE:
+        # Libraries try whether they may, and go on without: what really needs it throws, and shows elsewhere.
+        text = f"it tries {blocked}, which strict hosts do not allow ({directive}{_place(violation)})"
+        return Finding(severity="warning", text=text, advice="do without, or try only once", rule="APP-V-05")
+    if blocked in ("data", "blob"):
+        blocked = f"{blocked}:"
+    refused = refusal(_KINDS.get(directive, "resource"), blocked, granted)
+    text = f"{blocked} is blocked by {directive}{_place(violation)}"
+    if refused is None:
+        return Finding(severity="failure", text=text, advice="the browser refused it", url=blocked)
+    if not refused.domain:
+        return Finding(severity="failure", text=text, advice=refused.advice, url=blocked)
+    return Finding(
+        severity="failure", text=text, advice=refused.advice, url=blocked, domain=refused.domain, field=refused.field
+    )
+
+
+def _place(violation: Violation) -> str:
+    line = violation.get("line-number")
+    return f", line {line}" if isinstance(line, int) and line > 1 else ""
+
+
+def console_check(scene: Scene) -> Check:
+    """Exceptions and errors of the first showing."""
+    return checked("console", "No exception and no error", errors_of(scene), "none", [])
+
+
+def errors_of(scene: Scene, known: frozenset[str] = frozenset()) -> Iterator[Finding]:
+    """What went wrong in a showing, but for what is `known` from another."""
+    for text in dict.fromkeys(scene.errors):
+        if text not in known:
+            yield Finding(severity="failure", text=f"an exception: {text}", advice="catch it, or mend what throws it")
+    for text in dict.fromkeys(scene.complaints):
+        if text in known:
+            continue
+        if "Failed to load resource" in text or "net::ERR_" in text:
+            yield Finding(severity="warning", text=f"could not be loaded: {text}", advice="is the address right?")
+        else:
+            yield Finding(severity="failure", text=f"an error on the console: {text}", advice="mend what is told there")

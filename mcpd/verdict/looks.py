@@ -1,0 +1,156 @@
+"""Checks of how a View looks and whether it can be used: wide and narrow, light and dark, by keyboard.
+
+What is measured is in assets/verdict/look.js. Spec: WCAG 2.2, levels A and AA.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+from .report import Check, Finding, checked, skipped
+from .scene import Scene
+
+__all__ = ["contrast_check", "keyboard_checks", "layout_check", "resize_check", "shows"]
+
+_MOST_STOPS: Final = 80
+_LOOP_SECONDS: Final = 1.0
+_MOST_SIZES: Final = 10
+
+
+async def shows(scene: Scene, seconds: float = 2.0) -> str:
+    """What the View shows, in words; "" if nothing is to be seen after so many seconds."""
+    end = time.monotonic() + seconds
+    while True:
+        told = await scene.look("(look) => look.shows()")
+        if told and (told["letters"] or told["pictures"]):
+            return f"{told['letters']} letters and {told['pictures']} pictures or controls"
+        if time.monotonic() > end or scene.view.is_over:
+            return ""
+        await asyncio.sleep(0.1)
+
+
+async def layout_check(scene: Scene, width: int) -> Check:
+    """Whether it shows something at the width that its frame has now, without scrolling to the side."""
+    name, title = f"layout-{width}", f"It fits {width} px"
+    shown = await shows(scene)
+    told = await scene.look("(look) => look.overflow()")
+    findings = []
+    if not shown:
+        advice = "show the result, or say that there is none: an empty frame looks broken"
+        findings.append(Finding(severity="failure", text=f"nothing is to be seen at {width} px", advice=advice))
+    if told and told["by"] > 1:
+        text = f"it is {told['by']:g} px too wide for {told['width']} px"
+        wide = f"; {', '.join(told['wide'])} stick out" if told["wide"] else ""
+        advice = "let it wrap or shrink, or scroll by itself (overflow-x: auto)"
+        findings.append(Finding(severity="failure", text=f"{text}{wide}", advice=advice))
+    return checked(name, title, findings, shown)
+
+
+async def contrast_check(scene: Scene, scheme: str) -> Check:
+    """Whether all text can be told from what is behind it, in the scheme that is set."""
+    name, title = f"contrast-{scheme}", f"It can be read, {scheme}"
+    told = await scene.look("(look) => look.contrast()")
+    if told is None:
+        return skipped(name, title, "there is nothing to look at")
+
+    def found() -> Iterator[Finding]:
+        for poor in told["poor"]:
+            text = f"{poor['text']!r} in {poor['element']}: {poor['front']} on {poor['back']} is {poor['ratio']}:1"
+            advice = f"at least {poor['wanted']:g}:1 is needed"
+            if poor["isBare"]:
+                # Nothing of its own is behind the text: it may look better on the background of another host.
+                advice += "; nothing of the app's is behind it: set a background, and color-scheme on the root"
+            yield Finding(severity="failure", text=text, advice=advice, element=poor["element"])
+
+    return checked(name, title, found(), f"{told['looked']} texts have enough contrast")
+
+
+async def resize_check(scene: Scene) -> Check:
+    """Whether it settles on a size."""
+    before = len(scene.sizes())
+    await asyncio.sleep(_LOOP_SECONDS)
+    sizes = scene.sizes()
+    more = len(sizes) - before
+    findings = []
+    if more > _MOST_SIZES:
+        first, last = sizes[before][1], sizes[-1][1]
+        text = f"it asks for a new size {more} times in a second: {first.height or 0:g} to {last.height or 0:g} px high"
+        advice = "report the height of the content, not of the window: the frame grows with it, and so on without end"
+        findings.append(Finding(severity="failure", text=text, advice=advice, rule="APP-V-02"))
+    elif not sizes:
+        advice = "send ui/notifications/size-changed, so that hosts can give it the height that it needs"
+        findings.append(Finding(severity="note", text="it never says how large it is", advice=advice, rule="APP-V-02"))
+    last_size = f"{sizes[-1][1].height or 0:g} px high" if sizes else "says no size"
+    return checked("resize", "It settles on a size", findings, last_size, ["APP-V-02"])
+
+
+async def keyboard_checks(scene: Scene) -> list[Check]:
+    """Whether all that can be used has a name and is reached by Tab, and whether one sees where the focus is."""
+    controls = await scene.look("(look) => look.controls()")
+    if controls is None:
+        return [skipped("names", "Controls have names", "there is nothing to look at")]
+    names = checked("names", "Controls have names", _of_names(controls), f"{len(controls)} controls", [])
+    if not controls:
+        return [names, skipped("keyboard", "It can be used by keyboard", "there is nothing to use")]
+    stops = await _tab_through(scene)
+    return [
+        names,
+        checked("keyboard", "It can be used by keyboard", _of_stops(controls, stops), f"{len(stops)} stops", []),
+    ]
+
+
+def _of_names(controls: list[Any]) -> Iterator[Finding]:
+    for control in controls:
+        if not control["name"] and not control["isPlain"]:
+            inner = f" {control['text']!r}" if control["text"] else ""
+            text = f"{control['element']}{inner} has no name"
+            advice = "give it a text, a <label> or aria-label: a screen reader says nothing of what it does"
+            yield Finding(severity="failure", text=text, advice=advice, element=control["element"])
+        if control["hasPositive"]:
+            text = f"{control['element']} has a tabindex above 0, which puts it before all others"
+            yield Finding(severity="warning", text=text, advice="write tabindex=0, and put it where it belongs")
+
+
+async def _tab_through(scene: Scene) -> list[Any]:
+    """Press Tab until the focus leaves the View, or comes round: where it stopped."""
+    await scene.look("(look) => look.unfocused()")
+    await scene.page.evaluate("() => { document.body.tabIndex = -1; document.body.focus(); }")
+    stops: list[Any] = []
+    seen: set[int] = set()
+    last = -1
+    for _ in range(_MOST_STOPS):
+        await scene.page.keyboard.press("Tab")
+        stop = await scene.look("(look) => look.focus()")
+        if stop is None:
+            if stops:
+                break
+            continue
+        # A field for a date has a stop for each of its parts.
+        if stop["index"] == last:
+            continue
+        if stop["index"] in seen:
+            break
+        last = stop["index"]
+        seen.add(last)
+        stops.append(stop)
+    return stops
+
+
+def _of_stops(controls: list[Any], stops: list[Any]) -> Iterator[Finding]:
+    reached = {stop["index"] for stop in stops}
+    if len(stops) < _MOST_STOPS:
+        for index, control in enumerate(controls):
+            if index in reached or control["isPart"] or control["isRadio"]:
+                continue
+            called = control["name"] or control["text"] or "without a name"
+            text = f"{control['element']} ({called}) is not reached by Tab"
+            advice = "use a <button> or <a href>, or tabindex=0; tabindex=-1 only within a widget that has its own keys"
+            # What is not meant to be reached may have another way in.
+            yield Finding(severity="warning" if control["isTakenOut"] else "failure", text=text, advice=advice)
+    for stop in stops:
+        if not stop["isSeen"]:
+            text = f"{stop['element']} ({stop['name']}) looks the same with the focus as without"
+            yield Finding(severity="warning", text=text, advice="keep the outline, or draw another sign of the focus")

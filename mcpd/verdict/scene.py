@@ -1,0 +1,258 @@
+"""One View, shown once: every message, event, error and violation, and what may be asked of it.
+
+Messages pass by here on their way between the host's machine and the frame, so that requests can be put to a View that
+no host of ours would put. What is answered to those is kept from the machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
+
+from ..host.call import ToolCall
+from ..host.context import HostContext
+from ..host.csp import OUTER_TOKENS
+from ..host.events import Event, Failed, Live, SizeChanged
+from ..host.host import Host
+from ..host.messages import PROXY_READY
+from ..host.shown import ShownView
+from ..preview.messages import Quirks
+from ..preview.quirks import OPENAI, treatment
+from .theatre import Theatre, script
+
+if TYPE_CHECKING:
+    from playwright.async_api import ConsoleMessage, Frame, Page
+
+__all__ = ["Scene", "Violation", "show"]
+
+_NO_QUIRKS = Quirks()
+_PREFIX: Final = "mcpd-apps-test-"
+_RESERVED: Final = "ui/notifications/sandbox-"
+_QUIET: Final = 0.25
+_MOST_HEIGHT: Final = 4000
+_POLICY_WORDS: Final = ("Content Security Policy", "Content-Security-Policy", "violates the following")
+
+Violation = dict[str, Any]
+"""The body of one report, as the browser sent it: `blocked-uri`, `effective-directive`, …"""
+
+
+class Scene:
+    """A View on the bare page. `messages` are (seconds since its begin, whether the View sent it, message)."""
+
+    def __init__(self, theatre: Theatre, page: Page, view: ShownView, guest_url: str) -> None:
+        self.view = view
+        self.page = page
+        self.events: list[tuple[float, Event]] = []
+        self.messages: list[tuple[float, bool, Any]] = []
+        self.violations: list[Violation] = []
+        self.errors: list[str] = []
+        """Exceptions that nobody caught."""
+        self.complaints: list[str] = []
+        """What it wrote to the console as an error."""
+        self.proxy_told: list[Any] = []
+        self.is_hidden = False
+        self._guest_url = guest_url
+        self._begun = time.monotonic()
+        self._ids = count(1)
+        self._answers: dict[str, asyncio.Future[Any]] = {}
+        self._sending: list[Any] = []
+        self._wake = asyncio.Event()
+        theatre.hearers[view.id] = self._on_event
+        page.on("pageerror", lambda error: self.errors.append(_line(error.stack or error.message)))
+        page.on("console", self._on_console)
+
+    # -------------------------------------------------------------------------------------- its life
+
+    async def is_live(self, seconds: float) -> bool:
+        """Whether its handshake is complete within so many seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                return await asyncio.shield(self.view.live())
+        return False
+
+    async def settle(self, most: float = 3.0) -> None:
+        """Wait until nothing is said any more, and it has had time to draw."""
+        end = time.monotonic() + most
+        while time.monotonic() < end:
+            said = len(self.messages)
+            await asyncio.sleep(_QUIET)
+            if len(self.messages) == said:
+                break
+        await self.look("(look) => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+    @property
+    def failure(self) -> str:
+        """Why the View is gone by fault, "" if it is not."""
+        return next((event.reason for _, event in self.events if isinstance(event, Failed)), "")
+
+    def sizes(self) -> list[tuple[float, SizeChanged]]:
+        """The sizes that it asked for."""
+        return [(at, event) for at, event in self.events if isinstance(event, SizeChanged)]
+
+    def sent(self, method: str = "") -> list[Any]:
+        """What the View sent: all, or the messages of one method."""
+        found = [message for _, is_its, message in self.messages if is_its and isinstance(message, dict)]
+        return [message for message in found if not method or message.get("method") == method]
+
+    # --------------------------------------------------------------------------------- asked of the View
+
+    async def ask(self, method: str, params: Any = None, *, seconds: float) -> Any:
+        """Put a request to the View past the host's machine: its answer, None if none comes in time."""
+        number = f"{_PREFIX}{next(self._ids)}"
+        answer = self._answers[number] = asyncio.get_running_loop().create_future()
+        self._send({"jsonrpc": "2.0", "id": number, "method": method, "params": params or {}})
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                return await answer
+        return None
+
+    def frame(self) -> Frame | None:
+        """The View's own frame."""
+        return next((frame for frame in self.page.frames if frame.url.startswith(self._guest_url)), None)
+
+    async def look(self, function: str, argument: Any = None) -> Any:
+        """The value of a JavaScript function in the View's frame, which is given look.js; None if there is no frame."""
+        from playwright.async_api import Error
+
+        frame = self.frame()
+        if frame is None or self.view.is_over:
+            return None
+        await self._learn(frame)
+        try:
+            async with asyncio.timeout(10):
+                return await frame.evaluate(f"(given) => ({function})(window.__mcpdLook, given)", argument)
+        except (Error, TimeoutError):
+            return None
+
+    async def _learn(self, frame: Frame) -> None:
+        from playwright.async_api import Error
+
+        with suppress(Error):
+            if not await frame.evaluate("() => '__mcpdLook' in window"):
+                look = script("look.js")
+                await frame.evaluate(f"() => {{ Object.defineProperty(window, '__mcpdLook', {{ value: {look} }}); }}")
+
+    # ------------------------------------------------------------------------------------- what happens
+
+    def _on_event(self, event: Event) -> None:
+        self.events.append((self._now(), event))
+        if isinstance(event, Live) and self.is_hidden:
+            self._steer("() => stage.reveal()")
+        elif isinstance(event, SizeChanged) and event.height is not None:
+            height = max(1, min(_MOST_HEIGHT, round(event.height)))
+            self._steer(f"() => stage.resize({height})")
+
+    def _on_console(self, message: ConsoleMessage) -> None:
+        if message.type == "error" and not any(words in message.text for words in _POLICY_WORDS):
+            where = str(message.location.get("url") or "")
+            # What the page itself or the browser says of a load that failed is not the View's.
+            if where.startswith(self._guest_url) or "Failed to load resource" not in message.text:
+                self.complaints.append(_line(message.text))
+
+    def on_report(self, body: bytes, of_proxy: bool) -> None:
+        """A report of what a policy blocked."""
+        with suppress(ValueError):
+            told = json.loads(body)
+            report = told.get("csp-report") if isinstance(told, dict) else None
+            if isinstance(report, dict):
+                self.violations.append({**report, "ofProxy": of_proxy})
+
+    def receive(self, text: str) -> None:
+        """A message from the proxy's frame."""
+        message = json.loads(text)
+        method = message.get("method") if isinstance(message, dict) else None
+        if isinstance(method, str) and method.startswith(_RESERVED) and method != PROXY_READY:
+            # The proxy's own words: how often its frame has loaded, and what it kept back.
+            self.proxy_told.append(message)
+            return
+        self.messages.append((self._now(), True, message))
+        number = message.get("id") if isinstance(message, dict) and "method" not in message else None
+        if isinstance(number, str) and number.startswith(_PREFIX):
+            answer = self._answers.pop(number, None)
+            if answer is not None and not answer.done():
+                answer.set_result(message)
+            return
+        self.view.receive(text)
+
+    def send(self, message: bytes) -> None:
+        """A message of the machine, for the View."""
+        self._send(json.loads(message))
+
+    def _send(self, message: Any) -> None:
+        self.messages.append((self._now(), False, message))
+        self._sending.append(message)
+        self._wake.set()
+
+    def _steer(self, function: str) -> None:
+        self._sending.append(function)
+        self._wake.set()
+
+    async def carry(self) -> None:
+        """Send what waits, until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            waiting, self._sending = self._sending, []
+            # What was said in one breath arrives so: a View that sets itself up meanwhile would hear it late.
+            messages = [item for item in waiting if not isinstance(item, str)]
+            if messages:
+                await self.page.evaluate("(messages) => stage.send(messages)", messages)
+            for function in waiting:
+                if isinstance(function, str):
+                    await self.page.evaluate(function)
+
+    async def listen(self) -> None:
+        """Take what the proxy's frame says, until cancelled."""
+        while True:
+            for text in await self.page.evaluate("() => stage.receive()"):
+                self.receive(text)
+
+    def _now(self) -> float:
+        return time.monotonic() - self._begun
+
+
+@asynccontextmanager
+async def show(
+    theatre: Theatre,
+    host: Host,
+    call: ToolCall,
+    *,
+    quirks: Quirks = _NO_QUIRKS,
+    context: HostContext,
+    size: tuple[int, int] = (1280, 800),
+    spied: bool = False,
+) -> AsyncIterator[Scene]:
+    """Show a call's View on a page of its own. Raises what `Host.prepare_view` raises."""
+    scheme = context.theme or "light"
+    async with theatre.page(*size, scheme=scheme, spied=spied) as page:
+        treated = treatment(quirks, host.options.profile, host.options.permissions)
+        view = await host.prepare_view(call, proxy=True, context=context, treatment=treated)
+        place = theatre.origins.new_place(theatre.page_origin)
+        scene = Scene(theatre, page, view, place.guest_url)
+        scene.is_hidden = quirks.hidden_until_initialized
+        openai = OPENAI if quirks.openai_global else None
+        theatre.sandbox.put(place, view.grant, scene.on_report, title=call.name, openai=openai)
+        tasks = [asyncio.create_task(work) for work in (scene.carry(), scene.listen())]
+        try:
+            view.begin(scene.send)
+            await page.evaluate("(told) => stage.open(told)", {
+                "url": place.proxy_url, "origin": place.proxy_origin, "sandbox": " ".join(OUTER_TOKENS),
+                "allow": view.grant.allow, "title": call.name, "isHidden": scene.is_hidden,
+            })  # fmt: skip
+            yield scene
+        finally:
+            view.lost("the test is over")
+            theatre.sandbox.remove(place)
+            theatre.hearers.pop(view.id, None)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:500]

@@ -1,0 +1,190 @@
+"""One app in the browser: shown once as it should be, once watched, and once for each quirk of other hosts."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+
+from ..errors import ConfigurationError
+from ..extensions.ui.csp_sources import UiCsp
+from ..host.call import ToolCall
+from ..host.context import HostContext
+from ..host.host import Host
+from ..preview.messages import Quirks
+from .blocked import console_check, errors_of, policy_check
+from .looks import contrast_check, keyboard_checks, layout_check, resize_check, shows
+from .options import TryOptions
+from .protocol import ending_checks, handshake_check, protocol_checks, spy_check
+from .report import AppReport, Check, Finding, checked
+from .scene import Scene, show
+from .theatre import Theatre
+
+__all__ = ["show_app"]
+
+_WIDE: Final = (1280, 800)
+_NARROW: Final = (320, 800)
+_ALL_AGAIN: Final = 0.35
+
+QUIRKS: Final = {
+    "drop-meta": (Quirks(drop_meta=True), "results without _meta"),
+    "drop-structured": (Quirks(drop_structured_content=True), "results without structuredContent"),
+    "no-tool-input": (Quirks(no_tool_input=True), "no tool-input"),
+    "early-input": (Quirks(input_before_initialized=True), "tool-input before initialized"),
+    "hidden": (Quirks(hidden_until_initialized=True), "a frame that is hidden until initialized"),
+    "opaque": (Quirks(opaque_origin=True), "an opaque origin: no storage"),
+    "error-result": (Quirks(error_result=True), "a result with isError"),
+    "openai": (Quirks(openai_global=True), "window.openai"),
+}
+"""What other hosts do, by the name of its check: the switch, and what it is in words."""
+
+
+class _Stage:
+    """What all showings of one app have in common."""
+
+    def __init__(
+        self, theatre: Theatre, host: Host, call: ToolCall, options: TryOptions, room: asyncio.Semaphore
+    ) -> None:
+        self.theatre = theatre
+        self.host = host
+        self.call = call
+        self.options = options
+        self.room = room
+        self.scenes: list[Scene] = []
+
+
+async def show_app(
+    theatre: Theatre, host: Host, call: ToolCall, options: TryOptions, report: AppReport, room: asyncio.Semaphore
+) -> list[Check]:
+    """All checks of an app that need a browser; pictures are added to the report.
+
+    `room` is how many showings there may be at once, of all apps together.
+    """
+    stage = _Stage(theatre, host, call, options, room)
+    try:
+        first = await _first(stage, report)
+    except ConfigurationError as error:
+        return [checked("handshake", "It answers in time", [Finding(severity="failure", text=str(error))], "")]
+    if not stage.scenes[0].sent("ui/notifications/initialized"):
+        return [*first, *_blocked(stage)]
+
+    known = frozenset((*stage.scenes[0].errors, *stage.scenes[0].complaints))
+    watched, *others = await asyncio.gather(
+        _watched(stage), *(_with_quirk(stage, name, known) for name in QUIRKS)
+    )  # fmt: skip
+    return [first[0], watched, *first[1:], *others, *_blocked(stage)]
+
+
+def _blocked(stage: _Stage) -> list[Check]:
+    granted: UiCsp | None = stage.scenes[0].view.grant.csp
+    return [policy_check(stage.scenes, granted)]
+
+
+def _context(scheme: str, width: int) -> HostContext:
+    from ..host.context import ContainerDimensions
+
+    return HostContext(
+        theme="dark" if scheme == "dark" else "light",
+        locale="en-GB",
+        time_zone="UTC",
+        platform="web",
+        container_dimensions=ContainerDimensions(width=width, max_height=4000),
+    )
+
+
+async def _first(stage: _Stage, report: AppReport) -> list[Check]:
+    """As it should be: the handshake, what it answers, how it looks in all dresses, its end."""
+    seconds = stage.options.timeout
+    async with (
+        stage.room,
+        show(stage.theatre, stage.host, stage.call, context=_context("light", _WIDE[0]), size=_WIDE) as scene,
+    ):
+        stage.scenes.append(scene)
+        is_live = await scene.is_live(seconds)
+        checks = [handshake_check(scene, is_live=is_live, seconds=seconds)]
+        if not is_live:
+            return [*checks, console_check(scene)]
+
+        await scene.settle()
+        checks += [await layout_check(scene, _WIDE[0]), await contrast_check(scene, "light")]
+        await _picture(scene, stage.options, report, f"{_WIDE[0]}-light")
+        checks += await keyboard_checks(scene)
+        checks.append(await resize_check(scene))
+
+        await _dress(scene, "light", _NARROW)
+        checks.append(await layout_check(scene, _NARROW[0]))
+        await _picture(scene, stage.options, report, f"{_NARROW[0]}-light")
+        await _dress(scene, "dark", _NARROW)
+        await _picture(scene, stage.options, report, f"{_NARROW[0]}-dark")
+        await _dress(scene, "dark", _WIDE)
+        checks.append(await contrast_check(scene, "dark"))
+        await _picture(scene, stage.options, report, f"{_WIDE[0]}-dark")
+
+        checks += await protocol_checks(scene, seconds)
+        checks += await ending_checks(scene)
+        return [*checks, console_check(scene)]
+
+
+async def _dress(scene: Scene, scheme: str, size: tuple[int, int]) -> None:
+    """Another theme and another width, as a host tells them."""
+    await scene.page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    await scene.page.set_viewport_size({"width": size[0], "height": size[1]})
+    if not scene.view.is_over:
+        told = _context(scheme, size[0])
+        scene.view.change_context(HostContext(theme=told.theme, container_dimensions=told.container_dimensions))
+    await scene.settle(1.5)
+    # Colours may fade into each other.
+    await asyncio.sleep(_ALL_AGAIN)
+
+
+async def _picture(scene: Scene, options: TryOptions, report: AppReport, name: str) -> None:
+    if options.screenshots is None:
+        return
+    folder = Path(options.screenshots)
+    slug = re.sub(r"[^A-Za-z0-9._-]+", "-", report.uri.removeprefix("ui://").partition("?")[0]).strip("-.")[:80]
+    path = folder / f"{slug or 'app'}-{name}.png"
+    await scene.page.screenshot(path=path)
+    report.screenshots.append(str(path))
+
+
+async def _watched(stage: _Stage) -> Check:
+    """Once more, with a spy that writes down when it listens."""
+    context = _context("light", _WIDE[0])
+    async with stage.room, show(stage.theatre, stage.host, stage.call, context=context, spied=True) as scene:
+        is_live = await scene.is_live(stage.options.timeout)
+        return spy_check(scene, await scene.look("() => window.__mcpdSpy"), is_live=is_live)
+
+
+async def _with_quirk(stage: _Stage, name: str, known: frozenset[str]) -> Check:
+    """Once more, as a host with this quirk treats it: it has to live, show something, and throw nothing."""
+    quirks, words = QUIRKS[name]
+    title = f"It survives {words}"
+    async with (
+        stage.room,
+        show(stage.theatre, stage.host, stage.call, quirks=quirks, context=_context("light", _WIDE[0])) as scene,
+    ):
+        if name != "opaque":
+            stage.scenes.append(scene)
+        is_live = await scene.is_live(stage.options.timeout)
+        shown = ""
+        if is_live:
+            await scene.settle()
+            shown = await shows(scene)
+            if not scene.view.is_over:
+                await scene.view.close("the test is over")
+
+        def found() -> Iterator[Finding]:
+            if not is_live:
+                text = f"with {words} its handshake does not come to an end: {scene.failure or 'no answer in time'}"
+                yield Finding(severity="failure", text=text, advice="finish it whatever comes", rule="APP-V-05")
+            elif not shown:
+                advice = "show what there is, or say what is missing"
+                yield Finding(severity="failure", text=f"with {words} nothing is to be seen", advice=advice)
+            for finding in errors_of(scene, known):
+                yield replace(finding, text=f"with {words}: {finding.text}")
+
+        return checked(f"quirk-{name}", title, found(), shown, ["APP-V-05"])
