@@ -22,7 +22,7 @@ _HEAD_BYTES = 8
 
 
 class SseEvent(Struct):
-    """One event with data. `is_torn`: it had more data than is taken, and `data` is empty."""
+    """One event with data. `is_torn`: it has more data than is taken, told once that is known; `data` is empty."""
 
     data: bytes
     name: bytes = b""
@@ -35,8 +35,8 @@ class SseReader:
     Comments, unknown fields and lines without end take no memory.
     """
 
-    __slots__ = ("_ends_with_cr", "_has_begun", "_id", "_is_torn", "_line", "_line_bytes", "_max", "_more", "_name",
-                 "_one", "last_id", "retry_ms")  # fmt: skip
+    __slots__ = ("_ends_with_cr", "_has_begun", "_id", "_is_told", "_is_torn", "_line", "_line_bytes", "_max", "_more",
+                 "_name", "_one", "last_id", "retry_ms")  # fmt: skip
 
     def __init__(self, max_bytes: int, last_id: bytes = b"", retry_ms: int | None = None) -> None:
         self.last_id = last_id
@@ -58,6 +58,8 @@ class SseReader:
         self._more: bytearray | None = None
         """The same, once it is several."""
         self._is_torn = False
+        self._is_told = False
+        """Whether that the event is torn was told before its end, which may never come."""
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
         """The events that are complete with this piece of the stream."""
@@ -71,10 +73,11 @@ class SseReader:
         first, *others = chunk.split(b"\n")
         if first:
             self._keep(first)
-        if not others:
-            return []
-
         events: list[SseEvent] = []
+        if not others:
+            self._tell_of_tearing(events)
+            return events
+
         self._take(b"".join(self._line), events)
         self._line, self._line_bytes = [], 0
         rest = others.pop()
@@ -82,7 +85,14 @@ class SseReader:
             self._take(line, events)
         if rest:
             self._keep(rest)
+        self._tell_of_tearing(events)
         return events
+
+    def _tell_of_tearing(self, events: list[SseEvent]) -> None:
+        """The event that is read is too large already: whoever waits for it need not wait for its end."""
+        if self._is_torn and not self._is_told:
+            self._is_told = True
+            events.append(SseEvent(b"", self._name, is_torn=True))
 
     def _keep(self, piece: bytes) -> None:
         """A piece of a line: all of it while it may become data, else only what tells which field it is."""
@@ -143,11 +153,11 @@ class SseReader:
         """The end of an event: one without data only says where the stream is."""
         self.last_id = self._id
         data = self._one if self._more is None else bytes(self._more)
-        if data or self._is_torn:
+        if (data or self._is_torn) and not self._is_told:
             events.append(SseEvent(data or b"", self._name, self._is_torn))
         self._one = self._more = None
         self._name = b""
-        self._is_torn = False
+        self._is_torn = self._is_told = False
 
 
 def _is_data(line: bytes) -> bool:

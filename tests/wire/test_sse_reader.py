@@ -104,12 +104,20 @@ def test_a_line_without_end_takes_no_memory(line: bytes) -> None:
     piece = b"x" * 65536
     tracemalloc.start()
     try:
-        for _ in range(100):  # 6 MB
-            assert reader.feed(piece) == []
+        found = [event for _ in range(100) for event in reader.feed(piece)]  # 6 MB
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
+    # That it is too much is told once, and not at its end, which need not come.
+    assert found == ([SseEvent(b"", is_torn=True)] if line == b"data: " else [])
     assert reader.feed(b"\n\ndata: next\n\n")[-1] == SseEvent(b"next")
+
+
+def test_an_event_without_end_is_told_of_once() -> None:
+    reader = SseReader(100)
+    found = [event for _ in range(100) for event in reader.feed(b"data: " + b"x" * 60 + b"\n")]
+    assert found == [SseEvent(b"", is_torn=True)]
+    assert reader.feed(b"\ndata: next\n\n") == [SseEvent(b"next")]
 
 
 @pytest.mark.parametrize("line", [b": note\n", b"data:\n", b"retry: 1\n", b"id: 1\n", b"event: x\n\n"], ids=repr)

@@ -1,4 +1,4 @@
-"""HTTP requests to one server: aiohttp (D17) is used here, in `direct` and `words` only, and nothing of MCP is known.
+"""HTTP requests to one server. aiohttp (D17) is used here, in `direct`, `pool` and `words` only; MCP is not known.
 
 One connection pool, redirects within the origin, bodies in bounded memory. What fails is raised as a `TransportError`
 whose text names the server and the cause.
@@ -23,6 +23,7 @@ from .direct import DirectReply, Prepared, post, prepare
 from .fields import checked
 from .inflate import inflating
 from .options import HttpOptions
+from .pool import TcpPool, UnixPool
 from .proxies import proxy_for
 from .words import in_words
 
@@ -61,11 +62,11 @@ class Link:
         context = _tls(options.verify) if is_secure else True
         connector: aiohttp.BaseConnector
         if options.socket is not None:
-            connector = aiohttp.UnixConnector(path=options.socket, limit=0)
+            connector = UnixPool(path=options.socket, limit=0)
             if is_secure:
                 raise ConfigurationError("a unix socket is spoken to without TLS: write the URL with http://")
         else:
-            connector = aiohttp.TCPConnector(limit=0, ssl=context)
+            connector = TcpPool(limit=0, ssl=context)
 
         proxy = proxy_for(self.url) if options.proxies and options.socket is None else None
         self._is_direct = proxy is None
