@@ -266,11 +266,15 @@ class RemoteError(McpdError):
 
 
 class ResultMismatch(McpdError):
-    """What a tool gave is not of the type that its caller named; the text says where, and what was expected there."""
+    """What a tool gave is not of the type that its caller named, or not what the tool's output schema says.
 
-    def __init__(self, tool: str, problem: str) -> None:
+    The text says where, and what was expected there. `result` is the CallToolResult that does not fit the schema.
+    """
+
+    def __init__(self, tool: str, problem: str, result: Any = None) -> None:
         self.tool = tool
         self.problem = problem
+        self.result = result
         super().__init__(f"tool {tool}: {problem}")
 
 

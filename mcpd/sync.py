@@ -54,6 +54,7 @@ class Client(BlockingClient[awaited.Client]):
         limits: ClientLimits = _DEFAULT_LIMITS,
         cache: bool = True,
         reconnect: bool = True,
+        check_results: bool = True,
         headers: Headers | None = None,
         http: HttpOptions | None = None,
     ) -> None:
@@ -68,6 +69,7 @@ class Client(BlockingClient[awaited.Client]):
                 limits=limits,
                 cache=cache,
                 reconnect=reconnect,
+                check_results=check_results,
                 headers=headers,
                 http=http,
             )
@@ -96,6 +98,7 @@ class ClientGroup(BlockingCalls[awaited_group.ClientGroup]):
         timeout: float | None = 60.0,
         limits: ClientLimits = _DEFAULT_LIMITS,
         cache: bool = True,
+        check_results: bool = True,
         http: HttpOptions | None = None,
     ) -> None:
         given = callbacks
@@ -112,6 +115,7 @@ class ClientGroup(BlockingCalls[awaited_group.ClientGroup]):
                 timeout=timeout,
                 limits=limits,
                 cache=cache,
+                check_results=check_results,
                 http=http,
             )
         )

@@ -17,7 +17,14 @@ from msgspec.json import Decoder
 from msgspec.structs import replace
 
 from .. import __version__
-from ..errors import ConfigurationError, HeaderMismatch, LocalProtocolError, ProtocolError, RemoteError
+from ..errors import (
+    ConfigurationError,
+    HeaderMismatch,
+    LocalProtocolError,
+    ProtocolError,
+    RemoteError,
+    ResultMismatch,
+)
 from ..jsonrpc import MALFORMED, explain
 from ..transports.http_client.options import Headers, HttpOptions
 from ..types.base import CacheableResult
@@ -30,7 +37,7 @@ from ..types.completion import (
     ResourceTemplateReference,
 )
 from ..types.content import BlobResourceContents, TextResourceContents
-from ..types.lifecycle import Implementation, ServerCapabilities
+from ..types.lifecycle import Implementation, ListChanged, ResourcesCapability, ServerCapabilities
 from ..types.notifications import LogLevel
 from ..types.prompts import GetPromptResult, Prompt
 from ..types.resources import ReadResourceResult, Resource, ResourceTemplate
@@ -42,6 +49,7 @@ from .faults import Faults
 from .limits import ClientLimits
 from .link import ServerLink
 from .lists import read_list
+from .result_checks import ResultChecks
 from .target import Target
 from .tool_function import AwaitedToolFunction
 from .values import plain_value, typed_value
@@ -68,6 +76,8 @@ class Client(ServerLink):
     says that they are fresh, unless `cache` is False (with a function as `headers`, which may speak for several users,
     only what is the same for all); `fresh=True` asks for one of them in any case. A connection that
     has ended by itself is opened anew for the next request, unless `reconnect` is False: see docs/targets.md.
+    What a tool gives that was listed is held against its output schema (with `mcpd-server[schema]`), unless
+    `check_results` is False. What the server does not offer is not asked for, but by `request`: LocalProtocolError.
     `watcher` is told of each frame, both ways, before it is passed on.
     """
 
@@ -83,6 +93,7 @@ class Client(ServerLink):
         limits: ClientLimits = _DEFAULT_LIMITS,
         cache: bool = True,
         reconnect: bool = True,
+        check_results: bool = True,
         headers: Headers | None = None,
         http: HttpOptions | None = None,
         watcher: ChannelWatcher | None = None,
@@ -102,6 +113,7 @@ class Client(ServerLink):
             http=http if headers is None else replace(http or HttpOptions(), headers=headers),
             watcher=watcher,
         )
+        self._checks = ResultChecks(self._faults) if check_results else None
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -152,6 +164,8 @@ class Client(ServerLink):
             return []
         tools = await self._list("tools/list", "tools", Tool, fresh=fresh)
         self._harmless = frozenset(tool.name for tool in tools if _is_harmless(tool))
+        if self._checks is not None:
+            self._checks.learn(tools)
         headings = self._session.headings
         return tools if headings is None else headings.learn(tools)
 
@@ -163,7 +177,11 @@ class Client(ServerLink):
         on_progress: OnProgress | None = None,
         timeout: float | None | Literal["default"] = "default",
     ) -> CallToolResult:
-        """Call a tool. A tool that failed gives a result with `is_error`; RemoteError is for calls that were none."""
+        """Call a tool. A tool that failed gives a result with `is_error`; RemoteError is for calls that were none.
+
+        Raises ResultMismatch for a result that is not what the tool's output schema says; it has the result.
+        """
+        self._needs("tools", "tools/call")
         params = {"name": name, "arguments": {} if arguments is None else arguments}
         try:
             raw, _ = await self._ask("tools/call", params, on_progress, timeout)
@@ -173,7 +191,13 @@ class Client(ServerLink):
             # Spec: 2026-07-28 streamable-http, client behavior: look for changes of the schema, then say it again.
             await self.list_tools(fresh=True)
             raw, _ = await self._ask("tools/call", params, on_progress, timeout)
-        return _read("tools/call", CallToolResult, raw)
+        result = _read("tools/call", CallToolResult, raw)
+        if self._checks is not None and (problem := self._checks.problem(name, result)) is not None:
+            # The tool may be another one since it was listed.
+            await self.list_tools(fresh=True)
+            if (problem := self._checks.problem(name, result)) is not None:
+                raise ResultMismatch(name, problem, result)
+        return result
 
     @overload
     async def call(
@@ -253,6 +277,7 @@ class Client(ServerLink):
 
     async def read_resource(self, uri: str, *, fresh: bool = False) -> ReadResourceResult:
         """What a resource holds."""
+        self._needs("resources", "resources/read")
         raw = await self._kept("resources/read", uri, {"uri": uri}, fresh=fresh)
         found = _read("resources/read", _ReadResult, raw)
         return ReadResourceResult(
@@ -265,6 +290,7 @@ class Client(ServerLink):
 
     async def subscribe(self, uri: str) -> None:
         """Hear of changes of a resource, through `Callbacks.resource_updated`."""
+        self._needs("resources", "resources/subscribe", "subscribe")
         await (await self._ready()).watch(uri, self.timeout)
         self._wishes.uris.add(uri)
 
@@ -283,6 +309,7 @@ class Client(ServerLink):
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> GetPromptResult:
         """A prompt, filled in."""
+        self._needs("prompts", "prompts/get")
         params = {"name": name, **({"arguments": dict(arguments)} if arguments else {})}
         return _read("prompts/get", GetPromptResult, await self.request("prompts/get", params))
 
@@ -294,6 +321,7 @@ class Client(ServerLink):
         known: Mapping[str, str] | None = None,
     ) -> CompleteResult:
         """Suggestions for an argument of which `value` is typed so far; `known` are the others."""
+        self._needs("completions", "completion/complete")
         params = CompleteParams(
             ref=ref,
             argument=CompletionArgument(name=argument, value=value),
@@ -309,6 +337,8 @@ class Client(ServerLink):
 
     async def set_log_level(self, level: LogLevel) -> None:
         """Hear of log messages of this level and above, through `Callbacks.log`."""
+        if method := self._agreed().log_method:
+            self._needs("logging", method)
         await (await self._ready()).set_log_level(level, self.timeout)
         self._wishes.log_level = level
 
@@ -326,8 +356,8 @@ class Client(ServerLink):
     ) -> Raw:
         """Any request; the raw result. What the server asks in between is answered through the callbacks.
 
-        Raises RemoteError if the server answers with an error, ProtocolError if its answer cannot be read,
-        RequestTimeout, ConnectionLost.
+        It is sent whatever the server offers. Raises RemoteError if the server answers with an error, ProtocolError if
+        its answer cannot be read, RequestTimeout, ConnectionLost.
         """
         return (await self._ask(method, params, on_progress, timeout))[0]
 
@@ -378,6 +408,22 @@ class Client(ServerLink):
             return await self.request(method, params)
         return await self._cache.get(method, parameter, lambda: self._ask(method, params), fresh=fresh)
 
+    def _needs(self, capability: str, method: str, feature: str = "") -> None:
+        """Spec: 2025-11-25 basic/lifecycle, operation: "Only use capabilities that were successfully negotiated".
+
+        Raises LocalProtocolError for what the server does not offer; of one that is gone the next may.
+        """
+        found = getattr(self.server_capabilities, capability)
+        is_offered = found is not None and (not feature or bool(getattr(found, feature)))
+        if is_offered or self._agreed().connection.is_lost or self._session.version is None:
+            return
+        # In versions before 2025-03-26 servers that complete have no way to say so.
+        if getattr(self._session.version.shape(_EVERYTHING), capability) is not None:
+            what = f"{capability}.{feature}" if feature else capability
+            raise LocalProtocolError(
+                f"the server does not offer {what}, so {method} is not sent (Client.request sends it all the same)"
+            )
+
     @property
     def _has_resources(self) -> bool:
         return self.server_capabilities.resources is not None
@@ -389,6 +435,9 @@ def _is_harmless(tool: Tool) -> bool:
     return hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
 
 
+_EVERYTHING = ServerCapabilities(
+    logging={}, completions={}, prompts=ListChanged(), resources=ResourcesCapability(), tools=ListChanged()
+)
 _OURSELVES = Implementation(name="mcpd", version=__version__)
 
 

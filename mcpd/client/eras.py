@@ -110,6 +110,9 @@ class ClientEra(ABC):
     ping_method: ClassVar[str]
     """What shows that the server is there."""
 
+    log_method: ClassVar[str]
+    """What asks for the server's log; "" if each request does."""
+
     has_hints: ClassVar[bool]
     """Whether results say for how long they are fresh."""
 
@@ -157,6 +160,7 @@ class _Legacy(ClientEra):
     """A session: what the client wants is said once, and the server asks by requests of its own."""
 
     ping_method = "ping"
+    log_method = "logging/setLevel"
     has_hints = False
     is_probed = False
 
@@ -203,6 +207,7 @@ class _Modern(ClientEra):
     """Each request for itself: it says what the client wants, and its result may ask for input."""
 
     ping_method = "server/discover"
+    log_method = ""
     has_hints = True
     is_probed = True
 

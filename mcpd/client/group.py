@@ -79,13 +79,14 @@ class ClientGroup:
         timeout: float | None = 60.0,
         limits: ClientLimits = _DEFAULT_LIMITS,
         cache: bool = True,
+        check_results: bool = True,
         http: HttpOptions | None = None,
     ) -> None:
         self.opening_seconds = opening_seconds
         self._on_server = on_server
         self._options: dict[str, Any] = {
             "info": info, "extensions": extensions, "version": version, "timeout": timeout, "limits": limits,
-            "cache": cache, "http": http, "reconnect": False,
+            "cache": cache, "check_results": check_results, "http": http, "reconnect": False,
         }  # fmt: skip
 
         self._targets = dict(servers) if isinstance(servers, Mapping) else _all_of(os.fspath(servers))

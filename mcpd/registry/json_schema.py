@@ -37,10 +37,11 @@ class JsonSchema:
     """One schema, ready to check values. `what` names it in errors, e.g. "tool 'x', input schema".
 
     Raises RegistrationError for a schema that is not valid in its dialect, names a dialect that is not known,
-    refers out of itself, or is larger than 1 MiB or deeper than 100.
+    refers out of itself, or is larger than 1 MiB or deeper than 100. The patterns of one that is not `is_ours` are
+    matched in time that grows with the text only, which lets no pattern look ahead.
     """
 
-    def __init__(self, schema: Mapping[str, Any], what: str) -> None:
+    def __init__(self, schema: Mapping[str, Any], what: str, *, is_ours: bool = True) -> None:
         self.schema = dict(schema)
         try:
             import jsonschema_rs  # an extra, for servers that give schemas as JSON
@@ -49,7 +50,10 @@ class JsonSchema:
         self._check(what)
         try:
             jsonschema_rs.meta.validate(self.schema)
-            self._validator = jsonschema_rs.validator_for(self.schema, retriever=_refuse_to_fetch)
+            patterns = None if is_ours else jsonschema_rs.RegexOptions(size_limit=MAX_BYTES)
+            self._validator = jsonschema_rs.validator_for(
+                self.schema, retriever=_refuse_to_fetch, pattern_options=patterns
+            )
         except (ValueError, TypeError, jsonschema_rs.ReferencingError) as error:
             message = getattr(error, "message", None) or str(error).partition("\n")[0]
             raise RegistrationError(f"{what}: {message}") from None

@@ -759,7 +759,8 @@ async def test_a_subscription_that_ended_can_be_opened_again() -> None:
 
 
 async def test_subscribing_keeps_the_clients_time_limit() -> None:
-    answers = {**LEGACY_ANSWERS, "resources/subscribe": None, "resources/unsubscribe": None}
+    offered = {"initialize": {**INITIALIZED, "capabilities": {"resources": {"subscribe": True}}}}
+    answers = {**offered, "resources/subscribe": None, "resources/unsubscribe": None}
     async with scripted(answers, version="2025-11-25") as (client, _):
         client.timeout = 0.02
         for use in (client.subscribe, client.unsubscribe):

@@ -191,7 +191,7 @@ async def test_what_is_private_is_kept_for_one_caller(scope: str | None, *, spea
         await write(reply(200, result(asked, {**HELD, **body, **hints})))
 
     headers: Any = (lambda: {"Authorization": user}) if speaks_for_many else {"Authorization": user}
-    async with scripted_http(modern(answer)) as server, Client(server.url, headers=headers) as client:
+    async with scripted_http(modern(answer, resources={})) as server, Client(server.url, headers=headers) as client:
         said = [(await client.read_resource("a://1")).contents[0]]
         user = "Bob"
         said.append((await client.read_resource("a://1")).contents[0])
@@ -214,7 +214,7 @@ async def test_with_another_token_what_is_private_is_forgotten() -> None:
     async def authenticate(challenge: Any) -> dict[str, str]:
         return {"Authorization": "Bearer new"}
 
-    async with scripted_http(modern(answer)) as server:
+    async with scripted_http(modern(answer, resources={})) as server:
         async with Client(server.url, http=HttpOptions(authenticate=authenticate)) as client:
             for _ in range(2):
                 await client.read_resource("a://1")

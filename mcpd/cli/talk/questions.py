@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["LOG_LEVELS", "Questions", "log_line"]
 
 _MOST_OF_A_TEXT = 4000
+_MOST_DECLINED = 100
 LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 
@@ -35,6 +36,12 @@ class _Refused(ProtocolError):
     default_message = "User rejected sampling request"
 
 
+class _AskedAgain(ProtocolError):
+    """Nobody was there to be asked, and the server asks the same again: it may for ever."""
+
+    default_message = "it asks again what was declined, and there is no terminal on which you could be asked"
+
+
 class Questions:
     """The callbacks of a command's client. `log_level` is the least severe level of the server's log that is shown."""
 
@@ -42,6 +49,8 @@ class Questions:
         self._terminal = terminal
         self._least = LOG_LEVELS.index(log_level)
         self.server_name: Callable[[], str] = lambda: "the server"
+        self._declined: set[str] = set()
+        """What was declined unasked."""
 
     def callbacks(self, **others: Any) -> Callbacks:
         """What is offered to the server; `others` are callbacks of the command itself."""
@@ -136,6 +145,10 @@ class Questions:
 
     def _can_ask(self, what: str) -> bool:
         if not self._terminal.can_ask:
+            if what in self._declined:
+                raise _AskedAgain
+            if len(self._declined) < _MOST_DECLINED:
+                self._declined.add(what)
             self._terminal.note(
                 f"mcpd: {self.server_name()} {what}; declined, as there is no terminal on which you could be asked"
             )

@@ -7,6 +7,7 @@ import pytest
 from mcpd.cli.talk import questions
 from mcpd.cli.talk.questions import Questions
 from mcpd.cli.talk.terminal import Terminal
+from mcpd.errors import ProtocolError
 from mcpd.types.elicitation import ElicitUrlParams
 
 
@@ -87,3 +88,19 @@ async def test_pages_to_visit_first(answer: str | None, is_visited: bool, opened
     data = {"elicitations": [{"mode": "url", "message": "Log in.", "url": "https://x.example/", "elicitationId": "1"}]}
     assert await Questions(Answers(answer)).visit(data) is is_visited
     assert opened == (["https://x.example/"] if is_visited else [])
+
+
+async def test_what_was_declined_unasked_ends_the_call_when_it_is_asked_again(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A server that wants an answer asks until it has one: 32 times in modern versions, and each was a line."""
+    terminal = Answers(None)
+    terminal.can_ask = False
+    asker = Questions(terminal)
+    page = ElicitUrlParams(message="Look.", url="https://x.example/")
+    for params in (page, ElicitUrlParams(message="Another.", url="https://x.example/")):
+        assert (await asker.url(params)).action == "decline"
+    with pytest.raises(ProtocolError, match="it asks again what was declined, and there is no terminal"):
+        await asker.url(page)
+    said = capsys.readouterr().err
+    assert said.count("declined, as there is no terminal on which you could be asked") == 2

@@ -1,0 +1,205 @@
+"""Whether what a tool gave fits the schema that it was listed with.
+
+Spec: 2026-07-28 server/tools, output schema: "Clients SHOULD validate structured results against this schema." Only of
+tools that were listed, for their schemas are known, and where jsonschema-rs is there (`mcpd-server[schema]`). A schema
+is the server's, so that it must not cost what it likes: `cost_of` refuses one that could take for ever, and patterns
+are matched by an engine that does not try again and again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from msgspec import UNSET, Raw
+from msgspec.json import decode
+
+from ..errors import RegistrationError
+from ..printable import printable
+from ..types.tools import CallToolResult, Tool
+from .faults import Faults
+
+if TYPE_CHECKING:
+    from ..registry.json_schema import JsonSchema
+
+__all__ = ["ResultChecks", "cost_of"]
+
+_MOST_PARTS = 10_000
+"""A schema with more parts, those that are referred to counted each time, is not held against anything."""
+_MOST_REFERRED = 300
+_MOST_WORK = 5_000_000
+"""Neither is one with this many parts times values to look at: that takes about a second."""
+
+
+class ResultChecks:
+    """What the tools of one server say that their results are."""
+
+    def __init__(self, faults: Faults) -> None:
+        self._faults = faults
+        self._listed: dict[str, Any] = {}
+        self._ready: dict[str, tuple[JsonSchema, int] | None] = {}
+
+    def learn(self, tools: Iterable[Tool]) -> None:
+        """These are all tools now."""
+        self._listed = {tool.name: tool.output_schema for tool in tools if tool.output_schema is not None}
+        self._ready = {}
+
+    def problem(self, name: str, result: CallToolResult) -> str | None:
+        """Why a result is not what its tool promises; None if it is, or nothing can be said."""
+        if name not in self._listed or result.is_error:
+            return None
+        ready = self._schema(name)
+        if ready is None:
+            return None
+        found = result.structured_content
+        if found is UNSET:
+            return "it has an outputSchema, and gave no structured content"
+
+        schema, cost = ready
+        most = _MOST_WORK // cost
+        if _count(found, most) >= most:
+            return None
+        try:
+            problems = schema.problems(found)
+        except (ValueError, RecursionError):
+            return None  # it cannot be looked at
+        if not problems:
+            return None
+        return f"the result does not fit its outputSchema: {printable('; '.join(problems[:3]), 500)}"
+
+    def _schema(self, name: str) -> tuple[JsonSchema, int] | None:
+        if name not in self._ready:
+            self._ready[name] = self._made(name)
+        return self._ready[name]
+
+    def _made(self, name: str) -> tuple[JsonSchema, int] | None:
+        if not _can_check():
+            return None
+        from ..registry.json_schema import JsonSchema  # an extra, which few tools need
+
+        given = self._listed[name]
+        try:
+            schema = decode(given) if isinstance(given, Raw) else given
+            cost = cost_of(schema)
+            return JsonSchema(schema, "outputSchema", is_ours=False), cost
+        except (RegistrationError, ValueError, RecursionError) as error:
+            text = "results of the tool %s are not held against its schema: %s"
+            self._faults.say(logging.INFO, text, printable(name), printable(error, 300))
+            return None
+
+
+@cache
+def _can_check() -> bool:
+    from importlib.util import find_spec
+
+    return find_spec("jsonschema_rs") is not None
+
+
+def _count(value: Any, most: int) -> int:
+    """How many values there are in one, itself too; not counted beyond `most`."""
+    found, left = 0, [value]
+    while left and found < most:
+        found += 1
+        one = left.pop()
+        if isinstance(one, dict):
+            left.extend(one.values())
+        elif isinstance(one, list):
+            left.extend(one)
+    return found
+
+
+def cost_of(schema: Mapping[str, Any]) -> int:
+    """How many parts of a schema may look at one value, at most.
+
+    Raises ValueError for one that could take for ever: too many parts, a part that leads back to itself in more than
+    one way (each level of a value would double the work), or a reference of which that cannot be told.
+    """
+    parts, sizes = _parts(schema)
+    weights: dict[str, int] = {}
+    for at in _order(parts):
+        # What leads back is not counted again here: it looks at another value, for nothing else is let through below.
+        weights[at] = sizes[at] + sum(weights.get(to, 0) for to in parts[at])
+        if weights[at] > _MOST_PARTS:
+            raise ValueError(f"more than {_MOST_PARTS} of its parts look at one value")
+
+    reached = {at: _reached(parts, at) for at in parts}
+    if any(sum(at in reached[one] for one in to) > 1 for at, to in parts.items()):
+        raise ValueError("a part of it leads back to itself in more than one way")
+    return max(weights["#"], 1)
+
+
+def _parts(schema: Mapping[str, Any]) -> tuple[dict[str, list[str]], dict[str, int]]:
+    """Of the whole, and of each part that is referred to: what it refers to, and how large it is."""
+    parts: dict[str, list[str]] = {}
+    sizes: dict[str, int] = {}
+    left = ["#"]
+    while left:
+        at = left.pop()
+        if at in parts:
+            continue
+        nodes = list(_nodes(_part(schema, at), is_whole=at == "#"))
+        objects = [node for node in nodes if isinstance(node, dict)]
+        parts[at] = [str(node["$ref"]) for node in objects if "$ref" in node]
+        sizes[at] = len(nodes)
+        if any("$dynamicRef" in node or "$recursiveRef" in node for node in objects):
+            raise ValueError("it has dynamic references")
+        if len(parts) > _MOST_REFERRED or sum(sizes.values()) > _MOST_PARTS:
+            raise ValueError("it has too many parts")
+        left.extend(parts[at])
+    return parts, sizes
+
+
+def _order(parts: Mapping[str, list[str]]) -> list[str]:
+    """The parts, each behind all that it refers to, but for what leads back."""
+    found: list[str] = []
+    seen = {"#"}
+    left: list[tuple[str, Iterator[str]]] = [("#", iter(parts["#"]))]
+    while left:
+        at, others = left[-1]
+        following = next((one for one in others if one not in seen), None)
+        if following is None:
+            left.pop()
+            found.append(at)
+        else:
+            seen.add(following)
+            left.append((following, iter(parts[following])))
+    return found
+
+
+def _reached(parts: Mapping[str, list[str]], start: str) -> set[str]:
+    """Where a part leads, itself too."""
+    seen, left = {start}, [start]
+    while left:
+        following = [to for to in parts[left.pop()] if to not in seen]
+        seen.update(following)
+        left.extend(following)
+    return seen
+
+
+def _nodes(part: Any, *, is_whole: bool) -> Iterator[Any]:
+    """All that is in a part; of the whole schema not what is only defined there."""
+    if is_whole:
+        part = {key: value for key, value in part.items() if key not in ("$defs", "definitions")}
+    left = [part]
+    while left:
+        node = left.pop()
+        yield node
+        if isinstance(node, dict):
+            left.extend(node.values())
+        elif isinstance(node, list):
+            left.extend(node)
+
+
+def _part(schema: Any, reference: str) -> Any:
+    if reference != "#" and not reference.startswith("#/"):
+        raise ValueError(f"the reference {reference!r} is no path")
+    found = schema
+    for step in reference.split("/")[1:]:
+        key = unquote(step).replace("~1", "/").replace("~0", "~")
+        found = found.get(key) if isinstance(found, dict) else found[int(key)] if isinstance(found, list) else None
+        if found is None:
+            raise ValueError(f"the reference {reference!r} leads nowhere")
+    return found
