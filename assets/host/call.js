@@ -17,6 +17,8 @@ let shown = null;
 const HINTS = [["readOnlyHint", "read-only", ""], ["destructiveHint", "destructive", "warn"], ["idempotentHint", "idempotent", ""], ["openWorldHint", "open world", ""]];
 const OBJECTION = /^`?([^\s:.[\]`,]+)((?:\.[^\s:.[\]`]+|\[\d+\])*)`?(?:, a key)?: (.+)$/;
 
+const seenBy = (tool) => tool.visibility ?? ["model", "app"];
+
 class Panel {
   constructor(tool) {
     this.tool = tool;
@@ -39,7 +41,7 @@ class Panel {
     this.bar = tabs("Arguments", [["form", "Form", formPanel], ["json", "JSON", rawPanel], ["schema", "Definition", schemaPanel]], { onChange: (key) => this.change(key, schemaPanel) });
     this.callButton = button("Call", () => this.call(), { class: "button primary", icon: "play", "aria-keyshortcuts": "Control+Enter" });
     this.cancelButton = button("Cancel", () => this.cancel(), { hidden: true, icon: "close" });
-    this.as = select([["model", "as the model"], ["app", "as an app"]], "model", () => {}, { class: "field small", "aria-label": "Call as" });
+    this.as = select([["model", "as the model"], ["app", "as an app"]], seenBy(tool).includes("model") ? "model" : "app", () => {}, { class: "field small", "aria-label": "Call as" });
     this.staging = new Staging(this);
     this.stageButton = button("Stage input", () => this.staging.toggle(), { "aria-expanded": "false", "aria-controls": this.staging.node.id, icon: "step", title: "Give the app unfinished arguments, step by step" });
     this.progress = el("progress", { "aria-label": "Progress of the call", hidden: true });
@@ -53,7 +55,7 @@ class Panel {
   heading() {
     const { tool } = this;
     const title = tool.title ?? tool.annotations?.title ?? tool.name;
-    const sees = tool.visibility ?? ["model", "app"];
+    const sees = seenBy(tool);
     const marks = [chip(sees.includes("model") ? "model" : "hidden from the model", sees.includes("model") ? "" : "warn"), tool.app ? chip(sees.includes("app") ? "apps may call" : "apps may not call") : null,
       ...HINTS.map(([name, text, kind]) => (tool.annotations?.[name] === true ? chip(text, kind) : null))];
     return el("header", { class: "tool-head" }, el("h2", { tabindex: "-1", id: "tool-title", dir: "auto" }, title),
@@ -112,9 +114,11 @@ class Panel {
     if (given === undefined) return;
     const callId = staged?.callId ?? crypto.randomUUID();
     this.begin(callId);
-    const opened = staged || !this.tool.app ? null : openView(this.tool, callId);
+    performance.mark("mcpd:call");
+    const answer = api.request("tools/call", { callId, name: this.tool.name, arguments: given, as: this.as.value });
+    const opened = staged || !this.tool.app ? null : openView(this.tool, callId);  // beside the call, not after it
     try {
-      const told = await api.request("tools/call", { callId, name: this.tool.name, arguments: given, as: this.as.value });
+      const told = await answer;
       this.say(told.result.isError ? "The tool reports an error" : "Done");
       fill(this.output, resultOf(told.result, told));
       if (told.result.isError) this.objections(told.result);

@@ -112,7 +112,7 @@ export class ViewCard {
 
   heard(event) {
     const { kind } = event;
-    if (kind === "live") performance.measure("mcpd:view", { start: this.info.startedAt ?? 0 });
+    if (kind === "live" && performance.getEntriesByName("mcpd:call").length) performance.measure("mcpd:view", "mcpd:call");
     if (STATES[kind]) this.become(kind);
     if (kind === "size") { this.reported = event.height ?? this.reported; this.layOut(); }
     if (kind === "mode" && event.mode !== this.mode) this.setMode(event.mode, { tells: false });
