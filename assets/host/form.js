@@ -80,8 +80,7 @@ class Field {
       this.labelNode.removeAttribute("for");
       if (this.kind.isBox && !this.isTop) for (const [name, value] of [["role", "group"], ["aria-labelledby", this.labelId]]) this.node.setAttribute(name, value);
     }
-    // Where no label is shown, the input is named all the same.
-    if (this.isBare) for (const one of this.kind.inputs) one.setAttribute("aria-label", this.name);
+    if (this.isBare) this.nameIt();
     this.show();
   }
 
@@ -99,7 +98,14 @@ class Field {
   rename(label, name) {
     this.labelNode.textContent = label;
     this.name = name;
-    for (const one of this.kind?.inputs ?? []) if (one.type !== "radio" && one.type !== "checkbox") one.setAttribute("aria-label", name);
+    if (this.kind) this.nameIt();
+  }
+
+  /** Where no label is shown, or only a number, the input is named all the same. */
+  nameIt() {
+    const named = this.kind.isGroup ? [this.kind.isBox ? this.node : this.kind.node] : this.kind.inputs;
+    for (const one of named) { one.setAttribute("aria-label", this.name); one.removeAttribute("aria-labelledby"); }
+    if (this.kind.isBox) this.node.setAttribute("role", "group");
   }
 
   focus() { if (this.kind?.focus) this.kind.focus(); else (this.kind?.inputs[0] ?? this.setButton).focus(); }

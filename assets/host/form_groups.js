@@ -22,12 +22,14 @@ export function objectGroup(field) {
     const place = el("div", { class: "row-value" });
     const wrong = el("p", { class: "wrong", hidden: true });
     const row = { key, wrong, one: null, sign: null, node: null };
+    const nameOf = () => `value of ${key.value || "the new member"}`;
     const build = (kept) => {
+      row.one?.rename("", nameOf());
       const given = schemaOfMember(schema, key.value) ?? {};
       const sign = JSON.stringify(given);
       if (row.sign === sign) return;
       row.sign = sign;
-      row.one = field.make({ key: "value", label: "Value", given, isRequired: true, name: `value of ${key.value || "the new member"}` });
+      row.one = field.make({ key: "value", label: "", given, isRequired: true, isBare: true, name: nameOf() });
       if (kept !== undefined) row.one.set(kept);
       place.replaceChildren(row.one.node);
     };

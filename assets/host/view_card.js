@@ -90,7 +90,7 @@ export class ViewCard {
     if (isFirst) tellIt(); else this.telling = setTimeout(tellIt, 60);
   }
 
-  measure() { cancelAnimationFrame(this.turn); this.turn = requestAnimationFrame(() => { if (!this.isOver) this.layOut(); }); }
+  measure() { cancelAnimationFrame(this.turn); this.turn = requestAnimationFrame(() => { if (!this.isOver && this.port.clientWidth) this.layOut(); }); }
 
   setWidth(width) { if (width !== "custom") { this.width = width; this.layOut(); } }
 

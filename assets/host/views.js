@@ -13,10 +13,10 @@ export const stage = { keeps: false };
 export async function openView(tool, callId) {
   const before = [...cards.values()];
   document.body.classList.add("has-stage");
+  showPane("stage");  // before anything is measured
   if (!stage.keeps) for (const card of before) card.close("another call");
   try {
     const info = await api.request("view/open", { callId, context: { containerDimensions: ViewCard.dimensions(byId("views")) } });
-    showPane("stage");
     return put(new ViewCard(info, tool));
   } catch (error) {
     byId("views").append(problem(`The app of ${tool.name} cannot be shown`, error.message, { role: "alert" }));

@@ -1,0 +1,214 @@
+"""The page of `mcpd preview` for tests: a preview with its real page in a real Chromium, and a server that has everything.
+
+Lives here: the server, the page once it is ready, and how a test finds controls by what they are called. Never here:
+assertions about the page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from msgspec import Struct
+from support.browser import Chromium, Frame, Page
+
+from mcpd import Context, Server, ToolError
+from mcpd.client.target import Target
+from mcpd.preview.preview import Preview
+from mcpd.preview.session import SessionOptions
+
+__all__ = ["APP", "PageStage", "busy_server", "opened", "schema_server"]
+
+APP = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Probe</title><body><p id="said">nothing</p><script>
+"use strict";
+const told = [];
+let last = 0;
+const post = (message) => parent.postMessage({ jsonrpc: "2.0", ...message }, "*");
+const ask = (method, params) => post({ id: (last += 1), method, params });
+addEventListener("message", ({ source, data }) => {
+  if (source !== parent) return;
+  told.push(data);
+  if (data.id === 0) {
+    post({ method: "ui/notifications/initialized" });
+    post({ method: "ui/notifications/size-changed", params: { width: 300, height: 180 } });
+  }
+  if (data.method === "ui/notifications/tool-result") document.getElementById("said").textContent = data.params.content[0].text;
+  if (data.method === "ui/resource-teardown") post({ id: data.id, result: {} });
+});
+post({ id: 0, method: "ui/initialize", params: { protocolVersion: "2026-01-26", appInfo: { name: "probe", version: "1" },
+  appCapabilities: { availableDisplayModes: ["inline", "fullscreen", "pip"] } } });
+</script>"""
+
+FINDS = """
+  window.find = {
+    // What a control is called, as a screen reader says it: enough of the rules for what this page does.
+    name(node) {
+      const by = node.getAttribute("aria-labelledby");
+      if (node.hasAttribute("aria-label")) return node.getAttribute("aria-label");
+      if (by) return by.split(" ").map((id) => document.getElementById(id)?.textContent ?? "").join(" ").trim();
+      if (node.labels?.length) return [...node.labels].map((one) => one.textContent).join(" ").trim();
+      return (node.textContent.trim() || node.title || "").trim();
+    },
+    shown: (node) => node.checkVisibility({ visibilityProperty: true }),
+    all: (root = document) => [...root.querySelectorAll("button, input, select, textarea, a[href], summary, [role=separator], [role=grid]")].filter(find.shown),
+    one(name, root = document) {
+      const fit = find.all(root).filter((node) => find.name(node) === name);
+      if (fit.length !== 1) throw new Error(`${fit.length} controls ${JSON.stringify(name)} among ${find.all(root).map(find.name).join(" | ")}`);
+      return fit[0];
+    },
+    write(name, value, root = document) {
+      const node = find.one(name, root);
+      if (node.type === "checkbox" || node.type === "radio") { if (node.checked !== value) node.click(); return; }
+      node.focus();
+      if (node.tagName === "SELECT") {
+        const option = [...node.options].find((one) => one.text === value);
+        if (!option) throw new Error(`${name} has no ${value}: ${[...node.options].map((one) => one.text)}`);
+        node.value = option.value;
+      } else node.value = value;
+      node.dispatchEvent(new Event("input", { bubbles: true }));
+      node.dispatchEvent(new Event("change", { bubbles: true }));
+    },
+    press: (name, root = document) => { const node = find.one(name, root); node.focus(); node.click(); },
+  };
+"""
+
+
+class PageStage:
+    """A preview and its page."""
+
+    def __init__(self, preview: Preview, page: Page, main: Frame) -> None:
+        self.preview = preview
+        self.page = page
+        self.main = main
+
+    async def pick(self, key: str) -> None:
+        """Choose an entry on the left: `tool NAME`, `resource URI`, `prompt NAME`."""
+        await self.main.call(
+            """async (key) => { const { choose } = await import("/catalogue.js"); if (!choose(key)) throw new Error(key); }""",
+            key,
+        )
+
+    async def press(self, name: str) -> None:
+        """Click the one control that is shown and called this, as soon as there is one."""
+        await self._there(name)
+        await self.main.call("(name) => find.press(name)", name)
+
+    async def write(self, name: str, value: Any) -> None:
+        """Write into the one control of this name, or choose there."""
+        await self._there(name)
+        await self.main.call("(name, value) => find.write(name, value)", name, value)
+
+    async def _there(self, name: str) -> None:
+        one = "find.all().filter((one) => find.name(one) === {name}).length === 1"
+        await self.main.until(one.replace("{name}", json.dumps(name)), seconds=20)
+
+    async def until(self, expression: str, seconds: float = 30) -> Any:
+        """Await something in the page."""
+        return await self.main.until(expression, seconds=seconds)
+
+    async def says(self, text: str) -> None:
+        """Await a text that is seen somewhere in the page."""
+        await self.until(f"document.body.innerText.includes({json.dumps(text)})")
+
+    async def guest(self) -> Frame:
+        """The frame of the View that was opened last."""
+        return await self.page.frame("/guest")
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    chromium: Chromium, target: Target, *, width: int = 1280, height: int = 800, scheme: str = "light"
+) -> AsyncIterator[PageStage]:
+    """A preview of this server, and its page when it is ready."""
+    settings = SessionOptions(target=target, name="under test")
+    async with (
+        Preview(settings) as preview,
+        chromium.page(width=width, height=height, scheme=scheme, script=FINDS) as page,
+    ):
+        main = await page.goto(preview.url)
+        await main.until("document.body.dataset.state === 'ready'")
+        yield PageStage(preview, page, main)
+
+
+def schema_server(schemas: dict[str, Any]) -> tuple[Server, list[tuple[str, Any]]]:
+    """A server with a tool for each schema, and what they were called with."""
+    server = Server("zoo")
+    called: list[tuple[str, Any]] = []
+
+    def add(name: str, schema: Any) -> None:
+        async def take(arguments: dict[str, Any]) -> str:
+            called.append((name, arguments))
+            return "taken"
+
+        server.tool(take, name=name, input_schema=schema)
+
+    for name, schema in schemas.items():
+        add(name, schema)
+    return server, called
+
+
+class Person(Struct):
+    """What the server asks for."""
+
+    name: str
+    age: int = 30
+
+
+def busy_server() -> Server:
+    """Tools that ask, that take their time, that fail, and that have an app; resources, a template, a prompt."""
+    server = Server("busy", version="1.2.3", instructions="Be quick.")
+    server.app("ui://busy/probe", APP, name="probe")
+
+    @server.tool(ui="ui://busy/probe")
+    async def show(city: str, days: int = 3) -> str:
+        """Show a city."""
+        return f"{city} for {days} days"
+
+    @server.tool
+    async def slow(ctx: Context) -> str:
+        """Take a while."""
+        await ctx.progress(1, 4, "begun")
+        await asyncio.sleep(3600)
+        return "never"
+
+    @server.tool
+    async def fail(why: str = "no reason") -> str:
+        """Fail."""
+        raise ToolError(f"it failed: {why}")
+
+    @server.tool
+    async def interview(ctx: Context) -> str:
+        """Ask who it is."""
+        answer = await ctx.elicit("Who are you?", Person)
+        return f"{answer}"
+
+    @server.tool
+    async def think(ctx: Context) -> str:
+        """Ask the model."""
+        answer = await ctx.sample("What is two and two?", max_tokens=50)
+        return f"The model said {answer.content}"
+
+    @server.tool
+    async def roots(ctx: Context) -> list[str]:
+        """Ask for the roots."""
+        return [root.uri for root in await ctx.list_roots()]
+
+    @server.resource("notes://today", mime_type="text/plain")
+    async def today() -> str:
+        """The note of today."""
+        return "Rain, later sun."
+
+    @server.resource("notes://{day}")
+    async def note(day: str) -> str:
+        """A note."""
+        return f"The note of {day}."
+
+    @server.prompt
+    async def report(city: str) -> str:
+        """Write a report."""
+        return f"Write about {city}."
+
+    return server
