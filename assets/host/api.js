@@ -37,7 +37,10 @@ class Api {
   open(token, begin) {
     this.token = token;
     this.begin = begin;
+    clearTimeout(this.timer);
+    const old = this.socket;
     this.connect();
+    old?.close();
   }
 
   connect() {

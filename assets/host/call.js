@@ -158,7 +158,13 @@ class Panel {
   }
 
   say(text) { this.said.textContent = text; announce(`${this.tool.title ?? this.tool.name}: ${text}`); }
-  cancel() { if (this.callId) { this.said.textContent = "Cancelling"; api.request("call/cancel", { callId: this.callId, reason: "The user cancelled the call" }).catch(() => {}); } }
+  /** Give the call up, if one runs; whether one did. */
+  cancel() {
+    if (!this.callId) return false;
+    this.said.textContent = "Cancelling";
+    api.request("call/cancel", { callId: this.callId, reason: "The user cancelled the call" }).catch((error) => this.say(error.message));
+    return true;
+  }
 
   advance({ progress, total, message }) {
     if (Number.isFinite(total) && total > 0) { this.progress.max = total; this.progress.value = progress; } else this.progress.removeAttribute("value");
@@ -215,4 +221,4 @@ export function start() {
 }
 
 export const callShown = () => shown?.call();
-export const cancelShown = () => shown?.cancel();
+export const cancelShown = () => shown?.cancel() ?? false;

@@ -150,8 +150,12 @@ function shortcuts() {
   fill(byId("help-keys"), [...KEYS.map(([key, text]) => [key, text]), ...FIXED].map(([key, text]) => [el("dt", {}, el("kbd", {}, key)), el("dd", {}, text)]));
   addEventListener("keydown", (event) => {
     if (event.defaultPrevented || event.altKey || document.querySelector("dialog[open]")) return;
-    if (event.key === "Escape") { cancelShown(); return; }
     const isWriting = event.target.closest?.("input, textarea, select, [contenteditable]");
+    if (event.key === "Escape") {
+      // Out of a field, so that single keys are shortcuts again; else it ends the call.
+      if (!cancelShown() && isWriting) byId(event.target.closest("#asks") ? "ask-title" : "tool-title")?.focus();
+      return;
+    }
     if (isWriting || event.ctrlKey || event.metaKey) { if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !isWriting) callShown(); return; }
     const found = KEYS.find(([key]) => key === event.key);
     if (found) { event.preventDefault(); found[2](); }
@@ -164,9 +168,16 @@ function panes() {
   showPane("browse");
 }
 
-function start() {
+/** The token, out of the address at once; pasted into a page that is open, the address works too. */
+function enter() {
   const token = location.hash.slice(1);
   history.replaceState(null, "", location.pathname);
+  if (token) { api.open(token, begin); return; }
+  document.body.dataset.state = "refused";
+  banner("bad", "This page needs the whole address.", "Open the one that mcpd preview printed, with what stands behind the #. It works again after a reload, too.");
+}
+
+function start() {
   for (const one of [startCatalogue, startCalls, startResources, startFrames, startViews, startHost, startRecords, startAsks, panes, shortcuts]) one();
   byId("theme").append(icon("half"));
   byId("help-button").append(icon("key"));
@@ -178,12 +189,8 @@ function start() {
   api.onState = connection;
   api.on("server/status", serverStatus);
   api.on("list/changed", ({ kind }) => { const name = kind === "templates" ? "resources" : kind; if (LISTS[name]) list(name); });
-  if (!token) {
-    document.body.dataset.state = "refused";
-    banner("bad", "This page needs the whole address.", "Open the one that mcpd preview printed, with what stands behind the #. It works again after a reload, too.");
-    return;
-  }
-  api.open(token, begin);
+  enter();
+  addEventListener("hashchange", () => { if (location.hash.length > 1) enter(); });
 }
 
 start();

@@ -462,9 +462,9 @@ class Page:
         for session in {frame.session for frame in self.frames.values()}:
             await self._media(session)
 
-    async def press(self, key: str, code: int, *, text: str = "", shift: bool = False) -> None:
+    async def press(self, key: str, code: int, *, text: str = "", shift: bool = False, ctrl: bool = False) -> None:
         """Press and release one key where the focus is; `code` is its Windows virtual key code."""
-        about = {"key": key, "code": key, "windowsVirtualKeyCode": code, "modifiers": 8 if shift else 0}
+        about = {"key": key, "code": key, "windowsVirtualKeyCode": code, "modifiers": 8 * shift | 2 * ctrl}
         down = {"type": "keyDown", "text": text} if text else {"type": "rawKeyDown"}
         await self.wire.send("Input.dispatchKeyEvent", self.session, **down, **about)
         await self.wire.send("Input.dispatchKeyEvent", self.session, type="keyUp", **about)

@@ -1,4 +1,4 @@
-"""The page of `mcpd preview` for tests: a preview with its real page in a real Chromium, and a server that has everything.
+"""The page of `mcpd preview` for tests: a preview with its real page in a real Chromium, and a server to look at.
 
 Lives here: the server, the page once it is ready, and how a test finds controls by what they are called. Never here:
 assertions about the page.
@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -35,45 +36,19 @@ addEventListener("message", ({ source, data }) => {
     post({ method: "ui/notifications/initialized" });
     post({ method: "ui/notifications/size-changed", params: { width: 300, height: 180 } });
   }
-  if (data.method === "ui/notifications/tool-result") document.getElementById("said").textContent = data.params.content[0].text;
+  if (data.method === "ui/notifications/tool-result")
+    document.getElementById("said").textContent = data.params.content[0].text;
   if (data.method === "ui/resource-teardown") post({ id: data.id, result: {} });
 });
-post({ id: 0, method: "ui/initialize", params: { protocolVersion: "2026-01-26", appInfo: { name: "probe", version: "1" },
+post({ id: 0, method: "ui/initialize", params: {
+  protocolVersion: "2026-01-26", appInfo: { name: "probe", version: "1" },
   appCapabilities: { availableDisplayModes: ["inline", "fullscreen", "pip"] } } });
 </script>"""
 
-FINDS = """
-  window.find = {
-    // What a control is called, as a screen reader says it: enough of the rules for what this page does.
-    name(node) {
-      const by = node.getAttribute("aria-labelledby");
-      if (node.hasAttribute("aria-label")) return node.getAttribute("aria-label");
-      if (by) return by.split(" ").map((id) => document.getElementById(id)?.textContent ?? "").join(" ").trim();
-      if (node.labels?.length) return [...node.labels].map((one) => one.textContent).join(" ").trim();
-      return (node.textContent.trim() || node.title || "").trim();
-    },
-    shown: (node) => node.checkVisibility({ visibilityProperty: true }),
-    all: (root = document) => [...root.querySelectorAll("button, input, select, textarea, a[href], summary, [role=separator], [role=grid]")].filter(find.shown),
-    one(name, root = document) {
-      const fit = find.all(root).filter((node) => find.name(node) === name);
-      if (fit.length !== 1) throw new Error(`${fit.length} controls ${JSON.stringify(name)} among ${find.all(root).map(find.name).join(" | ")}`);
-      return fit[0];
-    },
-    write(name, value, root = document) {
-      const node = find.one(name, root);
-      if (node.type === "checkbox" || node.type === "radio") { if (node.checked !== value) node.click(); return; }
-      node.focus();
-      if (node.tagName === "SELECT") {
-        const option = [...node.options].find((one) => one.text === value);
-        if (!option) throw new Error(`${name} has no ${value}: ${[...node.options].map((one) => one.text)}`);
-        node.value = option.value;
-      } else node.value = value;
-      node.dispatchEvent(new Event("input", { bubbles: true }));
-      node.dispatchEvent(new Event("change", { bubbles: true }));
-    },
-    press: (name, root = document) => { const node = find.one(name, root); node.focus(); node.click(); },
-  };
-"""
+PROBE = Path(__file__).resolve().parent.parent / "preview" / "page_probe.js"
+
+KINDS = {"tool": 0, "resource": 1, "template": 1, "prompt": 2}
+"""Which tab on the left has an entry."""
 
 
 class PageStage:
@@ -86,10 +61,10 @@ class PageStage:
 
     async def pick(self, key: str) -> None:
         """Choose an entry on the left: `tool NAME`, `resource URI`, `prompt NAME`."""
-        await self.main.call(
-            """async (key) => { const { choose } = await import("/catalogue.js"); if (!choose(key)) throw new Error(key); }""",
-            key,
-        )
+        row = f"document.querySelector('[data-key=\\'{key}\\']')"
+        await self.main.until(row)
+        await self.main.evaluate(f"document.querySelectorAll('#browse [role=tab]')[{KINDS[key.split()[0]]}].click()")
+        await self.main.evaluate(f"{row}.click()")
 
     async def press(self, name: str) -> None:
         """Click the one control that is shown and called this, as soon as there is one."""
@@ -126,7 +101,7 @@ async def opened(
     settings = SessionOptions(target=target, name="under test")
     async with (
         Preview(settings) as preview,
-        chromium.page(width=width, height=height, scheme=scheme, script=FINDS) as page,
+        chromium.page(width=width, height=height, scheme=scheme, script=PROBE.read_text(encoding="utf-8")) as page,
     ):
         main = await page.goto(preview.url)
         await main.until("document.body.dataset.state === 'ready'")

@@ -1,0 +1,131 @@
+"""How the page of `mcpd preview` looks and is read aloud: names and roles, contrast, narrow screens, many tools."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.browser import Chromium
+from support.preview_page_stage import PageStage, busy_server, opened, schema_server
+
+pytestmark = pytest.mark.slow
+
+CONTROLS = {
+    "button",
+    "checkbox",
+    "combobox",
+    "dialog",
+    "grid",
+    "group",
+    "Iframe",
+    "link",
+    "listbox",
+    "progressbar",
+    "radio",
+    "radiogroup",
+    "searchbox",
+    "separator",
+    "slider",
+    "spinbutton",
+    "splitter",
+    "switch",
+    "tab",
+    "tabpanel",
+    "textbox",
+}
+
+
+PANES = (("Browse", "#browse"), ("Tool", "#work"), ("App", "#stage"), ("Records", "#records"), ("Host", "#host"))
+
+
+async def everything(stage: PageStage) -> None:
+    """A state with all there is: a View with its details, a result, a form, the host's settings, a question."""
+    await stage.pick("tool show")
+    await stage.write("city", "Oslo")
+    await stage.press("Call")
+    await stage.until("document.querySelector('.view')?.dataset.state === 'live'")
+    await stage.press("Details")
+    await stage.main.evaluate("document.getElementById('host-button').click()")
+    await stage.pick("tool interview")
+    await stage.press("Call")
+    await stage.says("Who are you?")
+
+
+async def roles_of(stage: PageStage) -> list[tuple[str, str]]:
+    """Role and name of all that is in the accessibility tree of the page."""
+    told = await stage.page.wire.send("Accessibility.getFullAXTree", stage.page.session)
+    nodes: list[dict[str, Any]] = [one for one in told["nodes"] if not one["ignored"]]
+    return [(one["role"]["value"], one.get("name", {}).get("value", "").strip()) for one in nodes]
+
+
+async def unnamed(stage: PageStage) -> list[str]:
+    """The controls there without a name; many have to have one."""
+    controls = [(role, name) for role, name in await roles_of(stage) if role in CONTROLS]
+    assert len(controls) > 20
+    return [role for role, name in controls if not name]
+
+
+async def test_everything_has_a_name_and_can_be_read_in_both_themes(chromium: Chromium) -> None:
+    """Names of all controls, landmarks, one heading of the first rank; text at 4.5:1, borders of fields at 3:1."""
+    async with opened(chromium, busy_server()) as stage:
+        await everything(stage)
+        assert await unnamed(stage) == []
+        roles = await roles_of(stage)
+        for role in ("banner", "main", "complementary"):
+            assert len([one for one, _ in roles if one == role]) == 1, role
+        assert ("navigation", "What the server offers") in roles
+        assert {("region", "Apps"), ("region", "Records")} <= set(roles)
+        assert await stage.main.evaluate("[...document.querySelectorAll('h1')].filter(find.shown).length") == 1
+
+        for theme in ("light", "dark"):
+            await stage.page.prefer(theme)
+            told = await stage.main.evaluate("looks.faint()")
+            assert (told["found"], told["seen"] > 80) == ([], True), theme
+        # The page's own switch overrides the system: system, light, dark.
+        back = "getComputedStyle(document.querySelector('.top')).backgroundColor"
+        dark = await stage.main.evaluate(back)
+        await stage.press("Theme: as the system")
+        assert await stage.main.evaluate(back) == "rgb(255, 255, 255)"
+        await stage.press("Theme: light")
+        assert await stage.main.evaluate(back) == dark
+        assert not stage.page.errors
+
+
+async def test_a_narrow_screen_shows_one_pane_and_cuts_nothing_off(chromium: Chromium) -> None:
+    """400 pixels: each pane by its button, nothing beyond the edge, all controls named; and 320 too."""
+    async with opened(chromium, busy_server(), width=400) as stage:
+        await everything(stage)
+        for width in (400, 320):
+            await stage.page.resize(width, 800)
+            for at, (pane, inside) in enumerate(PANES):
+                await stage.main.evaluate(f"document.querySelectorAll('#panes button')[{at}].click()")
+                shown = "[...document.querySelectorAll('.panes > .pane')].filter(find.shown).map(({ id }) => `#${id}`)"
+                assert await stage.main.evaluate(shown) == [inside]
+                assert await stage.main.evaluate("looks.wide()") == [], (pane, width)
+        assert await unnamed(stage) == []
+
+
+async def test_three_hundred_tools_are_searched_and_an_empty_server_says_so(chromium: Chromium) -> None:
+    """One tab stop for the list, the search narrows it, keys go through it; where nothing is the page says so."""
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}}
+    server, _ = schema_server({f"tool_{number}": schema for number in range(300)})
+    async with opened(chromium, server) as stage:
+        await stage.until("document.querySelectorAll('[data-key^=tool]').length === 300")
+        assert await stage.main.evaluate("document.querySelectorAll('[data-key^=tool][tabindex=\"0\"]').length") == 1
+        await stage.write("Search tools, resources and prompts", "29")
+        assert await stage.main.evaluate("document.querySelectorAll('[data-key^=tool]').length") == 13
+        await stage.says("13 of 300")
+        await stage.main.evaluate("document.getElementById('search').focus()")
+        for key, code in (("ArrowDown", 40), ("End", 35), ("Enter", 13)):
+            await stage.page.press(key, code, text="\r" if key == "Enter" else "")
+        await stage.until("document.getElementById('tool-title').textContent === 'tool_299'")
+        await stage.write("Search tools, resources and prompts", "nothing like it")
+        await stage.says("Nothing fits")
+        assert not stage.page.errors
+
+    empty, _ = schema_server({})
+    async with opened(chromium, empty) as stage:
+        await stage.says("No tools")
+        await stage.says("Nothing is chosen")
+        assert (await stage.main.evaluate("looks.faint()"))["found"] == []
+        assert not stage.page.errors
