@@ -28,10 +28,11 @@ _HELP = """Write a server into one file, which Claude Desktop and others install
   mcpd bundle garden -o garden.mcpb     a folder
   mcpd bundle --env API_KEY server.py   users are asked for API_KEY when they install it
 
-TARGET is a Python file, which takes the modules beside it along that it imports, or a folder; without one the folder
-that this is in. Hidden files, virtual environments and what may be a secret are left out, and what .mcpbignore names.
-Packages are not in it: the host gets them by uv, from what pyproject.toml, requirements.txt or the head of the script
-name, else from what the files import and is installed here. The server is started once, from the files of the bundle.
+TARGET is a folder, or a Python file, with which the modules beside it go in that it imports; without TARGET it is the
+folder of the next mcpd.toml, here or above. Hidden files, virtual environments, what may be a secret and what
+.mcpbignore names are left out. Packages are not in it: the host installs them by uv. Which ones say pyproject.toml,
+requirements.txt or the head of the script, else what the files import and is installed here. The server is started
+once, from the files of the bundle.
 
 Exit codes: 0 written, 1 not written, 2 wrong use.
 """

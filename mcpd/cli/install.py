@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 __all__ = ["SHARED", "ClientCommand", "command", "echo_json", "hosts_of", "pairs", "show", "wishes_of"]
 
-_HELP = """Tell a host (Claude Desktop, Claude Code, Cursor, VS Code, …) of a server, in the host's own file.
+_HELP = """Add a server to a host: to Claude Desktop, Claude Code, Cursor, VS Code or another program that uses servers.
 
-The server is started once, exactly as the host will start it; then its entry is written, and nothing else in the file
-is touched. A copy of the file is kept.
+The server is started once, exactly as the host will start it. If it works, it is written into the file in which the
+host keeps its servers; nothing else in that file changes, and a copy of it is kept.
 
 \b
   mcpd install claude-desktop server.py
@@ -38,8 +38,8 @@ is touched. A copy of the file is kept.
   mcpd install --list                      which are here, and what is in them
   mcpd install --undo cursor               the file as it was before
 
-TARGET is a file, a folder, package.module:object, a URL or HOST:NAME of another host; without it the folder that is
-meant here, or the built-in starter.
+TARGET is a file, a folder, package.module:object, a URL, or HOST:NAME for a server that another host has. Without it
+the folder of the next mcpd.toml is meant, here or above, else the small example server that mcpd brings along.
 """
 
 _EPILOG = "Exit codes: 0 done, or nothing to do; 1 not done, and the file is as it was; 2 wrong use; 130 Ctrl-C."
@@ -47,12 +47,12 @@ _EPILOG = "Exit codes: 0 done, or nothing to do; 1 not done, and the file is as 
 SHARED: list[click.Parameter] = [
     click.Argument(["words"], nargs=-1, metavar="HOST [TARGET]"),
     click.Option(["--all", "everywhere"], is_flag=True, help="All hosts on this machine, in place of HOST."),
-    click.Option(["--name"], metavar="NAME", help="What the host calls the server."),
+    click.Option(["--name"], metavar="NAME", help="What the host calls the server; by default as TARGET is called."),
     click.Option(
         ["--project"], is_flag=False, flag_value=".", metavar="[DIR]",
-        help="The file of one project, in DIR or here, in place of the user's.",
+        help="For one project only, DIR or the folder here: written into the project's own file.",
     ),
-    click.Option(["--file"], metavar="FILE", help="This file of the host, where it has several."),
+    click.Option(["--file"], metavar="FILE", help="Write into this file, where the host has several."),
     click.Option(["--dry-run"], is_flag=True, help="Show what would change, and change nothing."),
     json_option("Print what was done as one JSON object, for programs."),
 ]  # fmt: skip
@@ -66,7 +66,10 @@ SHARED: list[click.Parameter] = [
     params=[
         *SHARED,
         click.Option(["--http"], metavar="URL", help="A server that runs already, in place of TARGET."),
-        click.Option(["--env"], multiple=True, metavar="NAME=VALUE", help="A variable for it. Can be repeated."),
+        click.Option(
+            ["--env"], multiple=True, metavar="NAME=VALUE",
+            help="An environment variable for the server. Can be repeated.",
+        ),
         click.Option(
             ["-H", "--header", "headers"], multiple=True, metavar="NAME:VALUE",
             help="A header for a server behind a URL. Can be repeated.",
@@ -76,11 +79,11 @@ SHARED: list[click.Parameter] = [
             ["--force"], is_flag=True,
             help="Replace another server of this name, or later changes; write though the host runs.",
         ),
-        click.Option(["--no-start"], is_flag=True, help="Do not start the server before writing."),
-        click.Option(["--print", "prints"], is_flag=True, help="Print the entry, and write nothing."),
-        click.Option(["--link", "links"], is_flag=True, help="Print a link that adds it, for hosts that have them."),
-        click.Option(["--list", "lists"], is_flag=True, help="List the hosts on this machine and what is in them."),
-        click.Option(["--undo", "undoes"], is_flag=True, help="Bring back the host's file of before the last change."),
+        click.Option(["--no-start"], is_flag=True, help="Write without trying the server first."),
+        click.Option(["--print", "prints"], is_flag=True, help="Print what would be added, and write nothing."),
+        click.Option(["--link", "links"], is_flag=True, help="Print a link that adds it when it is opened."),
+        click.Option(["--list", "lists"], is_flag=True, help="List the hosts on this machine, and their servers."),
+        click.Option(["--undo", "undoes"], is_flag=True, help="Bring back the host's file of before our last change."),
     ],
 )  # fmt: skip
 def command(words: tuple[str, ...], command: tuple[str, ...], **said: Any) -> int:
@@ -150,7 +153,7 @@ def show(outcome: Outcome, *, is_dry: bool) -> None:
         if not verdict.works:
             for line in verdict.lines:
                 click.echo(line, err=True)
-            click.echo(f"mcpd: {path} is as it was; --no-start writes without a try", err=True)
+            click.echo(f"mcpd: {path} is as it was; --no-start writes it without trying the server", err=True)
             return
     for warning in outcome.warnings:
         if verdict is None or warning not in verdict.warnings:
@@ -167,7 +170,7 @@ def show(outcome: Outcome, *, is_dry: bool) -> None:
         click.echo(f"{plan.host.name}: {name} {plan.change} {where} {path}{by}")
         if outcome.done.backup:
             copy = printable(outcome.done.backup, 1000)
-            click.echo(f"a copy of before is {copy} (mcpd install --undo {plan.host.id})")
+            click.echo(f"the file of before is kept as {copy}; back to it: {printable(outcome.way_back, 1000)}")
     for note in outcome.notes:
         click.echo(note)
 

@@ -14,8 +14,8 @@ __all__ = ["command"]
 
 _HELP = """Take a server out of a host's file: the entry that `mcpd install` has written, and nothing else.
 
-If nothing but that has changed since, the file is byte for byte what it was before. Without TARGET and --name the only
-one of ours is meant.
+If nothing else has changed since, the file is byte for byte what it was before. TARGET or --name say which server; it
+is needed only if `mcpd install` has written several into the file.
 
 \b
   mcpd uninstall cursor

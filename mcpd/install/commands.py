@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shlex
 import time
 from collections.abc import Callable
 from typing import Any
@@ -51,6 +52,15 @@ class Wishes(Struct, frozen=True):
         """The file that is to be changed. Raises ConfigurationError."""
         return os.path.abspath(self.file) if self.file is not None else file_of(host, project=self.project)
 
+    def way_back(self, host: Host) -> str:
+        """The command that brings back the file of before."""
+        words = ["mcpd", "install", "--undo", host.id]
+        if self.project is not None:
+            words.append("--project" if self.project == os.getcwd() else f"--project={self.project}")
+        if self.file is not None:
+            words.append(f"--file={self.file}")
+        return shlex.join(words)
+
     def check_running(self, host: Host) -> None:
         """Raise ConfigurationError if the file is written by us, and by a host that runs."""
         if self.project is None and not is_told(host, is_project=False, by_host=self.file is None):
@@ -67,6 +77,8 @@ class Outcome(Struct, frozen=True, kw_only=True):
     """None if the server was not started."""
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    way_back: str = ""
+    """The command that undoes it, if it was done."""
 
     @property
     def works(self) -> bool:
@@ -142,7 +154,14 @@ async def install(host: Host, made: Made, wishes: Wishes, journal: Journal, tell
         done = apply(plan, journal, is_project=wishes.project is not None, by_host=wishes.file is None)
     if not done.by and wishes.project is None:
         await _see_it_stay(plan)
-    return Outcome(plan=plan, done=done, verdict=verdict, warnings=(*warnings, *exposed(plan)), notes=said)
+    return Outcome(
+        plan=plan,
+        done=done,
+        verdict=verdict,
+        warnings=(*warnings, *exposed(plan)),
+        notes=said,
+        way_back=wishes.way_back(host),
+    )
 
 
 async def _see_it_stay(plan: Plan) -> None:
@@ -170,7 +189,7 @@ def uninstall(host: Host, name: str, wishes: Wishes, journal: Journal) -> Outcom
             return Outcome(plan=plan, notes=said)
         wishes.check_running(host)
         done = apply(plan, journal, is_project=wishes.project is not None, by_host=wishes.file is None)
-    return Outcome(plan=plan, done=done, notes=said)
+    return Outcome(plan=plan, done=done, notes=said, way_back=wishes.way_back(host))
 
 
 def name_to_remove(host: Host, made: Made | None, wishes: Wishes, journal: Journal) -> str | None:

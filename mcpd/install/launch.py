@@ -67,6 +67,8 @@ class Verdict(Struct, frozen=True, kw_only=True):
     """What went wrong."""
     advice: str = ""
     """What to do about it."""
+    is_reached: bool = False
+    """It is behind a URL, and was not started."""
     offers: Offers = Offers()
     seconds: float = 0.0
     """From the start, or from the request to a URL, to the first answer."""
@@ -85,8 +87,10 @@ class Verdict(Struct, frozen=True, kw_only=True):
         """All of it for people, safe to print."""
         if not self.works:
             said = tuple(f"  stderr: {printable(mask_text(line), 500)}" for line in self.stderr_tail)
-            return (f"it does not start: {self.error}", *said, *((f"  {self.advice}",) if self.advice else ()))
-        return (*_shown(self.offers, self.seconds), *(f"warning: {warning}" for warning in self.warnings))
+            what = "it cannot be reached" if self.is_reached else "it does not start"
+            return (f"{what}: {self.error}", *said, *((f"  {self.advice}",) if self.advice else ()))
+        how = "reached" if self.is_reached else "started"
+        return (*_shown(how, self.offers, self.seconds), *(f"warning: {warning}" for warning in self.warnings))
 
 
 async def verify(
@@ -184,7 +188,9 @@ async def _verify_url(target: UrlTarget, timeout: float, with_texts: bool) -> Ve
         await client.open()
     except (McpdError, TimeoutError) as error:
         what, _, advice = printable(error, 1000).partition("; ")
-        return Verdict(works=False, error=what, advice=advice or f"is it running? mcpd doctor {target}")
+        if "pip install" not in what:  # else a library is missing here, and nothing was asked
+            advice = advice or f"is it running? mcpd doctor {target}"
+        return Verdict(works=False, error=what, advice=advice, is_reached=True)
     try:
         seconds = time.monotonic() - began
         opening = {
@@ -194,10 +200,10 @@ async def _verify_url(target: UrlTarget, timeout: float, with_texts: bool) -> Ve
         }
         offers = await _take(ClientPeer(client, timeout), opening, client.version, with_texts)
     except NoAnswer as error:
-        return Verdict(works=False, error=f"the server {error}")
+        return Verdict(works=False, error=f"the server {error}", is_reached=True)
     finally:
         await client.aclose()
-    return Verdict(works=True, offers=offers, seconds=seconds)
+    return Verdict(works=True, offers=offers, seconds=seconds, is_reached=True)
 
 
 # ------------------------------------------------------------------------------------------- what it has
@@ -289,9 +295,9 @@ def _text(value: Any) -> str:
 # ------------------------------------------------------------------------------------------- in words
 
 
-def _shown(offers: Offers, seconds: float) -> list[str]:
+def _shown(how: str, offers: Offers, seconds: float) -> list[str]:
     name = printable(f"{offers.name} {offers.version}".strip()) or "a server without a name"
-    lines = [f"started: {name} (protocol {printable(offers.protocol)}), first answer after {seconds:.2f} s"]
+    lines = [f"{how}: {name} (protocol {printable(offers.protocol)}), first answer after {seconds:.2f} s"]
     for what, names in (
         ("tools", [str(each.get("name")) for each in offers.tools]),
         ("apps", offers.apps),

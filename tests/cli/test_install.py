@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -159,6 +160,14 @@ def test_a_project(home: Path, mcpd: Said) -> None:
     # Such a file is often in a repository.
     out = mcpd("install", "vscode", "server.py", "--project=.", "--no-start", "--env", "BED=secret")[1]
     assert "holds the values of BED: if one is secret, do not share it" in out
+
+    # What is said of the way back is the way back.
+    held = Path(".vscode/mcp.json").read_bytes()
+    for words in (["--project=."], ["--file", ".vscode/mcp.json"]):
+        out = mcpd("install", "vscode", "server.py", "--no-start", "--name", "two", *words)[1]
+        back = next(line for line in out.splitlines() if "back to it: " in line).partition("back to it: mcpd ")[2]
+        assert mcpd(*shlex.split(back))[0] == 0
+        assert Path(".vscode/mcp.json").read_bytes() == held
 
 
 def test_the_file_may_change_while_the_server_starts(home: Path, mcpd: Said) -> None:

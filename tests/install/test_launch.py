@@ -186,6 +186,7 @@ async def test_urls() -> None:
         assert verdict.works, verdict.lines
         assert (verdict.offers.name, verdict.tools) == ("shed", ("dig",))
     verdict = await verify_target(UrlTarget("http://127.0.0.1:9/mcp?secret=1"))
+    assert verdict.lines[0].startswith("it cannot be reached: ")
     assert not verdict.works
     assert "secret" not in "\n".join(verdict.lines)
 
