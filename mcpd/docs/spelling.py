@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 __all__ = ["Vocabulary", "distance", "near_names"]
 
@@ -24,6 +24,7 @@ class Vocabulary:
         self._by_letter: dict[tuple[str, int], list[str]] = {}
         for term in self._counts:
             self._by_letter.setdefault((term[0], len(term)), []).append(term)
+        self._letters: dict[tuple[str, int], list[int]] = {}  # of those that were looked through, the letters of each
 
     def __len__(self) -> int:
         return len(self._counts)
@@ -45,13 +46,65 @@ class Vocabulary:
         return sorted(found, key=lambda term: (term[0] != word[0], -self._counts[term], term))[:3]
 
     def _two_edits(self, word: str) -> set[str]:
-        letters = set(word)
+        wanted, is_near = _letters(word), _within(word, 2)
         found: set[str] = set()
         for length in range(len(word) - 2, len(word) + 3):
-            for term in self._by_letter.get((word[0], length), ()):
-                if len(letters.symmetric_difference(term)) <= 4 and distance(word, term, 2) <= 2:
+            key = word[0], length
+            terms = self._by_letter.get(key)
+            if terms is None:
+                continue
+            masks = self._letters.get(key)
+            if masks is None:
+                masks = self._letters[key] = [_letters(term) for term in terms]
+            # Two edits change four letters at most: that is told by one operation, and leaves a few.
+            for term, mask in zip(terms, masks, strict=True):
+                if (mask ^ wanted).bit_count() <= 4 and is_near(term):
                     found.add(term)
         return found
+
+
+def _letters(word: str) -> int:
+    """The set of its letters; few of other alphabets share a bit."""
+    mask = 0
+    for letter in word:
+        mask |= 1 << (ord(letter) & 63)
+    return mask
+
+
+def _within(word: str, most: int) -> Callable[[str], bool]:
+    """Tells which words are no more than so many edits away from this one, as `distance` counts them.
+
+    A column of its table is two numbers of as many bits as the word has letters (Hyyrö 2003), and a letter a dozen
+    operations.
+    """
+    size = len(word)
+    last, whole = 1 << (size - 1), (1 << size) - 1
+    places: dict[str, int] = {}
+    for at, letter in enumerate(word):
+        places[letter] = places.get(letter, 0) | 1 << at
+
+    def is_near(other: str) -> bool:
+        more, less, diagonal, before, score = whole, 0, 0, 0, size
+        left = len(other)
+        for letter in other:
+            here = places.get(letter, 0)
+            exchanged = (((~diagonal & here) << 1) & before) & whole
+            diagonal = (((((here & more) + more) ^ more) | here | less) | exchanged) & whole
+            up = less | (~(diagonal | more) & whole)
+            down = more & diagonal
+            left -= 1
+            if up & last:
+                score += 1
+            elif down & last:
+                score -= 1
+            if score - left > most:
+                return False
+            up = (up << 1 | 1) & whole
+            down = (down << 1) & whole
+            more, less, before = down | (~(diagonal | up) & whole), up & diagonal, here
+        return score <= most
+
+    return is_near
 
 
 def _edits(word: str) -> set[str]:

@@ -176,6 +176,9 @@ def _judged(
             return "is a link that leads out of the folder"
     if not stat.S_ISREG(found.st_mode):
         return "is no regular file"
+    # Of most files the mode says that everybody may, and the system need not be asked.
+    if found.st_mode & 0o444 != 0o444 and not os.access(place, os.R_OK):
+        return "cannot be read (Permission denied)"
 
     most = settings.max_bytes * (4 if kind == "pdf" else 1)
     if found.st_size > most:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from msgspec import Raw, structs
+from msgspec.json import decode
 
 from .. import __version__
 from ..context.exchange import Exchange
@@ -28,6 +29,7 @@ from ..types.resources import ReadResourceParams, ReadResourceResult, Resource, 
 from ..types.tools import CallToolParams, CallToolResult, Tool
 from ..wire.mirrors import Mirror
 from .app import Server
+from .sibling_names import SiblingNames
 
 __all__ = ["join"]
 
@@ -42,7 +44,11 @@ def join(servers: Sequence[Server]) -> Server:
     for server in servers:
         _check(server)
     names = _prefixes(servers)
-    texts = [f"{name}: {server.catalog.instructions}" for name, server in names.items() if server.catalog.instructions]
+    texts = [
+        f"{name}: {_siblings(name, server).in_text(server.catalog.instructions)}"
+        for name, server in names.items()
+        if server.catalog.instructions
+    ]
     joined = Server(
         "+".join(names),
         version=__version__,
@@ -118,8 +124,8 @@ async def _lifespans(servers: Sequence[Server], joined: Server) -> AsyncIterator
 def _refresh(joined: Server, prefix: str, part: Server) -> None:
     """Exchange what one of them offers. Raises ConfigurationError for a URI that another one has."""
     catalog, problems = part.catalog, list(part.catalog.source_problems.values())
-    offers = catalog.offers
-    tools = [_JoinedTool(prefix, part, tool) for tool in catalog.tools]
+    offers, siblings = catalog.offers, _siblings(prefix, part)
+    tools = [_JoinedTool(prefix, part, tool, siblings) for tool in catalog.tools]
     long = [tool.key for tool in tools if len(tool.key) > _MOST_NAME]
     found = [Problem(f"tool {key}", f"its name has more than {_MOST_NAME} characters; it is left out") for key in long]
     # What an extension brought is its own: it finds it again in the lists of the server.
@@ -135,7 +141,9 @@ def _refresh(joined: Server, prefix: str, part: Server) -> None:
             tools=[tool for tool in tools if tool.key not in long] if "tools" in offers else None,
             resources=resources if "resources" in offers else None,
             templates=[_JoinedTemplate(part, template) for template in catalog.templates],
-            prompts=[_JoinedPrompt(prefix, part, one) for one in catalog.prompts] if "prompts" in offers else None,
+            prompts=[_JoinedPrompt(prefix, part, one, siblings) for one in catalog.prompts]
+            if "prompts" in offers
+            else None,
             problems=[problem for each in (*problems, found) for problem in each],
         ),
     )
@@ -143,6 +151,14 @@ def _refresh(joined: Server, prefix: str, part: Server) -> None:
 
 def _named(prefix: str, name: str) -> str:
     return f"{prefix}_{name}"
+
+
+def _siblings(prefix: str, part: Server) -> SiblingNames:
+    return SiblingNames((tool.key for tool in part.catalog.tools), partial(_named, prefix))
+
+
+def _as_dict(schema: dict[str, Any] | Raw) -> dict[str, Any]:
+    return schema if isinstance(schema, dict) else decode(schema, type=dict[str, Any])
 
 
 class _Joined:
@@ -174,8 +190,10 @@ class _Joined:
 
 
 class _JoinedTool(_Joined, ToolEntry):
-    def __init__(self, prefix: str, part: Server, entry: ToolEntry) -> None:
+    def __init__(self, prefix: str, part: Server, entry: ToolEntry, siblings: SiblingNames) -> None:
         super().__init__(_named(prefix, entry.key), part, entry)
+        self._siblings = siblings
+        self._listed: tuple[Tool, Tool] | None = None
 
     @property
     def extension_meta(self) -> Mapping[str, ToolMeta]:
@@ -189,7 +207,13 @@ class _JoinedTool(_Joined, ToolEntry):
 
     def listed(self, active: ActiveExtensions) -> Tool:
         item: Tool = self._entry.listed(active)
-        return structs.replace(item, name=self.key)
+        if self._listed is None or self._listed[0] is not item:
+            schema = self._siblings.in_schema(_as_dict(item.input_schema))
+            arguments = schema.get("properties", ())
+            description = item.description and self._siblings.in_text(item.description, arguments)
+            here = structs.replace(item, name=self.key, description=description, input_schema=schema)
+            self._listed = item, here
+        return self._listed[1]
 
     async def run(self, arguments: Raw, exchange: Exchange) -> CallToolResult:
         result = self._ask("tools/call", exchange, CallToolParams(name=self._entry.key, arguments=arguments))
@@ -241,8 +265,9 @@ class _JoinedTemplate(_Joined, TemplateEntry):
 
 
 class _JoinedPrompt(_Joined, PromptEntry):
-    def __init__(self, prefix: str, part: Server, entry: PromptEntry) -> None:
+    def __init__(self, prefix: str, part: Server, entry: PromptEntry, siblings: SiblingNames) -> None:
         super().__init__(_named(prefix, entry.key), part, entry)
+        self._siblings = siblings
 
     @property
     def arguments(self) -> Collection[str]:
@@ -251,7 +276,8 @@ class _JoinedPrompt(_Joined, PromptEntry):
 
     def listed(self, active: ActiveExtensions) -> Prompt:
         item: Prompt = self._entry.listed(active)
-        return structs.replace(item, name=self.key)
+        description = item.description and self._siblings.in_text(item.description, self.arguments)
+        return structs.replace(item, name=self.key, description=description)
 
     def run(self, arguments: dict[str, str | None], exchange: Exchange) -> Later[GetPromptResult]:
         params = GetPromptParams(name=self._entry.key, arguments=arguments)

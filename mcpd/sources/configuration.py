@@ -19,13 +19,11 @@ from ..printable import printable
 from ..serve_options import Option, command_options, parse_size
 from .docs_table import DOING, PROFILES, DocsTable, ToolTable
 from .lookup import FILE, FOLDERS
+from .toml_patterns import FILES_URI, SKILL_PREFIX, in_words
 
-__all__ = ["SKILL_PREFIX", "Configuration", "ResourcesTable", "SkillsTable", "read", "serve_keys"]
+__all__ = ["Configuration", "ResourcesTable", "SkillsTable", "read", "serve_keys"]
 
 _MOST_BYTES = 1024 * 1024
-
-SKILL_PREFIX = r"^[A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*$"
-"""What may stand before the paths of skills."""
 
 _Folder = Annotated[str, Meta(min_length=1, description="The sub-folder, below this file's.")]
 _Enabled = Annotated[bool, Meta(description="False: its sub-folder is not looked at.")]
@@ -56,7 +54,7 @@ class ResourcesTable(_Table, frozen=True):
     enabled: _Enabled = True
     folder: _Folder = "resources"
     uri: Annotated[
-        Annotated[str, Meta(pattern=r"^(?!ui:)[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9._~/-]+$")] | None,
+        Annotated[str, Meta(pattern=FILES_URI)] | None,
         Meta(description="What the URIs of its files begin with, as notes://; by default resource://NAME/."),
     ] = None
     max_files: Annotated[
@@ -79,7 +77,7 @@ class SkillsTable(_Table, frozen=True):
     enabled: _Enabled = True
     folder: _Folder = "skills"
     prefix: Annotated[
-        Annotated[str, Meta(pattern=r"^[A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*$")] | None,
+        Annotated[str, Meta(pattern=SKILL_PREFIX)] | None,
         Meta(
             description="What stands before the paths of its skills, as acme/billing in skill://acme/billing/refunds."
         ),
@@ -207,12 +205,14 @@ def _take_out(members: dict[str, Any], text: str, kind: Any, say: Any, above: tu
 
 def _in_words(text: str) -> str:
     """What msgspec says of a value, with TOML's words for the types."""
-    said, matching, pattern = f"{text[0].lower()}{text[1:]}".replace("`", "").partition(" matching ")
+    if " matching regex " in text:
+        return in_words(text)
+    said = f"{text[0].lower()}{text[1:]}".replace("`", "")
     words = {"str": "text", "int": "whole number", "float": "number", "bool": "true or false", "object": "table",
              "array": "list"}  # fmt: skip
     if said.startswith("expected "):
         said = re.sub(rf"\b(?:{'|'.join(words)})\b", lambda one: words[one[0]], said.replace(" | null", ""))
-    return said + matching + pattern
+    return said
 
 
 def _keys(path: str) -> tuple[str, ...]:

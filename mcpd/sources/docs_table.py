@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
+from .toml_patterns import ARGUMENT, BASE_URL, PAGES_URI, TOOL_NAME
+
 __all__ = ["DOING", "PROFILES", "ArgumentTable", "DocsTable", "Doing", "ToolTable"]
 
 Doing: TypeAlias = Literal["search", "list_sections", "read_section", "read_page", "find_code", "look_up"]
@@ -16,8 +18,8 @@ DOING: tuple[Doing, ...] = ("search", "list_sections", "read_section", "read_pag
 PROFILES = ("terragrunt",)
 """The names of what `tools` may name: files of assets/docs_profiles/."""
 
-_Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,128}$")]
-_ArgumentName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
+_Name = Annotated[str, Meta(pattern=TOOL_NAME)]
+_ArgumentName = Annotated[str, Meta(pattern=ARGUMENT)]
 
 
 class _Table(Struct, kw_only=True, rename="kebab", forbid_unknown_fields=True, frozen=True):
@@ -81,7 +83,7 @@ class DocsTable(_Table, frozen=True):
         None
     )
     uri: Annotated[
-        Annotated[str, Meta(pattern=r"^(?!ui:)[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9._~/-]+/$")] | None,
+        Annotated[str, Meta(pattern=PAGES_URI)] | None,
         Meta(description="What the URIs of its pages begin with, as handbook://; by default docs://NAME/."),
     ] = None
     include: Annotated[
@@ -97,7 +99,7 @@ class DocsTable(_Table, frozen=True):
         Meta(min_length=1, description="Where the index is: disk (the user's cache), memory, or the path of a file."),
     ] = "disk"
     base_url: Annotated[
-        Annotated[str, Meta(pattern=r"^https?://[^\s?#]+/$")] | None,
+        Annotated[str, Meta(pattern=BASE_URL)] | None,
         Meta(description="Where the pages are published, with / at its end: results then have the page's URL."),
     ] = None
     tools: Annotated[

@@ -30,12 +30,13 @@ from ..registry.threads import run_in_thread
 from ..server import Server
 from ..types.content import BlobResourceContents, TextResourceContents
 from ..types.resources import ReadResourceResult, Resource
-from .configuration import SKILL_PREFIX, SkillsTable
+from .configuration import SkillsTable
 from .front_matter import FrontMatterError
 from .media_types import BINARY, is_text_type, media_type
 from .reports import Report
 from .resource_files import Origin, escaped
 from .skill_head import SkillHead, read_head
+from .toml_patterns import SKILL_PREFIX
 from .tree import MOST_OF_A_KIND, File, files_of
 
 __all__ = ["FolderSkill", "SkillFile", "add_skills", "offer_skills", "skills_of"]

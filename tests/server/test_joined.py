@@ -239,3 +239,46 @@ def test_wrong_targets(tmp_path: Path, child: Child, words: list[str], said: str
     )  # fmt: skip
     assert said in done.stderr
     assert done.returncode == (1 if said else 0)
+
+
+async def test_texts_name_tools_as_they_are_called_here() -> None:
+    """Where it is surely a tool's name; words, arguments, paths and longer names stay as they are."""
+    server = Server("docs", instructions="Begin with search_pages.")
+
+    @server.tool
+    def search_pages(query: str) -> str:
+        """Search, then call read_page. A search_pages_v2 or /read_page is none; nor is `read_page.py`."""
+        return query
+
+    @server.tool
+    def read_page(path: str, list: str = "") -> str:
+        """Read. See `list`, `search_pages(query)` and "search_pages"; list what list has.
+
+        Args:
+            path: As search_pages gives it.
+        """
+        return path
+
+    @server.tool
+    def list() -> str:
+        """List (not read-page): `list()` first, then `read_page`."""
+        return ""
+
+    @server.prompt
+    def find(word: str) -> str:
+        """Uses search_pages."""
+        return word
+
+    async with memory_wire(join([server, Server("two")]), MODERN) as wire:
+        tools = {tool["name"]: tool for tool in (await wire.result("tools/list"))["tools"]}
+        assert [tool["description"] for tool in tools.values()] == [
+            "Search, then call docs_read_page. A search_pages_v2 or /read_page is none; nor is `read_page.py`.",
+            'Read. See `list`, `docs_search_pages(query)` and "docs_search_pages"; list what list has.',
+            "List (not read-page): `docs_list()` first, then `docs_read_page`.",
+        ]
+        properties = tools["docs_read_page"]["inputSchema"]["properties"]
+        assert properties["path"]["description"] == "As docs_search_pages gives it."
+        assert [one["description"] for one in (await wire.result("prompts/list"))["prompts"]] == [
+            "Uses docs_search_pages."
+        ]
+        assert (await wire.result("server/discover"))["instructions"] == "docs: Begin with docs_search_pages."

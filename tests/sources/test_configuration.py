@@ -110,8 +110,14 @@ def test_as_part_of_a_project_file(tmp_path: Path) -> None:
         ("tools.enabled = 3", "line 1: tools.enabled: expected true or false, got whole number"),
         ("[tools]\nimport-timeout = 0", "line 2: tools.import-timeout: expected number > 0.0"),
         ("[resources]\nexclude = ['a', 3]", "line 2: resources.exclude: expected text, got whole number"),
-        ("[resources]\nuri = 'no uri'", "line 2: resources.uri: expected text matching regex"),
-        ("[resources]\nuri = 'ui://x/'", "line 2: resources.uri: expected text matching regex"),
+        (
+            "[resources]\nuri = 'no uri'",
+            'line 2: resources.uri: expected the beginning of URIs, with a scheme that is not ui, as "notes:',
+        ),
+        (
+            "[resources]\nuri = 'ui://x/'",
+            "line 2: resources.uri: expected the beginning of URIs, with a scheme that is not",
+        ),
         ("[apps]\nfolder = '../x'", "line 2: apps.folder: ../x is not below this file's folder"),
         ("[apps]\nfolder = '/x'", "line 2: apps.folder: /x is not below this file's folder"),
         ("[serve]\nhttpp = ':1'", "line 2: there is no key serve.httpp; did you mean http?"),
