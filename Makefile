@@ -96,14 +96,14 @@ setup-serve: $(VENV)/.serve
 setup: $(VENV)/.test
 	@$(MAKE) -j 4 -O setup-test setup-clients
 
-setup-test: $(VENV)/.test $(TOOLS)/.oldest $(TOOLS)/.mcp2 $(TOOLS)/.mcp1 $(TOOLS)/.converters $(TOOLS)/.schema $(TOOLS)/.node $(NPM_FOLDERS:%=%/node_modules/.package-lock.json)
+setup-test: $(VENV)/.test $(TOOLS)/.oldest $(TOOLS)/.mcp2 $(TOOLS)/.mcp1 $(TOOLS)/.converters $(TOOLS)/.schema $(TOOLS)/.python-doc $(TOOLS)/.node $(NPM_FOLDERS:%=%/node_modules/.package-lock.json)
 
 FRAMEWORKS := smolagents llama-index langchain openai-agents pydantic-ai fastmcp
 COMPAT := $(TOOLS)/compat/.original $(TOOLS)/compat/.second $(TOOLS)/compat/.ours $(TOOLS)/compat/.examples $(TOOLS)/compat/.second-examples
 setup-clients: $(TOOLS)/.node $(TOOLS)/.mcp1 $(TOOLS)/.wheels $(FRAMEWORKS:%=$(TOOLS)/clients/.%) $(COMPAT) tests/clients/js/node_modules/.package-lock.json tests/clients/foreign/node_modules/.package-lock.json tests/clients/hosts/node_modules/.package-lock.json
 
-# Debian's packages: the command that proves that one is there (of one without, `-`), then the package.
-DEBIAN := npm:npm chromium:chromium -:python3-doc
+# Debian's packages: the command that proves that one is there, then the package.
+DEBIAN := npm:npm chromium:chromium
 
 # Installs what is missing if it may, else says so in one line; the tests that need it skip, saying so too.
 debian:
@@ -219,6 +219,20 @@ $(TOOLS)/.node: Makefile | debian
 		npm install --prefix $(TOOLS)/node --no-save --no-package-lock --silent "node-linux-$$arch@$(NODE_VERSION)" </dev/null; \
 		ln -s "../node/node_modules/node-linux-$$arch/bin/node" $(TOOLS)/bin/node; touch $@; \
 	elif command -v node >/dev/null; then ln -s "$$(command -v node)" $(TOOLS)/bin/node; touch $@; fi
+
+# The pages of Python's documentation that a test searches: Debian's, unpacked here, since small images install nothing
+# below /usr/share/doc. To download needs no rights.
+PAGES := /usr/share/doc
+$(TOOLS)/.python-doc: Makefile | debian
+	@mkdir -p $(TOOLS); rm -rf $(TOOLS)/python-doc; \
+	if compgen -G '$(PAGES)/python3*/html/library/csv.html' >/dev/null; then touch $@; \
+	elif command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null; then \
+		mkdir $(TOOLS)/python-doc; cd $(TOOLS)/python-doc; \
+		package() { apt-cache depends python3-doc | sed -n 's/.*Depends: \(python3[.0-9]*-doc\).*/\1/p'; }; \
+		[ -n "$$(package 2>/dev/null)" ] || [ "$$(id -u)" != 0 ] || apt-get update -qq >/dev/null; \
+		echo "downloading $$(package)"; apt-get download -qq $$(package) 2>/dev/null; \
+		dpkg-deb -x ./*.deb .; rm ./*.deb; cd - >/dev/null; touch $@; \
+	else echo "no Debian: the test over Python's documentation is skipped"; fi
 
 # npm writes this file itself when it is done.
 %/node_modules/.package-lock.json: %/package-lock.json %/package.json | debian

@@ -30,9 +30,7 @@ LONGEST = "test_the_oldest_do"
 # Tests that may skip in CI, each with its reason. Everything else that skips there has failed:
 # it would mean that CI no longer tests what it says it does.
 _NO_IPV6 = "containers often have no IPv6"
-_NO_PAGES = "small images of Debian leave out all that packages put below /usr/share/doc"
 MAY_SKIP_IN_CI: dict[str, str] = {
-    "tests/docs/test_search_quality.py::test_questions_about_python": _NO_PAGES,
     "tests/transports/test_address.py::test_ipv6_loopback_alone": _NO_IPV6,
     "tests/transports/test_address.py::test_the_ipv6_wildcard_is_all_of_the_machine": _NO_IPV6,
     "tests/transports/test_address.py::test_a_port_in_use_on_the_other_loopback_is_an_error": _NO_IPV6,

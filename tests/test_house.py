@@ -154,7 +154,7 @@ APPS_ARE_KNOWN = {
     "mcpd/sources/configuration.py": "a table of a folder's file is about them",
     "mcpd/sources/configuration_schema.py": "the file is among the assets",
     "mcpd/sources/notebooks.py": "notebooks have a View",
-    "mcpd/sources/docs_table.py": "a scheme that its URIs cannot have",
+    "mcpd/sources/toml_patterns.py": "a scheme that its URIs cannot have",
     "mcpd/sources/docs/profiles.py": "its files are among the assets",
     "mcpd/sources/docs/tools.py": "results have a part for Views",
     "mcpd/sources/docs/source.py": "its tools open the reader",
