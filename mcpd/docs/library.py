@@ -141,7 +141,7 @@ class Library:
         or a folder in one; `kind` as `Page.kind`. `limit` is cut to 1 … 50. Raises UnknownSection and BadCursor.
         """
 
-        def answer(state: State) -> SearchResult:
+        def answer(state: State, section: str | None) -> SearchResult:
             from .answers import search_result
 
             return search_result(state, query, section, kind, limit, cursor)
@@ -157,7 +157,7 @@ class Library:
         Raises UnknownSection and BadCursor.
         """
 
-        def answer(state: State) -> CodeResult:
+        def answer(state: State, section: str | None) -> CodeResult:
             from .code_search import code_result
 
             return code_result(state, words, language, section, limit, cursor)
@@ -167,7 +167,7 @@ class Library:
     async def look_up(self, name: str, *, section: str | None = None, limit: int = 5) -> EntryResult:
         """Where a command or a setting of this name is described: `run-all`, `remote_state`. Raises UnknownSection."""
 
-        def answer(state: State) -> EntryResult:
+        def answer(state: State, section: str | None) -> EntryResult:
             from .entries import entry_result
 
             return entry_result(state, name, section, limit)
@@ -195,7 +195,7 @@ class Library:
     def _relative(self, path: str) -> str:
         return os.path.relpath(path, self.folder).replace(os.sep, "/") if os.path.isabs(path) else path
 
-    def _ask(self, answer: Callable[[State], R], section: str | None, since: float) -> R:
+    def _ask(self, answer: Callable[[State, str | None], R], section: str | None, since: float) -> R:
         """Ask the index, once it has all pages or the time to wait is over; a broken one is made anew."""
         import sqlite3
 
@@ -203,14 +203,16 @@ class Library:
 
         index = self._index()
         if section is not None:
-            self._check_section(section)
+            section = self._section(section)
         for attempt in range(3):
             # Whoever had to wait for a thread has waited already.
             index.wait(since + self.settings.search_wait - time.monotonic())
             try:
                 store = index.store()
                 with store.read() as connection:
-                    return answer(State(connection, store.generation(connection), index.progress, index.vocabulary))
+                    return answer(
+                        State(connection, store.generation(connection), index.progress, index.vocabulary), section
+                    )
             except sqlite3.Error as error:
                 if attempt == 2:
                     raise
@@ -218,12 +220,17 @@ class Library:
                 since = time.monotonic()
         raise AssertionError
 
-    def _check_section(self, section: str) -> None:
+    def _section(self, section: str) -> str:
+        """A section by its path, in any case, or by its title. Raises UnknownSection."""
         known = {folder_of(path) for path in self._files()}
         if any(folder == section or folder.startswith(section + "/") for folder in known) or not section:
-            return
-        from .spelling import near_names
+            return section
+        from .spelling import named_like, near_names
 
+        found = named_like(section, {"/".join(parts[:size]) for parts in (one.split("/") for one in known)
+                                     for size in range(1, len(parts) + 1)} - {""})  # fmt: skip
+        if found is not None:
+            return found
         tops = sorted({folder.split("/", 1)[0] for folder in known} - {""})
         near = near_names(section, known - {""}) or tops[:20]
         raise UnknownSection(section, near)
@@ -251,7 +258,7 @@ class Library:
 
     def _list_pages(self, section: str | None) -> list[PageInfo]:
         if section is not None:
-            self._check_section(section)
+            section = self._section(section)
         paths = [
             path
             for path in self._files()

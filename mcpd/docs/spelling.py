@@ -7,7 +7,7 @@ import sqlite3
 import sys
 from collections.abc import Callable, Iterable
 
-__all__ = ["Vocabulary", "distance", "near_names"]
+__all__ = ["Vocabulary", "distance", "named_like", "near_names"]
 
 _MOST_LENGTH = 40
 _MOST_TERMS = 300_000
@@ -134,6 +134,22 @@ def distance(one: str, other: str, most: int) -> int:
         if min(row) > most:
             return most + 1
     return row[-1]
+
+
+def named_like(said: str, paths: Iterable[str]) -> str | None:
+    """The path that is written so but for the case and the signs between words, or the only one whose last part is."""
+    wanted = _NO_NAME.sub("", said.casefold())
+    if not wanted:
+        return None
+    by_title = []
+    for path in sorted(paths):
+        if "/".join(_NO_NAME.sub("", part.casefold()) for part in path.split("/")) == "/".join(
+            _NO_NAME.sub("", part.casefold()) for part in said.strip("/").split("/")
+        ):
+            return path
+        if _NO_NAME.sub("", path.rpartition("/")[2].casefold()) == wanted:
+            by_title.append(path)
+    return by_title[0] if len(by_title) == 1 else None
 
 
 def near_names(name: str, names: Iterable[str], limit: int = 5) -> list[str]:

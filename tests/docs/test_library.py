@@ -52,6 +52,26 @@ async def test_what_there_is(garden: Library) -> None:
     assert unknown.value.near == ["basics"]
 
 
+async def test_a_section_by_its_title_or_in_another_case(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        dict.fromkeys(("01-getting-started/a.md", "guides/Deep End/b.md", "one/same/c.md", "two/same/d.md"), "x"),
+    )
+    library = Library(str(tmp_path), DocsSettings(search_wait=20))
+    try:
+        for said, path in (
+            ("Getting started", "01-getting-started/a.md"), ("GETTING_STARTED", "01-getting-started/a.md"),
+            ("Guides/deep-end/", "guides/Deep End/b.md"), ("deep end", "guides/Deep End/b.md"),
+            ("ONE/Same", "one/same/c.md"),
+        ):  # fmt: skip
+            assert [page.path for page in await library.list_pages(said)] == [path]
+            assert [hit.path for hit in (await library.search("x", section=said)).hits] == [path]
+        with pytest.raises(UnknownSection):  # two are called so
+            await library.list_pages("Same")
+    finally:
+        await library.aclose()
+
+
 async def test_a_page(garden: Library) -> None:
     page = await garden.page("01-basics/01-soil.md")
     assert (page.title, page.description, page.order, page.section) == ("Soil", "What plants stand in.", 1, "basics")

@@ -18,6 +18,7 @@ from mcpd.docs.readers.markdown_lines import scan_lines
 from mcpd.docs.readers.pdf import read_pdf
 from mcpd.docs.readers.reading import read_page
 from mcpd.docs.readers.rst import read_rst
+from mcpd.docs.rendering import render
 
 
 @pytest.fixture(scope="module")
@@ -244,6 +245,32 @@ A      B
 
 :field: its value
 """
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        "see [x](javascript:alert(1)) and a[0](b)",
+        "[x]<b>(http://bad/)</b>",
+        "[x][y]<p>[y]: http://bad/",
+        "![x](http://bad/p.png)",
+        '<a href="javascript:1">a](http://bad/)</a>',
+    ],
+)
+def test_text_of_html_that_looks_like_a_link_is_none(html: str) -> None:
+    page = read_html("a.html", html.encode())
+    assert page.links == ()
+    shown = render(page)
+    assert "<a" not in shown
+    assert "<img" not in shown
+    marks = "".join(char for char in page.text if char != "\\")
+    assert "](" in marks or "]: " in marks  # the text is there
+
+
+def test_a_link_of_html_may_have_brackets_in_its_text() -> None:
+    shown = render(read_html("a.html", b'<a href="https://ok.example/">a](http://bad/) [1]</a> and list[int]'))
+    assert shown.startswith('<p><a href="https://ok.example/" target="_blank"')
+    assert ">a](http://bad/) [1]</a> and list[int]" in shown
 
 
 def test_rst(apart: Apart, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -35,7 +35,10 @@ _HEADING = re.compile(r"h[1-6]$")
 _LANGUAGE = re.compile(r"(?:language|lang|highlight|brush)[-:]([A-Za-z0-9_+#]+)")
 _BLANKS = re.compile(r"\n{3,}")
 _SPACES = re.compile(r"[ \t\r\n\f]+")
-_MARKS = re.compile(r"<(?=[A-Za-z/!?])|(?<![^\n])(?=#{1,6}\s|[-+*]\s|\d{1,9}[.)]\s|>|={2,}\s*$|-{2,}\s*$)")
+_MARKS = re.compile(
+    r"<(?=[A-Za-z/!?])|(?<![^\n])(?=#{1,6}\s|[-+*]\s|\d{1,9}[.)]\s|>|={2,}\s*$|-{2,}\s*$|\[[^\]\n]{1,999}\]:)"
+)
+_BRACKETS = re.compile(r"(?<!\\)[\[\]]")
 _AROUND = "".join(map(chr, range(33)))
 _BREAKS = re.compile(r"[\t\r\n]+")
 _NO_ADDRESS = re.compile(r"[\x00-\x20()<>\\\x7f]")
@@ -169,6 +172,10 @@ class _Parser(HTMLParser):
             if text:
                 starts_line = not self._out or self._out[-1].endswith("\n")
                 plain = text if self._code else _escaped(text, starts_line)
+                if not self._code and any(self._links):
+                    plain = _BRACKETS.sub(r"\\\g<0>", plain)
+                elif plain.startswith("(") and self._out and self._out[-1].endswith("]"):
+                    plain = "\\" + plain
                 self._out.append(plain)
 
     # -- what is written -----------------------------------------------------------------------
@@ -305,7 +312,8 @@ def _target(address: str) -> str:
 
 
 def _escaped(text: str, starts_line: bool) -> str:
-    """A text that Markdown takes as it stands."""
+    """A text that Markdown takes as it stands; what looks like a link of Markdown is none."""
+    text = text.replace("](", "]\\(").replace("][", "]\\[")
     if starts_line:
         return _MARKS.sub(lambda found: "\\" + found[0], text)
     return text.replace("<", "\\<") if "<" in text else text

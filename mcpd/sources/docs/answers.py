@@ -368,7 +368,10 @@ class Answers:
 
     async def _section_title(self, section: str) -> str | UnsetType:
         overview = await self.library.overview()
-        return next((one.title for one in overview.sections if one.name == _inner(section)), UNSET)
+        wanted = (_inner(section) or "").casefold()
+        return next(
+            (one.title for one in overview.sections if wanted in (one.name.casefold(), one.title.casefold())), UNSET
+        )
 
     async def _no_such_section(self, section: str, near: list[str]) -> SectionText:
         names = [one.name or _TOP for one in (await self.library.overview()).sections]
