@@ -27,6 +27,7 @@ def surroundings(targets: Sequence[Found]) -> dict[str, str]:
     below = [path for target in targets for path in _files_below(target)]
     if not files and not below:
         return {}
+
     from .script_environment import enter
 
     return enter(files, below)
@@ -51,9 +52,11 @@ def _files_below(target: Found) -> list[str]:
     if configuration is not None and not configuration.tools.enabled:
         return []
     folder = "tools" if configuration is None else configuration.tools.folder
+
     top = os.path.normpath(os.path.join(place.root, folder))
     found: list[str] = []
     looked_at = 0
+
     for above, folders, names in os.walk(top):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "__pycache__")
         for name in sorted(names):

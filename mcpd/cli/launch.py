@@ -42,6 +42,7 @@ def launch(options: Options) -> None:
     from .target import find, load
 
     began = time_ns()
+
     found = [find(each) for each in (options.target, *options.more_targets)]
     left_out = surroundings(found)
     target, from_file = found[0], frozenset[str]()

@@ -49,6 +49,7 @@ def enter(files: Sequence[str], below: Sequence[str] = ()) -> dict[str, str]:
         return left_out
 
     headers = [header for header in map(read_header, files) if _says_something(header)]
+
     left_out = {}
     others: list[Header] = []
     for path in below:
@@ -59,6 +60,7 @@ def enter(files: Sequence[str], below: Sequence[str] = ()) -> dict[str, str]:
             continue
         if _says_something(header):
             others.append(header)
+
     if all(header.allows_this_python and not header.dependencies for header in (*headers, *others)):
         return left_out
 
@@ -68,6 +70,7 @@ def enter(files: Sequence[str], below: Sequence[str] = ()) -> dict[str, str]:
             if why := _without_uv(header):
                 raise ConfigurationError(f"{header.path}: {why}")
         return left_out | {header.path: why for header in others if (why := _without_uv(header))}
+
     python, chosen, more = _solve(uv, headers, others)
     left_out |= more
     if python is not None:
@@ -117,6 +120,7 @@ def _solve(uv: str, headers: list[Header], others: list[Header]) -> tuple[str | 
             python = _python_for(uv, headers)
         except (Unsolved, ConfigurationError) as error:
             raise _refusal(headers, error) from None
+
     left_out: dict[str, str] = {}
     for at, header in enumerate(others):
         if at >= _MOST_TRIED_ALONE:
@@ -140,8 +144,10 @@ def _python_for(uv: str, headers: Sequence[Header]) -> str:
     if is_ours and len(headers) == 1:
         # With the lock that may stand beside it.
         return python_with(uv, headers[0].path, sys.executable)
+
     more = () if is_ours else _own_requirements()
     script = as_script([*headers, *(() if is_ours else [Header(__file__, python=">=3.11")])], more)
+
     path = os.path.join(cache_folder("scripts"), f"{sha256(script.encode()).hexdigest()[:16]}.py")
     if not os.path.isfile(path):
         partial = f"{path}.{os.getpid()}"
@@ -156,6 +162,7 @@ def _refusal(headers: Sequence[Header], error: Exception, last: Header | None = 
     if isinstance(error, ConfigurationError):
         return error
     assert isinstance(error, Unsolved)
+
     lines = [f"  {line}" for line in error.lines]
     python = next((each for each in headers if not each.allows_this_python), None)
     if error.has_no_python and python is not None:
@@ -168,6 +175,7 @@ def _refusal(headers: Sequence[Header], error: Exception, last: Header | None = 
         return ConfigurationError(
             "\n".join([f"{headers[0].path}: uv cannot give it what its header asks for:", *lines])
         )
+
     paths = _quarrel(headers)
     named = " and ".join(paths) if paths else ", ".join(header.path for header in headers)
     if last is not None and not any(path.startswith(f"{last.path} (") for path in paths):
@@ -188,6 +196,7 @@ def _quarrel(headers: Sequence[Header], *, python: bool = False) -> list[str]:
         wanted = [f"python {header.python}"] if header.python and python else [] if python else header.dependencies
         for each in wanted:
             asked.setdefault(requirement_name(each), {})[header.path] = each
+
     for by_file in asked.values():
         if len(set(by_file.values())) > 1:
             return [f"{path} ({each.strip()})" for path, each in by_file.items()]
@@ -224,6 +233,7 @@ def _become(python: str, headers: Sequence[Header], entered: str) -> NoReturn:
     paths = [os.path.dirname(_PACKAGE), *(each for each in sys.path if each.endswith("-packages"))]
     if not all(header.allows_this_python for header in headers):
         paths = [_alone()]  # what is installed beside us is for our Python
+
     start = _START.format(program=sys.argv[0], paths=list(dict.fromkeys(paths)))
     environment = {**os.environ, ENTERED: entered}
     environment.setdefault("_MCPD_PYTHON", sys.executable)

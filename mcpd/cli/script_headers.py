@@ -44,6 +44,7 @@ def read_header(path: str) -> Header:
             text = file.read()
     except (OSError, UnicodeDecodeError):
         return Header(path)  # who loads it says so
+
     blocks = list(re.finditer(_BLOCK, text))
     if not blocks:
         return Header(path)
@@ -55,12 +56,15 @@ def read_header(path: str) -> Header:
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         first = text.count("\n", 0, blocks[0].start()) + 1
         raise ConfigurationError(f"{path}, line {first}: its # /// script is no TOML: {printable(error)}") from None
+
     dependencies = found.get("dependencies", [])
     if not isinstance(dependencies, list) or not all(isinstance(each, str) for each in dependencies):
         raise ConfigurationError(f"{path}: dependencies in its # /// script is to be a list of texts")
+
     python = found.get("requires-python", "")
     if not isinstance(python, str):
         raise ConfigurationError(f'{path}: requires-python in its # /// script is to be a text, as ">=3.12"')
+
     tool = found.get("tool")
     settings = tool.get("uv") if isinstance(tool, dict) else None
     return Header(path, tuple(dependencies), python.strip(), settings if isinstance(settings, dict) else {})
@@ -86,6 +90,7 @@ def as_script(headers: Sequence[Header], more: Iterable[str] = ()) -> str:
     pythons = list(dict.fromkeys(header.python for header in headers if header.python))
     lines = [f"requires-python = {_toml(','.join(pythons))}"] if pythons else []
     lines.append(f"dependencies = {_toml(needed)}")
+
     settings = _settings(headers)
     if settings:
         lines += ["[tool.uv]", *(f"{_toml(name)} = {_toml(value)}" for name, value in settings.items())]
@@ -147,6 +152,7 @@ def _allows(part: str) -> bool:
     found = re.fullmatch(r"\s*(>=|<=|>|<|==|!=|~=)\s*(\d+)\.(\d+)(?:\.(\d+|\*))?\s*", part)
     if found is None:
         return True
+
     size = 2 if found[4] in (None, "*") else 3
     there, asked = sys.version_info[:size], tuple(int(each) for each in found.groups()[1 : size + 1])
     return {

@@ -59,6 +59,7 @@ def _run(path: str, command: list[str]) -> str:
         raise ConfigurationError(f"{path}: uv took more than {_UV_SECONDS} seconds for what its header asks") from None
     except OSError as error:
         raise ConfigurationError(f"{command[0]}: cannot be run: {error.strerror}") from None
+
     if done.returncode:
         raise Unsolved(done.stderr)
     return done.stdout
@@ -69,6 +70,7 @@ def cache_folder(*names: str) -> str:
     cache = os.environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(cache):
         cache = os.path.join(os.path.expanduser("~"), ".cache")
+
     folder = os.path.join(cache, "mcpd", *names)
     try:
         if not os.path.isabs(folder):

@@ -93,12 +93,14 @@ def _within(word: str, most: int) -> Callable[[str], bool]:
             up = less | (~(diagonal | more) & whole)
             down = more & diagonal
             left -= 1
+
             if up & last:
                 score += 1
             elif down & last:
                 score -= 1
             if score - left > most:
                 return False
+
             up = (up << 1 | 1) & whole
             down = (down << 1) & whole
             more, less, before = down | (~(diagonal | up) & whole), up & diagonal, here
@@ -141,6 +143,7 @@ def named_like(said: str, paths: Iterable[str]) -> str | None:
     wanted = _NO_NAME.sub("", said.casefold())
     if not wanted:
         return None
+
     by_title = []
     for path in sorted(paths):
         if "/".join(_NO_NAME.sub("", part.casefold()) for part in path.split("/")) == "/".join(

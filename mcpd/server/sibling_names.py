@@ -27,6 +27,7 @@ class SiblingNames:
         """The text with the names that tools have here; those of `arguments` are left as they are."""
         if not any(name in text for name in self._names):
             return text
+
         if self._pattern is None:
             odd = "|".join(re.escape(name) for name in self._names if _ODD.search(name)) or "(?!)"
             any_name = "|".join(map(re.escape, self._names))
