@@ -11,10 +11,10 @@ the client (`cancel`); what is closed is never answered. Those that are open are
                                                     ping and server/discover, after
                                                     which it is NEW still; others: an
                                                     error
-    INITIALIZING  initialize received               initialized; requests of the        answers, requests, and what
+    INITIALIZING  initialize received, or restored  initialized; requests of the        answers, requests, and what
                                                     version; initialize: -32600         belongs to an open call
     INITIALIZED   initialized received, or opened   requests of the version             the same, and changes
-                  in a legacy version
+                  in a legacy version, or restored
     MODERN        a request with its version        requests, each in its own version;  answers, and what belongs to
                   served, or opened in a modern     initialize: -32022                  an open call
                   version
@@ -205,6 +205,12 @@ class Session:
         self.is_stateless = opening.is_stateless
         self.in_flight: RequestsInFlight[Call] = RequestsInFlight()
         """The calls that are open."""
+
+    def restore(self, client: ClientIdentity, *, is_initialized: bool, log_level: str | None) -> None:
+        """Go on where another process left a legacy session, in whose version this one was opened."""
+        self.phase = "initialized" if is_initialized else "initializing"
+        self.client = client
+        self.log_level = log_level
 
     @property
     def is_initialized(self) -> bool:

@@ -12,6 +12,7 @@ import pytest
 from support.wire_schema import VERSIONS
 from support.wires import LEGACY, META, MODERN, each_version, envelope, initialize
 
+from mcpd.envelope import ClientIdentity
 from mcpd.errors import (
     InternalError,
     InvalidParams,
@@ -24,6 +25,7 @@ from mcpd.errors import (
 from mcpd.jsonrpc import Notification, Request, decode
 from mcpd.session import Call, Opening, Phase, Session
 from mcpd.types.base import EmptyResult
+from mcpd.types.lifecycle import Implementation
 from mcpd.types.notifications import CancelledParams, ProgressParams
 from mcpd.versions import table
 
@@ -109,6 +111,18 @@ def test_a_phase_ends_by_what_the_table_says_and_nothing_else(phase: Phase, name
 def test_a_connection_may_be_opened_in_a_version(version: str) -> None:
     session = Session(opening=Opening(version=table.get(version)))
     assert session.phase == ("modern" if version == MODERN else "initialized")
+
+
+@pytest.mark.parametrize("phase", ["initializing", "initialized"])
+def test_a_session_of_another_process_is_in_the_phase_that_it_was_left_in(phase: Phase) -> None:
+    client = ClientIdentity(info=Implementation(name="c", version="1"))
+    for name in MESSAGES:
+        session = Session(opening=Opening(version=table.get("2025-11-25")))
+        session.restore(client, is_initialized=phase == "initialized", log_level="error")
+        assert session.phase == phase
+        assert (session.client, session.log_level) == (client, "error")
+        send(session, name)
+        assert session.phase == NEXT_PHASES[phase].get(name, phase)
 
 
 # ----------------------------------------------------------------------------------- in flight

@@ -36,9 +36,8 @@ class SessionRecord(Struct, frozen=True):
 
     def restore(self, session: Session) -> None:
         """Make this the state of a new session, which was opened in its version. Raises InternalError for no memory."""
-        session.client = ClientIdentity(self.capabilities, self.info)
-        session.phase = "initialized" if self.is_initialized else "initializing"
-        session.log_level = self.log_level
+        client = ClientIdentity(self.capabilities, self.info)
+        session.restore(client, is_initialized=self.is_initialized, log_level=self.log_level)
         for uri in self.watched:
             session.watch(uri)
 
