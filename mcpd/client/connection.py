@@ -129,6 +129,7 @@ class ClientConnection:
     def closed(self, error: McpdError | None = None) -> None:
         """The server will send no more: nobody gets an answer."""
         text = str(error) if error is not None else "the server closed the connection"
+
         self._lose(error if isinstance(error, ConnectionLost) else ConnectionLost(text))
 
     def waits_for(self, request_id: Id) -> bool:
@@ -149,8 +150,10 @@ class ClientConnection:
             self._lost = error
             if self.on_lost is not None:
                 self.on_lost(error)
+
         for request in self.session.pending:
             self._settle(request, _another(self._lost))
+
         self._inbox.clear()
         for task in self._others():
             task.cancel()
@@ -217,6 +220,7 @@ class ClientConnection:
                 self._to_carry = frame, request_id, method, heading
             else:
                 cast(HeadedChannel, channel).send_headed(frame, request_id, method, heading)
+
         if session.answered_bytes != self._answered_bytes:
             said = session.answered_bytes - self._answered_bytes
             self._answered_bytes = session.answered_bytes
@@ -245,6 +249,7 @@ class ClientConnection:
         else:
             if self.on_notification is not None:
                 self.on_notification(event.method, event.params)
+
             if event.method == "notifications/elicitation/complete" and not self._visits.complete(event.params):
                 self.session.faults.say(logging.INFO, "the server says that something is complete which it never asked")
             elif self.is_wanted(event) and self._inbox.put(event):
@@ -273,6 +278,7 @@ class ClientConnection:
 
         if asked.method == "elicitation/create":
             self._visits.asked(asked.params)
+
         task = self._answering[asked] = self._do(self._answer(asked))
         # Not at the end of the coroutine: one that is cancelled before its first step never gets there.
         task.add_done_callback(lambda _: self._answered(asked))

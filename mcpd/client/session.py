@@ -169,6 +169,7 @@ class ClientSession:
         may_be_theirs = self.capabilities.extensions and not table.is_known_method(method)
         if method not in version.requests and not may_be_theirs:
             raise LocalProtocolError(f"{method} does not exist in protocol version {version.name}")
+
         members = as_members(version, params)
         if self.envelope is not None:
             members = self.envelope.wrap(members)
@@ -187,9 +188,11 @@ class ClientSession:
                 frame = call(method, members if members else None, request_id)
             except (TypeError, ValueError, RecursionError) as error:  # UnicodeEncodeError is a ValueError
                 raise LocalProtocolError(f"params cannot be written as JSON: {error}") from error
+
             if len(frame) > MAX_FRAME_BYTES:
                 text = f"{method} is too large: {len(frame)} bytes, a message may have {MAX_FRAME_BYTES}"
                 raise LocalProtocolError(text)
+
             heading = None
             if self.headings is not None:
                 heading = self.headings.of_request(method, members, None if envelope is None else envelope.version)

@@ -79,6 +79,7 @@ class Incoming:
 
         if not isinstance(outcome, Ask):
             return outcome
+
         asked = self._asked[outcome.ask_id] = ViewRequest(request.id, method, outcome, token)
         self._in_flight.add(asked)
         if isinstance(outcome, ModelContextUpdate):
@@ -114,6 +115,7 @@ class Incoming:
         """The ask was carried out; a change of mode has taken place already."""
         if not self._done(asked):
             return
+
         if isinstance(asked.ask, ModeChange):
             result = DisplayModeResult(self._view_state.feed.mode)
         elif isinstance(asked.ask, ModelContextUpdate):
@@ -136,8 +138,10 @@ class Incoming:
         """The answer is no."""
         if not self._done(asked):
             return
+
         text = "%s: %s denied: %s"
         self._output.faults.say(logging.INFO, text, self._output.name, asked.method, printable(reason))
+
         if isinstance(asked.ask, ModeChange):
             # Spec: the answer is "the resulting mode (whether updated or not)", never an error.
             self._output.result(asked.id, DisplayModeResult(self._view_state.feed.mode))
@@ -150,6 +154,7 @@ class Incoming:
         """The ask could not be carried out. A JSON-RPC error of the server goes on to the View as it is."""
         if not self._done(asked):
             return
+
         if isinstance(error, (RemoteError, ProtocolError)):
             self._output.error(asked.id, error)
         elif isinstance(error, McpdError):
