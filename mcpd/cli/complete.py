@@ -48,7 +48,7 @@ def _split(words: list[str], command: tuple[str, ...]) -> tuple[str | None, list
     target = None if command or (words and words[0] in _KINDS) else (words.pop(0) if words else None)
     if words and words[0] not in _KINDS:
         near = nearest(words[0], _KINDS)
-        raise WrongUse(f"{words[0]!r}: " + (f"did you mean {near}?" if near else "write prompt or resource there"))
+        raise WrongUse(f"{words[0]!r}: " + (f"did you mean {near}?" if near else "write prompt or resource before it"))
     if not 3 <= len(words) <= 4:
         raise WrongUse("write mcpd complete TARGET prompt NAME ARGUMENT VALUE, or resource in place of prompt")
     return target, words

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -115,8 +116,29 @@ def _named(reach: Reach, report: Report) -> CommandTarget | UrlTarget | None:
         raise
     except ConfigurationError as error:
         what, sign, advice = str(error).partition("; ")
-        report.fail("found", what, advice if sign else "name a file, a URL, or a program behind --")
+        report.fail("found", what, advice if sign else _advice_on(what))
         return None
+
+
+def _advice_on(what: str) -> str:
+    """What to do about an error that does not say it."""
+    for said, advice in _ADVICE:
+        if said.search(what):
+            return advice
+    return "name a file, a URL, or a program behind --"
+
+
+_ENTRY = '{"mcpServers": {"NAME": {"command": "…", "args": ["…"]}}}'
+_ADVICE = (
+    (re.compile(r", line \d+, column \d+: "), "mend the file there: a comma, a quote or a bracket too few or too many"),
+    (
+        re.compile("has no configuration here"),
+        "is the host installed here? mcpd install --list says which are",
+    ),
+    (re.compile("no servers in its configuration"), "mcpd install HOST SERVER tells the host of one"),
+    (re.compile("there are no servers in it|there is no mcpServers in it"), f"write servers into it: {_ENTRY}"),
+    (re.compile("this is no URL"), "write http://HOST:PORT/mcp"),
+)
 
 
 async def _try(named: CommandTarget | UrlTarget, report: Report, timeout: float) -> None:

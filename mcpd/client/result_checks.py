@@ -54,6 +54,7 @@ class ResultChecks:
         ready = self._schema(name)
         if ready is None:
             return None
+
         found = result.structured_content
         if found is UNSET:
             return "it has an outputSchema, and gave no structured content"
@@ -62,10 +63,12 @@ class ResultChecks:
         most = _MOST_WORK // cost
         if _count(found, most) >= most:
             return None
+
         try:
             problems = schema.problems(found)
         except (ValueError, RecursionError):
             return None  # it cannot be looked at
+
         if not problems:
             return None
         return f"the result does not fit its outputSchema: {printable('; '.join(problems[:3]), 500)}"
@@ -118,6 +121,7 @@ def cost_of(schema: Mapping[str, Any]) -> int:
     one way (each level of a value would double the work), or a reference of which that cannot be told.
     """
     parts, sizes = _parts(schema)
+
     weights: dict[str, int] = {}
     for at in _order(parts):
         # What leads back is not counted again here: it looks at another value, for nothing else is let through below.
@@ -140,12 +144,14 @@ def _parts(schema: Mapping[str, Any]) -> tuple[dict[str, list[str]], dict[str, i
         at = left.pop()
         if at in parts:
             continue
+
         nodes = list(_nodes(_part(schema, at), is_whole=at == "#"))
         objects = [node for node in nodes if isinstance(node, dict)]
         parts[at] = [str(node["$ref"]) for node in objects if "$ref" in node]
         sizes[at] = len(nodes)
         if any("$dynamicRef" in node or "$recursiveRef" in node for node in objects):
             raise ValueError("it has dynamic references")
+
         if len(parts) > _MOST_REFERRED or sum(sizes.values()) > _MOST_PARTS:
             raise ValueError("it has too many parts")
         left.extend(parts[at])
@@ -159,6 +165,7 @@ def _order(parts: Mapping[str, list[str]]) -> list[str]:
     left: list[tuple[str, Iterator[str]]] = [("#", iter(parts["#"]))]
     while left:
         at, others = left[-1]
+
         following = next((one for one in others if one not in seen), None)
         if following is None:
             left.pop()
@@ -183,6 +190,7 @@ def _nodes(part: Any, *, is_whole: bool) -> Iterator[Any]:
     """All that is in a part; of the whole schema not what is only defined there."""
     if is_whole:
         part = {key: value for key, value in part.items() if key not in ("$defs", "definitions")}
+
     left = [part]
     while left:
         node = left.pop()
@@ -196,6 +204,7 @@ def _nodes(part: Any, *, is_whole: bool) -> Iterator[Any]:
 def _part(schema: Any, reference: str) -> Any:
     if reference != "#" and not reference.startswith("#/"):
         raise ValueError(f"the reference {reference!r} is no path")
+
     found = schema
     for step in reference.split("/")[1:]:
         key = unquote(step).replace("~1", "/").replace("~0", "~")

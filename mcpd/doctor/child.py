@@ -27,6 +27,7 @@ GRACE_SECONDS = 2.0
 
 _READ_BYTES = 65536
 _STDERR_KEPT = 4096
+_LINES = 12
 
 
 PASSED_ON = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
@@ -93,7 +94,7 @@ class Child:
     @property
     def stderr_lines(self) -> list[str]:
         """The last lines on stderr."""
-        return [line for line in self._stderr.decode("utf-8", "replace").splitlines() if line.strip()][-5:]
+        return [line for line in self._stderr.decode("utf-8", "replace").splitlines() if line.strip()][-_LINES:]
 
     async def write(self, line: bytes) -> None:
         """Send a line. One that the server does not take in time is its problem, and shows by its silence."""

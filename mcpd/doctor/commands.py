@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from typing import Any
 
 from ..client.targets.named import CommandTarget
@@ -14,6 +13,7 @@ from ..versions import table
 from .child import GRACE_SECONDS, PASSED_ON, Ending
 from .dialogue import WITH_HANDSHAKE, WITHOUT_HANDSHAKE, Answer, Dialogue, NoAnswer, has_handshake, initialize_params
 from .found import find_command
+from .last_words import mending, telling_line
 from .offers import look_at_offers, say_extensions, say_who_it_is
 from .report import Report
 
@@ -113,9 +113,10 @@ def _say_no_answer(dialogue: Dialogue, text: str, report: Report) -> None:
     """The server is up and does not talk: say what can be seen of why."""
     child = dialogue.child
     lines = child.stderr_lines
-    said = f"; its stderr says: {printable(lines[-1], 300)}" if lines else ""
-    if child.process.returncode is not None:
-        advice = "start it by hand in a terminal: what it says there is why" if not lines else _mending(lines)
+    said = f"; its stderr says: {printable(telling_line(lines), 300)}" if lines else ""
+    code = child.process.returncode
+    if code is not None:
+        advice = mending(lines, code)
     elif child.flood:
         advice = "write only messages to stdout, and everything else to stderr"
     elif dialogue.garbage_lines:
@@ -127,21 +128,6 @@ def _say_no_answer(dialogue: Dialogue, text: str, report: Report) -> None:
         )
     text = text.replace(" initialize", " the first request (initialize)", 1)
     report.fail("started", f"the server {text}{said}", advice, stderr=lines)
-
-
-def _mending(lines: list[str]) -> str:
-    """What to do about the last words of a program that has ended."""
-    for line in reversed(lines):
-        if found := _NO_PYTHON_MODULE.search(line):
-            name = found[1].partition(".")[0]
-            return f"install {name} for the Python that runs it: python -m pip install {name}, by that very python"
-        if found := _NO_NODE_MODULE.search(line):
-            return f"{found[1]} is missing: is the path right? Else run npm install in the server's folder"
-    return "stderr is where programs say what is wrong: mend that, and try again"
-
-
-_NO_PYTHON_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]{1,100})'")
-_NO_NODE_MODULE = re.compile(r"Cannot find (?:module|package) '([^']{1,200})'")
 
 
 async def _ask_nonsense(dialogue: Dialogue, report: Report) -> None:

@@ -16,6 +16,7 @@ from ..client.targets.named import CommandTarget
 from ..types.base import META
 from ..versions import table
 from .child import Child, Ending
+from .last_words import ending
 
 __all__ = [
     "WITHOUT_HANDSHAKE",
@@ -139,7 +140,7 @@ class Dialogue:
         code = self.child.process.returncode
         if code is None:
             return f"closed its stdout instead of answering {method}"
-        return f"ended instead of answering {method} (exit code {code})"
+        return f"ended instead of answering {method} ({ending(code)})"
 
     def _take(self, line: bytes) -> bool:
         """One line of stdout; whether to read on."""

@@ -9,7 +9,7 @@ from urllib.parse import urljoin, urlsplit
 from ..printable import printable
 from .dialogue import WITH_HANDSHAKE, WITHOUT_HANDSHAKE, NoAnswer, initialize_params, modern_params
 from .report import Report
-from .web import Reply, Web
+from .web import MOST_BYTES, Reply, Web
 
 __all__ = ["Endpoint", "discover", "find_endpoint", "hello", "modern_headers", "opening_of"]
 
@@ -59,9 +59,7 @@ async def find_endpoint(web: Web, report: Report) -> Endpoint | None:
     try:
         reply = await web.post(hello(WITH_HANDSHAKE))
     except NoAnswer as error:
-        report.fail(
-            "endpoint", f"the server {error}", "give the URL itself that it is at; raise --timeout if it is slow"
-        )
+        report.fail("endpoint", f"the server {error}", _after_silence(str(error)))
         return None
 
     opening = opening_of(reply)
@@ -87,6 +85,14 @@ async def find_endpoint(web: Web, report: Report) -> Endpoint | None:
     return None
 
 
+def _after_silence(text: str) -> str:
+    if "within" in text:
+        return "is it at work on something else, or not HTTP at all? Look in its log; raise --timeout if it is slow"
+    if "without end" in text:
+        return "it sends every request back to itself: look at the rules of the server, or of the proxy in front of it"
+    return "give the URL itself that it is at"
+
+
 def _say_found(web: Web, reply: Reply, report: Report) -> None:
     asked = web.target.url.partition("?")[0]
     if reply.url.partition("?")[0] != asked:
@@ -100,6 +106,9 @@ def _say_found(web: Web, reply: Reply, report: Report) -> None:
 async def _guess(web: Web, reply: Reply, report: Report) -> None:
     """Say what is wrong with an answer, and look for the endpoint where others have theirs."""
     said = f": {reply.first_line}" if reply.first_line and reply.kind != "text/html" else ""
+    if len(reply.body) >= MOST_BYTES:
+        said = f", and with more than {MOST_BYTES // 1024 // 1024} MiB"
+
     path = urlsplit(web.target.url).path or "/"
     for guess in _GUESSES:
         if guess == path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from difflib import get_close_matches
@@ -42,7 +43,10 @@ def _find_file(program: str, cwd: str | None, report: Report) -> str | None:
     if program.startswith("~"):
         report.fail("found", f"{program}: a host does not know what ~ is", f"write {path}")
     elif not os.path.lexists(path):
-        report.fail("found", f"there is no file {path}", "correct the path; in a host's configuration write it whole")
+        advice = "correct the path; in a host's configuration write it whole"
+        if variable := re.search(r"\$\{(?:env:)?(\w+)\}", program):
+            advice = f"give the variable a value before mcpd or the host is started: export {variable[1]}=…"
+        report.fail("found", f"there is no file {path}", advice)
     elif not os.path.exists(path):
         report.fail("found", f"{path} links to what is not there", "mend the link, or install again what it belongs to")
     elif os.path.isdir(path):
@@ -67,6 +71,12 @@ def _find_on_path(program: str, path: str, report: Report) -> str | None:
         if os.access(elsewhere, os.X_OK):
             report.fail("found", f"{program} is not on PATH", f"write {elsewhere}, which is there")
             return None
+
+    first, *others = program.split()
+    if others and shutil.which(first, path=path) is not None:
+        text = f"there is no program {program!r}: this is a whole command line in one word"
+        report.fail("found", text, f"write {first} as the command, and {' '.join(others)} as its arguments (`args`)")
+        return None
 
     near = get_close_matches(program, _programs(path), 1, 0.8)
     advice = f"did you mean {near[0]}?" if near else f"install it, or write its whole path; PATH is {path}"

@@ -92,7 +92,10 @@ async def _try_client(target: UrlTarget, report: Report, timeout: float) -> None
         await client.open()
     except (McpdError, TimeoutError) as error:
         text = f"no conversation: {printable(error, 500)}"
-        report.fail("conversation", text, "see what it writes to its log; mcpd ping says more with other options")
+        advice = "see what it writes to its log; mcpd ping says more with other options"
+        if target.url.startswith("ws") and getattr(error, "status", None) in (400, 404, 405, 426, 501):
+            advice = f"is the path right, and is it a WebSocket? If it speaks HTTP there, write http{target.url[2:]}"
+        report.fail("conversation", text, advice)
         return
     try:
         report.ok("conversation", f"begun, in version {client.version}", seconds=time.monotonic() - began)

@@ -18,9 +18,9 @@ from ..transports.http_client.link import Body, Link
 from ..transports.http_client.options import HttpOptions
 from .dialogue import NoAnswer
 
-__all__ = ["Reply", "Web", "message_in"]
+__all__ = ["MOST_BYTES", "Reply", "Web", "message_in"]
 
-_MOST_BYTES = 4 * 1024 * 1024
+MOST_BYTES = 4 * 1024 * 1024
 _BOTH = "application/json, text/event-stream"
 
 
@@ -116,7 +116,7 @@ class Web:
         data = b""
         try:
             async with asyncio.timeout(max(self.timeout - (time.monotonic() - began), 0.1)):
-                while len(data) < _MOST_BYTES and (chunk := await body.read()):
+                while len(data) < MOST_BYTES and (chunk := await body.read()):
                     first = first if first is not None else time.monotonic() - began
                     data += chunk
                     if until is not None and until(data):

@@ -98,6 +98,7 @@ class Host:
             version=options.version,
             timeout=options.timeout,
             limits=options.client_limits,
+            check_results=False,  # Views get what the tool gave
             watcher=options.watcher,
         )
 

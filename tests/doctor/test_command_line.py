@@ -9,7 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from conftest import Child
+
+from mcpd.cli.doctor import _advice_on, _named
+from mcpd.cli.talk.reach import Reach
+from mcpd.doctor.report import Report
 
 GARDEN = '''
 from mcpd import Server
@@ -153,3 +158,20 @@ def test_the_json_has_no_secret_of_the_target(child: Child) -> None:
     done = doctor(child, "--json", "http://user:secret@127.0.0.1:1/mcp?token=secret")
     assert "secret" not in done.stdout + done.stderr
     assert json.loads(done.stdout)["target"] == "http://…@127.0.0.1:1/mcp?…"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "advice"),
+    [
+        ("broken.json", '{"mcpServers": {"a": {"command": "x"', "mend the file there"),
+        ("empty.json", "", "write servers into it"),
+        ("none.json", '{"servers": {}}', "write servers into it"),
+    ],
+)
+def test_a_file_with_errors_is_told_what_to_mend(name: str, text: str, advice: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    report = Report(lambda step: None)
+    assert _named(Reach(target=f"{tmp_path / name}:a"), report) is None
+    assert advice in report.steps[0].advice
+    assert "http://HOST:PORT/mcp" in _advice_on("http://127.0.0.1:99999/mcp: this is no URL: Port out of range 0-65535")
+    assert "mcpd install --list" in _advice_on("cursor:x: Cursor has no configuration here (looked at …)")

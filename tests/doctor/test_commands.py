@@ -124,7 +124,8 @@ async def test_our_own_server_has_none_either() -> None:
             "closed its stdout instead of answering the first request",
             "option to speak MCP",
         ),
-        ("say('Usage: bed [file]')\nraise SystemExit(0)", "ended instead of answering", "by hand in a terminal"),
+        ("say('Usage: bed [file]')\nraise SystemExit(0)", "ended instead of answering", "is it a server, or does it"),
+        ("os.kill(os.getpid(), 11)", "(it crashed: SIGSEGV)", "by hand in a terminal"),
     ],
 )
 async def test_it_ends_before_it_answers(first: str, text: str, advice: str) -> None:
@@ -396,6 +397,8 @@ async def test_what_is_not_there(tmp_path: Path) -> None:
         (await found(str(of_env)), "is to be run by no-such-interpreter", "install"),
         (await found("~/bin/x"), "does not know what ~ is", "write"),
         (await found("cat", cwd=str(tmp_path / "none")), "there is no folder", "correct `cwd`"),
+        (await found("cat x.py"), "'cat x.py': this is a whole command line", "write cat as the command, and x.py"),
+        (await found("${NOPE}/x"), "there is no file ${NOPE}/x", "give the variable a value"),
         (await found(sys.executable, "none.py"), f"there is no file none.py in {os.getcwd()}", "correct the path"),
     ]:
         assert step.status == "problem"

@@ -243,6 +243,8 @@ async def test_it_is_somewhere_else() -> None:
         (reply(400, b"no session"), "status 400: no session", "answer `initialize` in every version"),
         (as_json({"ok": True}), "status 200", "answer `initialize` with a JSON-RPC result"),
         (reply(302, location="https://login.example/"), "on another origin", "give the URL itself"),
+        (reply(307, location="/mcp"), "redirects without end", "sends every request back to itself"),
+        (as_json({"much": " " * 5_000_000}), "with more than 4 MiB", "answer `initialize` with a JSON-RPC result"),
         (b"SSH-2.0-OpenSSH_9\r\n", "what is no HTTP", "give the URL itself"),
     ],
 )
@@ -253,9 +255,17 @@ async def test_answers_that_are_none(answer: bytes, text: str, advice: str) -> N
     assert advice in step.advice
 
 
+async def test_http_where_a_websocket_is_looked_for() -> None:
+    async with raw_server(lambda request: reply(404, b"no")) as server:
+        step = of(await tried(server.url.replace("http://", "ws://") + "/mcp"), "conversation")
+    assert "refused the WebSocket: 404" in step.text
+    assert f"If it speaks HTTP there, write {server.url}/mcp" in step.advice
+
+
 async def test_silence() -> None:
     step = of(await tried_raw(lambda request: None, timeout=0.3), "endpoint")
     assert "did not answer within 0.3 s" in step.text
+    assert "raise --timeout if it is slow" in step.advice
 
 
 async def test_a_redirect_that_not_all_follow() -> None:

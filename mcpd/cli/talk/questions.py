@@ -149,6 +149,7 @@ class Questions:
                 raise _AskedAgain
             if len(self._declined) < _MOST_DECLINED:
                 self._declined.add(what)
+
             self._terminal.note(
                 f"mcpd: {self.server_name()} {what}; declined, as there is no terminal on which you could be asked"
             )

@@ -28,6 +28,7 @@ class _Fresh:
         while True:
             connection: aiohttp.connector.Connection = await super().connect(*args, **options)  # type: ignore[misc]
             protocol = connection.protocol
+
             if protocol not in self._used:
                 # Of a new one TLS may have something to read that is no answer.
                 self._used.add(protocol)
@@ -50,6 +51,7 @@ def _has_something(transport: Any) -> bool:
     socket = None if transport is None else transport.get_extra_info("socket")
     if socket is None or socket.fileno() < 0:
         return True
+
     if not hasattr(select, "poll"):
         return bool(select.select([socket], [], [], 0)[0])
     poll = select.poll()
