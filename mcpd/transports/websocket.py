@@ -174,7 +174,7 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
         if self._receiver is not None:
             self._keep_alive.cancel()
             if isinstance(self._protocol, WebSocketProtocol):
-                self._protocol = self._protocol.framing()
+                self._protocol = self._protocol.framing(self._limits.max_frame_bytes)
             self._begin(text_frame)
             self._keep_alive.look(self)
         self._flush(farewell)

@@ -39,9 +39,9 @@ class WebSocketProtocol(ServerProtocol):
     def select_subprotocol(self, subprotocols: Sequence[Subprotocol]) -> Subprotocol | None:
         return SUBPROTOCOL if SUBPROTOCOL in subprotocols else None
 
-    def framing(self) -> FramingProtocol:
+    def framing(self, max_size: int) -> FramingProtocol:
         """What it is once the answer is given: frames, and nothing of the handshake, which is some 3 KiB."""
-        framing = FramingProtocol(SERVER, max_size=self.max_message_size, logger=self.logger)
+        framing = FramingProtocol(SERVER, max_size=max_size, logger=self.logger)
         framing.extensions = self.extensions
         framing.writes = self.data_to_send()
         self.parser.close()  # its frame holds the request, and with this a cycle

@@ -50,13 +50,13 @@ async def test_what_one_keeps_that_waits() -> None:
     tracemalloc.start()
     try:
         before = tracemalloc.take_snapshot().filter_traces(OWN)
-        connect(200)
+        connect(100)
         gc.collect()
         after = tracemalloc.take_snapshot().filter_traces(OWN)
     finally:
         tracemalloc.stop()
     grown = sum(line.size_diff for line in after.compare_to(before, "filename"))
-    assert grown / 200 < MOST_BYTES
+    assert grown / 100 < MOST_BYTES
     for channel in kept:
         channel.abort()
     bare.lose()
