@@ -6,6 +6,8 @@ import asyncio
 import gc
 import logging
 import os
+import sys
+from types import CodeType
 
 import pytest
 from hypothesis import example, given
@@ -121,6 +123,23 @@ async def test_nothing_is_kept_of_a_message_that_was_taken() -> None:
     bare.channel.data_received(frame(TEXT, b"x" * 100_000))
     assert recorder.frames.pop() == b"x" * 100_000
     assert [one for one in gc.get_objects() if type(one) is Frame and len(one.data) >= 100_000] == []
+
+
+async def test_a_message_and_its_answer_take_few_steps() -> None:
+    """How long the way is, in functions: what is counted does not depend on how busy a machine is."""
+    bare = Bare()
+    bare.open()
+    way: list[CodeType] = []
+    sys.setprofile(lambda frame, event, _: way.append(frame.f_code) if event == "call" else None)
+    try:
+        bare.channel.data_received(frame(TEXT, b"seen"))
+    finally:
+        sys.setprofile(None)
+    assert bare.socket.writes == [b"\x81\x04seen"]
+    ours = [code.co_name for code in way if f"{os.sep}mcpd{os.sep}transports{os.sep}" in code.co_filename]
+    assert ours == ["data_received", "_push", "_take", "_message", "send", "text_frame", "_flush"]
+    theirs = [code.co_name for code in way if f"{os.sep}websockets{os.sep}" in code.co_filename]
+    assert not {"send_text", "send_frame", "serialize", "close_expected"} & set(theirs)
 
 
 def test_the_queue_of_the_library_is_a_list() -> None:
