@@ -104,6 +104,7 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
         # Once the handshake is through, all events are frames.
         self._events += protocol.events_received()  # type: ignore[arg-type]
         self._push()
+
         if protocol.reader.buffer or self._fragments is not None or self._charge is not None:
             self._count()
 
@@ -113,6 +114,7 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
         if waits <= SMALL:
             self._charge = None
             return
+
         if self._charge is None:
             self._charge = Charge(id(self), client_of(self.peer))
         if not self._charge.set(waits):
@@ -178,6 +180,7 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
             self._begin(text_frame)
             self._keep_alive.look(self)
         self._flush(farewell)
+
         if rest:
             self.data_received(rest)
 
@@ -187,6 +190,7 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
         """Hand on what arrived, until it is through or the answers pile up."""
         if self._is_pushing:
             return
+
         self._is_pushing = True
         events, taken = self._events, 0
         try:
@@ -201,6 +205,7 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
         finally:
             self._is_pushing = False
             del events[:taken]
+
         self._flush()
         if self._protocol.parser_exc is not None:
             self._end()
@@ -274,6 +279,7 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
         transport = self._transport
         if transport is None:
             return
+
         if self._apart is not None and not self.is_held:
             await self._apart.settle()
         if self._protocol.state is OPEN:
@@ -284,4 +290,5 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
             self._flush()
         elif not self._is_closing:
             transport.abort()
+
         await self._gone()

@@ -245,6 +245,7 @@ class WebSocketClientChannel(WebSocketStream):
         """Hand on what arrived, until it is through or the receiver has enough."""
         if self._is_pushing:
             return
+
         self._is_pushing = True
         events, taken = self._events, 0
         try:
@@ -259,6 +260,7 @@ class WebSocketClientChannel(WebSocketStream):
         finally:
             self._is_pushing = False
             del events[:taken]
+
         self._flush()
         if self._protocol.parser_exc is not None:
             self._end()
@@ -325,6 +327,7 @@ class WebSocketClientChannel(WebSocketStream):
         transport = self._transport
         if transport is None:
             return
+
         self._events.clear()
         self.is_held = False
         if self._protocol.state is OPEN:
@@ -332,6 +335,7 @@ class WebSocketClientChannel(WebSocketStream):
             self._flush()
         elif not self._is_closing:
             transport.abort()
+
         try:
             await self._gone()
         except asyncio.CancelledError:

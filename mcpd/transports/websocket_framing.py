@@ -52,6 +52,7 @@ class MaskedFrames:
         start = self._used
         if start >= len(self._keys):
             self._keys, start = os.urandom(_POOL_BYTES), 0
+
         self._used = end = start + _KEY_BYTES
         key = self._keys[start:end]
 

@@ -44,6 +44,7 @@ class WebSocketProtocol(ServerProtocol):
         framing = FramingProtocol(SERVER, max_size=max_size, logger=self.logger)
         framing.extensions = self.extensions
         framing.writes = self.data_to_send()
+
         self.parser.close()  # its frame holds the request, and with this a cycle
         return framing
 

@@ -180,6 +180,7 @@ class WebSocketStream(asyncio.BufferedProtocol):
                 return
         except InvalidState:  # its close frame has arrived, and waits behind what is worked on now
             return
+
         self._unflushed_bytes += size
         if self._unflushed_bytes > _JOIN_BYTES:
             self._flush()
@@ -218,6 +219,7 @@ class WebSocketStream(asyncio.BufferedProtocol):
             writes = [farewell]
         elif self._unflushed_bytes <= _JOIN_BYTES:
             writes = [b"".join(writes)]
+
         self._unflushed_bytes = 0
         for part in writes:
             if part:
@@ -280,6 +282,7 @@ class WebSocketStream(asyncio.BufferedProtocol):
         self._keep_alive.cancel()
         self.is_congested = False
         self._wake()
+
         self._is_lost = True
         if self._lost is not None and not self._lost.done():
             self._lost.set_result(None)
@@ -288,6 +291,7 @@ class WebSocketStream(asyncio.BufferedProtocol):
         """Wait until the socket is no more."""
         if self._is_lost:
             return
+
         if self._lost is None:
             self._lost = self._loop.create_future()
         await asyncio.shield(self._lost)
