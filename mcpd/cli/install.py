@@ -101,7 +101,8 @@ def command(words: tuple[str, ...], command: tuple[str, ...], **said: Any) -> in
         click.echo(f"{printable(record.path, 1000)} is as it was before {printable(record.name)} was {record.action}ed")
         return 0
 
-    hosts, rest = hosts_of(words, everywhere=said["everywhere"])
+    is_one_file = wishes.is_one_file or said["prints"] or said["links"]
+    hosts, rest = hosts_of(words, everywhere=said["everywhere"], is_one_file=is_one_file)
     target = rest[0] if rest else None
     variables = pairs(said["env"], "=", "--env", "NAME=VALUE")
     for flag, (value, _) in SWITCHES.items():
@@ -205,9 +206,10 @@ def pairs(words: Sequence[str], sign: str, option: str, form: str) -> dict[str, 
     return found
 
 
-def hosts_of(words: Sequence[str], *, everywhere: bool) -> tuple[list[Any], list[str]]:
-    """The hosts that are meant, and the words behind them."""
+def hosts_of(words: Sequence[str], *, everywhere: bool, is_one_file: bool) -> tuple[list[Any], list[str]]:
+    """The hosts that are meant, and the words behind them. `is_one_file`: the file is named, or its project."""
     from ..install.commands import hosts_for_all
+    from ..install.hosts import with_twin
 
     if everywhere:
         _no_more("--all", words, 1)
@@ -218,7 +220,8 @@ def hosts_of(words: Sequence[str], *, everywhere: bool) -> tuple[list[Any], list
     if len(words) > 2:
         raise WrongUse(f"{words[2]!r} is one word too many; there are HOST and TARGET, or a command behind --")
     try:
-        return [_host(words[:1])], list(words[1:])
+        host = _host(words[:1])
+        return ([host] if is_one_file else with_twin(host)), list(words[1:])
     except ConfigurationError:
         if words and os.path.exists(words[0]):
             raise WrongUse(f"the host comes first: HOST {words[0]}; --list shows which hosts are here") from None

@@ -46,7 +46,7 @@ def command(words: tuple[str, ...], command: tuple[str, ...], **said: Any) -> in
     from ..install.journal import Journal
 
     wishes = install.wishes_of(said)
-    hosts, rest = install.hosts_of(words, everywhere=said["everywhere"])
+    hosts, rest = install.hosts_of(words, everywhere=said["everywhere"], is_one_file=wishes.is_one_file)
     made = make_entry(rest[0] if rest else None, command) if rest or command else None
     journal, code, shown = Journal(), 0, []
     for host in hosts:

@@ -10,12 +10,12 @@ from shlex import quote
 
 from msgspec import Struct
 
-from ..client.targets.hosts import HOSTS, Host, places, system
+from ..client.targets.hosts import HOSTS, Host
 from ..errors import ConfigurationError
 from ..printable import printable
 from .entry import Entry
 from .files import back_up, check, read, write
-from .hosts import is_here
+from .hosts import has_folder, is_here
 from .journal import Journal, Record, entry_fingerprint, fingerprint
 from .ours import essence
 from .own_command import has_own_command, tell
@@ -23,8 +23,8 @@ from .plan import Plan, holds_secrets
 
 __all__ = ["Done", "apply", "exposed", "is_told", "notes"]
 
-_WITH = {"windsurf": "devin", "devin": "windsurf", "cline": "cline-legacy"}
-"""Hosts that are one program in several versions, each with a file of its own."""
+_WITH = {"cline": "cline-legacy"}
+"""Hosts that are one program in several versions, each with a file of its own, of which one takes over the other's."""
 
 
 class Done(Struct, frozen=True):
@@ -113,7 +113,7 @@ def notes(
     if plan.has_variables:
         yield f"{host.name} replaces what looks like a variable ($NAME and the like), and does so in these values"
     other = HOSTS.get(_WITH.get(host.id, ""))
-    if other is not None and project is None and _has_folder(other, environment):
+    if other is not None and project is None and has_folder(other, environment):
         yield f"{other.name} is here too, with a file of its own: mcpd install {other.id}"
     if plan.change != "none":
         asks = f", and say yes when {host.name} asks about the servers of this project" if host.asks and project else ""
@@ -132,7 +132,3 @@ def exposed(plan: Plan) -> Iterator[str]:
     if mode & 0o077:
         who = f"others on this machine may read it (mode {mode:o})"
         yield f"{path} now holds secrets, and {who}: chmod 600 {quote(path)}"
-
-
-def _has_folder(host: Host, environment: Mapping[str, str]) -> bool:
-    return any(os.path.isdir(os.path.dirname(path)) for path in places(host, environment, system()))

@@ -48,6 +48,11 @@ class Wishes(Struct, frozen=True):
     starts: bool = True
     """Start the server before anything is written."""
 
+    @property
+    def is_one_file(self) -> bool:
+        """Whether a file is named, or the project that has it."""
+        return self.file is not None or self.project is not None
+
     def path_of(self, host: Host) -> str:
         """The file that is to be changed. Raises ConfigurationError."""
         return os.path.abspath(self.file) if self.file is not None else file_of(host, project=self.project)

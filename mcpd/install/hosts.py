@@ -13,12 +13,14 @@ from msgspec import Struct
 from ..client.targets.hosts import HOSTS, Host, places, project_places, system
 from ..errors import ConfigurationError
 
-__all__ = ["Found", "Scope", "file_of", "find_host", "found_hosts", "is_here"]
+__all__ = ["Found", "Scope", "file_of", "find_host", "found_hosts", "has_folder", "is_here", "with_twin"]
 
 Scope: TypeAlias = Literal["user", "project"]
 
 _MIGRATED = "~/.gemini/config/.migrated"
 """Google Antigravity reads its newer file once this is there."""
+
+_TWINS = {"windsurf": "devin", "devin": "windsurf"}
 
 
 class Found(Struct, frozen=True):
@@ -69,6 +71,21 @@ def is_here(host: Host, path: str, environment: Mapping[str, str] = os.environ) 
     if os.path.lexists(path) or (is_own_folder and os.path.isdir(folder)):
         return True
     return bool(host.program) and shutil.which(host.program, path=environment.get("PATH")) is not None
+
+
+def with_twin(host: Host, environment: Mapping[str, str] = os.environ) -> list[Host]:
+    """The host, and the one of another name that is the same program in another version, if both have a folder here:
+    which of the two files is read is not known."""
+    twin = HOSTS.get(_TWINS.get(host.id, ""))
+    if twin is None:
+        return [host]
+    both = [host, twin]
+    return both if all(has_folder(each, environment) for each in both) else [host]
+
+
+def has_folder(host: Host, environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether there is a folder for its user's file."""
+    return any(os.path.isdir(os.path.dirname(path)) for path in places(host, environment, system()))
 
 
 def found_hosts(environment: Mapping[str, str] = os.environ) -> list[Found]:

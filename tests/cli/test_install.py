@@ -197,17 +197,30 @@ def test_every_host_that_is_here(home: Path, mcpd: Said) -> None:
 
 
 def test_what_its_user_should_know(home: Path, mcpd: Said) -> None:
-    (home / ".config" / "devin").mkdir(parents=True)
     _, out, _ = mcpd("install", "windsurf", "server.py", "--no-start")
     assert "there is no other sign of Windsurf" in out
-    assert "Devin is here too, with a file of its own: mcpd install devin" in out
     _, out, _ = mcpd("install", "gemini-cli", "server.py", "--no-start", "--env", "PRICE=$5 and $HOME")
     assert "Gemini CLI replaces what looks like a variable" in out
+    (home / ".config" / "devin").mkdir(parents=True)
     (home / ".config" / "devin" / "mcp_config.json").write_text("{")
     code, out, _ = mcpd("uninstall", "--all", "server.py", "--json")
     said = {each["host"]: each for each in json.loads(out)}
     assert (code, said["windsurf"]["change"], said["cursor"]["change"]) == (1, "removed", "none")
     assert "line 1" in said["devin"]["error"]
+
+
+def test_one_program_with_two_names_has_it_in_both_files(home: Path, mcpd: Said) -> None:
+    """Which of the two its version reads is not known."""
+    files = [home / ".config" / "devin" / "mcp_config.json", home / ".codeium" / "windsurf" / "mcp_config.json"]
+    for file in files:
+        file.parent.mkdir(parents=True)
+    code, out, _ = mcpd("install", "devin", "server.py", "--no-start")
+    assert (code, [word for word in ("Devin: garden added", "Windsurf: garden added") if word not in out]) == (0, [])
+    assert [list(json.loads(file.read_text())["mcpServers"]) for file in files] == [["garden"], ["garden"]]
+    assert mcpd("uninstall", "windsurf", "--file", str(files[1]))[0] == 0
+    assert [file.exists() for file in files] == [True, False]
+    assert mcpd("uninstall", "windsurf", "server.py")[0] == 0
+    assert not files[0].exists()
 
 
 FAKE_CLAUDE = """\

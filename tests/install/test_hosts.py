@@ -150,8 +150,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
 
 def home_of(system: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     """The functions that ask which system this is are told."""
-    for module in ("hosts", "apply"):
-        monkeypatch.setattr(f"mcpd.install.{module}.system", lambda: system)
+    monkeypatch.setattr("mcpd.install.hosts.system", lambda: system)
     return Home(tmp_path, system)
 
 

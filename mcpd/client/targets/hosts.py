@@ -206,7 +206,7 @@ _ALL = (
         format="jsonc",
         variables="shell",
         shape="http-url",
-        notice=_NEW_CHAT,
+        notice="start {host} again, in a folder that it trusts; /mcp in it shows whether the server is connected",
         environment="filtered",
         limits=Limits(tool_name=63, start_seconds=600.0),
         program="gemini",
