@@ -173,6 +173,7 @@ async def _see_it_stay(plan: Plan) -> None:
     """Look for a while whether a host that runs takes the entry back. Raises ConfigurationError if it does."""
     process = running(plan.host)
     until = time.monotonic() + _STAYS_SECONDS
+
     while process is not None and time.monotonic() < until:
         await asyncio.sleep(_STAYS_SECONDS / 20)
         if plan.name not in entries_of(plan.host, read(plan.before.path)):

@@ -137,6 +137,7 @@ async def _check_file(
 def _gone(host: Host, names: list[str]) -> list[Finding]:
     """What the host may have taken back, where it has written its file from memory."""
     found = []
+
     for name in (printable(each, 100) for each in names):
         text = f"{name} was installed here, and is gone: {host.name} or somebody took it out"
         advice = f"quit {host.name} and install it again; if it was you: mcpd uninstall {host.id} --name {name}"

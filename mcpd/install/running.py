@@ -40,10 +40,12 @@ def running(host: Host, environment: Mapping[str, str] = os.environ, *, platform
     if not host.rewrites:
         return None
     home = environment.get("HOME", "")
+
     for process in processes(platform):
         is_elsewhere = process.home and home and os.path.realpath(process.home) != os.path.realpath(home)
         if process.names & {*host.processes} and process.pid != os.getpid() and not is_elsewhere:
             return process
+
     return None
 
 
@@ -76,6 +78,7 @@ def _of_proc() -> Iterator[Process]:
             place = os.path.join(_PROC, entry)
             if hasattr(os, "getuid") and os.stat(place).st_uid != os.getuid():
                 continue
+
             words = _fields(place, "cmdline")
             (comm,) = _fields(place, "comm")
             yield Process(int(entry), frozenset({comm.strip(), *_called(words)}), _home(place))

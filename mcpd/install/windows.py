@@ -25,6 +25,7 @@ def plain_words(
     if platform != "win32":
         return (*words,), ()
     found, warnings = [], []
+
     for at, word in enumerate(words):
         plain = _plain(word, short or short_name)
         found.append(plain)
@@ -33,6 +34,7 @@ def plain_words(
                 f"{printable(plain, 500)} has a space in it, and no short name here: hosts that start it by a shell "
                 "cannot; if yours says that it is not recognized, install mcpd into a folder without spaces"
             )
+
     return (*found,), (*warnings,)
 
 
@@ -56,11 +58,13 @@ def _plain(word: str, short: Callable[[str], str]) -> str:
     if not short(word):  # a file and the name of a server in it
         path, colon, name = word.rpartition(":")
         behind = colon + name
+
     if not ntpath.isabs(path) or not short(path):
         return word
 
     drive, rest = ntpath.splitdrive(path)
     so_far = made = drive + rest[0]
+
     for part in rest[1:].replace("/", "\\").split("\\"):
         so_far = ntpath.join(so_far, part)
         made = ntpath.join(made, ntpath.basename(short(so_far)) if " " in part else part)
