@@ -120,6 +120,12 @@ class Library:
         """One page, as its file is now. Raises UnknownPage, and UnreadablePage for a file that cannot be read."""
         return await self._run(self._page, path)
 
+    async def image(self, path: str) -> tuple[bytes, str]:
+        """What an image beside the pages holds, and its MIME type. Raises UnknownPage, and UnreadablePage."""
+        from .images import read_image
+
+        return await self._run(read_image, self.folder, path, self.settings)
+
     async def names(self) -> dict[str, str]:
         """The names that links have for pages: what `render` and `links.resolved` take."""
         return await self._run(lambda: names_of(self._files()))

@@ -33,13 +33,14 @@ _BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
 Resolve = Callable[[str], tuple[str, str] | None]
 
 
-def render(page: Page, names: Mapping[str, str] | None = None) -> str:
+def render(page: Page, names: Mapping[str, str] | None = None, image: Callable[[str], str | None] | None = None) -> str:
     """Safe HTML of a page.
 
     `names` has the pages that links may lead to, as `links.names_of` gives them (`Library.names`). Such a link is
     `<a href="#" data-page="02-guides/units.mdx" data-anchor="filters">`; one to a site has `target="_blank"` and
     `rel="noreferrer noopener"`; of all others the text is left. Headings have their anchors as `id`, with `page-`
-    before them. Raises ConfigurationError where the extra `docs` is not installed.
+    before them. `image` gives the `data:` address of an image that the page names; of one that it knows nothing of, and
+    without it, the words are left. Raises ConfigurationError where the extra `docs` is not installed.
     """
     text = page.text[:MOST_CHARACTERS]
     note = "" if len(page.text) <= MOST_CHARACTERS else "<p>The rest of this page is too long to be shown.</p>\n"
@@ -48,7 +49,7 @@ def render(page: Page, names: Mapping[str, str] | None = None) -> str:
 
     known = names or {}
     parser = _parser(is_mdx=page.kind == "mdx")
-    environment: dict[str, Any] = {"resolve": lambda target: resolved(target, page.path, known)}
+    environment: dict[str, Any] = {"resolve": lambda target: resolved(target, page.path, known), "image": image}
     tokens = parser.parse(text, environment)
     _set_anchors(tokens)
     shown: str = parser.renderer.render(tokens, parser.options, environment)
@@ -115,6 +116,8 @@ def _link_close(self: Any, tokens: Sequence[Token], at: int, options: Any, env: 
 def _image(self: Any, tokens: Sequence[Token], at: int, options: Any, env: MutableMapping[str, Any]) -> str:
     source = str(tokens[at].attrGet("src") or "")
     name = html.escape(self.renderInlineAsText(tokens[at].children or [], options, env))
+    if env["image"] is not None and not source.startswith("data:"):
+        source = env["image"](source) or ""
     if _IMAGE.match(source):
         return f'<img src="{html.escape(source)}" alt="{name}">'
     return f'<span class="image">{name}</span>' if name else ""

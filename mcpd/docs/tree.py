@@ -20,14 +20,15 @@ from .page import Kind
 from .results import LeftOut
 from .settings import DocsSettings
 
-__all__ = ["MOST_LEFT_OUT", "File", "Tree", "file_at", "scan"]
+__all__ = ["MOST_LEFT_OUT", "File", "Tree", "file_at", "hides", "scan"]
 
 MOST_LEFT_OUT = 200
 """How many files that are left out are named one by one."""
 
 _MOST_NAMES = 500_000
 # What site makers put beside pages: copies of their sources, and files for looks.
-_PASSED_OVER = frozenset(("__pycache__", "node_modules", "_sources", "_static"))
+_NO_PLACES = frozenset(("__pycache__", "node_modules"))
+_PASSED_OVER = _NO_PLACES | {"_sources", "_static"}
 
 
 class File(Struct, frozen=True):
@@ -86,6 +87,13 @@ def file_at(folder: str, path: str, settings: DocsSettings) -> File | str:
     except OSError as error:
         return f"cannot be read ({error.strerror})"
     return _judged(os.path.join(folder, *parts), path, kind, found, folder, settings)
+
+
+def hides(path: str, settings: DocsSettings) -> bool:
+    """Whether a path is none that is served, whatever it leads to: hidden, excluded, or no path below the folder."""
+    parts = path.split("/")
+    is_odd = not path or "" in parts or "\\" in path or "\0" in path
+    return is_odd or any(part.startswith(".") or part in _NO_PLACES for part in parts) or _excluded(settings)(path)
 
 
 def _excluded(settings: DocsSettings) -> Callable[[str], bool]:

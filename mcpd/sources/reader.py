@@ -99,11 +99,12 @@ class ReaderParts:
 
 
 async def _page(library: Library, path: str) -> dict[str, Any]:
+    from ..docs.images import PageImages
     from ..docs.rendering import MOST_CHARACTERS, render
 
     page = await library.page(path)
     names = await library.names()
-    html: str = await run_in_thread(render, page, names)
+    html: str = await run_in_thread(render, page, names, PageImages(library.folder, page.path, library.settings))
     beside = await library.list_pages(page.section)
     at = next((number for number, info in enumerate(beside) if info.path == page.path), None)
     return {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from support.folders import opened
 from support.ui_stage import BOTH_ERAS, NO_APPS, WITH_APPS, tool_of
 from support.wires import MODERN, memory_wire
 
+from mcpd.docs.images import MOST_BYTES, MOST_SHOWN_BYTES
 from mcpd.server.joined import join
 
 FILES: dict[str, str | bytes] = {
@@ -117,3 +119,41 @@ async def test_a_joined_server_has_it_under_its_name_there(tmp_path: Path) -> No
         assert '"calls":"garden_show_docs"' in page["text"]
         assert (await wire.call("garden_show_docs"))["structuredContent"]["total_pages"] == 4
     await joined.aclose()
+
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 40
+BESIDE: dict[str, str | bytes] = {
+    "mcpd.toml": 'name = "garden"\n[docs]\nindex = "memory"\nexclude = ["secret/*"]\n',
+    "docs/guides/bed.md": "# Bed\n\n![A bed](../pictures/a%20bed.png) ![none](none.png) ![out](../../out.png) "
+    "![away](https://example.com/x.png) ![text](notes.png) ![large](/large.png) "
+    "![hidden](../secret/x.png) ![svg](x.svg)",
+    "docs/pictures/a bed.png": PNG,
+    "docs/guides/notes.png": "no image",
+    "docs/guides/x.svg": "<svg/>",
+    "docs/secret/x.png": PNG,
+    "docs/large.png": PNG + b"\0" * MOST_SHOWN_BYTES,
+    "docs/huge.jpg": b"\xff\xd8\xff" + b"\0" * MOST_BYTES,
+    "out.png": PNG,
+}
+
+
+async def test_images_beside_documents(tmp_path: Path) -> None:
+    """In the reader they are shown as far as a page has room; clients read each as a resource."""
+    server = opened(tmp_path, BESIDE)
+    (tmp_path / "docs" / "link.png").symlink_to(tmp_path / "out.png")
+    async with memory_wire(server, MODERN, capabilities=WITH_APPS) as wire:
+        html = (await shown(wire, path="guides/bed.md"))["html"]
+        data = b64encode(PNG).decode()
+        assert html.count("<img") == 1
+        assert f'<img src="data:image/png;base64,{data}" alt="A bed">' in html
+        assert all(
+            f'<span class="image">{word}</span>' in html for word in ("none", "out", "away", "text", "large", "svg")
+        )
+
+        (content,) = (await wire.result("resources/read", {"uri": "docs://garden/pictures/a%20bed.png"}))["contents"]
+        assert (content["mimeType"], content["blob"]) == ("image/png", data)
+        (content,) = (await wire.result("resources/read", {"uri": "docs://garden/large.png"}))["contents"]
+        assert len(content["blob"]) > MOST_SHOWN_BYTES
+        assert "is larger than" in (await wire.error("resources/read", {"uri": "docs://garden/huge.jpg"}))["message"]
+        for path in ("secret/x.png", "link.png", "guides/notes.png", "guides/x.svg", "..%2Fout.png", "none.png"):
+            assert "contents" not in (await wire.error("resources/read", {"uri": f"docs://garden/{path}"}))

@@ -12,7 +12,7 @@ from ...errors import InternalError, InvalidParams, ResourceNotFound
 from ...registry.entries import ResourceEntry, TemplateEntry
 from ...registry.pages import ActiveExtensions
 from ...types.completion import Completion
-from ...types.content import TextResourceContents
+from ...types.content import BlobResourceContents, TextResourceContents
 from ...types.resources import ReadResourceResult, Resource, ResourceTemplate
 
 if TYPE_CHECKING:
@@ -219,10 +219,23 @@ async def _read(shelf: Shelf, path: str, uri: str) -> ReadResourceResult:
     try:
         found = await shelf.answers.page_at(path)
     except UnknownPage:
-        raise ResourceNotFound(uri) from None
+        return await _image(shelf, path, uri)
     except UnreadablePage as error:
         raise InternalError(f"The page cannot be read: {error}") from None
     return ReadResourceResult(contents=[TextResourceContents(uri, found[0], found[1])])
+
+
+async def _image(shelf: Shelf, path: str, uri: str) -> ReadResourceResult:
+    """An image that pages name."""
+    from ...docs.page import UnreadablePage
+
+    try:
+        data, mime_type = await shelf.library.image(path)
+    except UnknownPage:
+        raise ResourceNotFound(uri) from None
+    except UnreadablePage as error:
+        raise InternalError(f"The image cannot be read: it {error}") from None
+    return ReadResourceResult(contents=[BlobResourceContents(uri, data, mime_type)])
 
 
 def _markdown(uri: str, text: str) -> ReadResourceResult:
