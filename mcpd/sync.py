@@ -25,6 +25,7 @@ from .client.blocking import BlockingCalls, BlockingClient
 from .client.group_lists import Collision
 from .client.loop_thread import in_thread
 from .client.target import Target
+from .client.watched import ChannelWatcher
 from .errors import McpdError
 from .transports.http_client.options import Headers, HttpOptions
 from .types.lifecycle import Implementation
@@ -57,6 +58,7 @@ class Client(BlockingClient[awaited.Client]):
         check_results: bool = True,
         headers: Headers | None = None,
         http: HttpOptions | None = None,
+        watcher: ChannelWatcher | None = None,
     ) -> None:
         super().__init__(
             awaited.Client(
@@ -72,6 +74,7 @@ class Client(BlockingClient[awaited.Client]):
                 check_results=check_results,
                 headers=headers,
                 http=http,
+                watcher=watcher,
             )
         )
 
