@@ -1,8 +1,8 @@
 """Requests of the peer that we have not answered yet: their ids, and which of them an answer is still wanted for.
 
 One table for everybody who is asked: the server by its client (`session.py`), the client by its server
-(`client/session.py`), the host by its View (`host/incoming.py`). What we wait for ourselves is in `pending.py`. Without
-I/O and without a clock.
+(`client/session.py`), the host by its View (`host/view/incoming.py`). What we wait for ourselves is in `pending.py`.
+Without I/O and without a clock.
 
     in, len      whether an id is in use, and how many are: who is asked refuses by them, in words of its own
     add          the request is in flight: its id is in use, and a cancellation finds it

@@ -1,8 +1,8 @@
 """Requests of ours that the peer has not answered yet: their ids, who waits for which answer, and how long.
 
 One table for everybody who asks: the server its client (`dispatcher/outgoing.py`), the client its server
-(`client/session.py`), the host its View (`host/outgoing.py`). What they are asked is in `in_flight.py`. Without I/O and
-without a clock: a deadline is a number of seconds that the caller gives, and who waits is anything that an
+(`client/session.py`), the host its View (`host/view/outgoing.py`). What they are asked is in `in_flight.py`. Without
+I/O and without a clock: a deadline is a number of seconds that the caller gives, and who waits is anything that an
 `asyncio.Future` is one of.
 
     add        the request gets its id and waits

@@ -16,8 +16,8 @@ from msgspec import Struct
 
 from ..jsonrpc import encode
 from ..types.content import ContentBlock
-from .events import ModelContextUpdate
-from .refusals import Denied
+from .view.events import ModelContextUpdate
+from .view.refusals import Denied
 
 __all__ = ["Conversation", "ViewContext", "ViewMessage"]
 

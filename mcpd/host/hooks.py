@@ -19,12 +19,12 @@ from ..types.content import ContentBlock
 from ..types.lifecycle import ListChanged, ServerCapabilities
 from ..types.sampling import CreateMessageResult
 from ..types.tools import Tool
-from .capabilities import Empty, HostCapabilities, SamplingOffer
-from .context import DisplayMode
-from .document import ViewDocument
-from .events import DownloadItem, Event, ModelContextUpdate
-from .policy import DEFAULT_CAPABILITIES
+from .documents.document import ViewDocument
 from .shown import ShownView
+from .view.capabilities import Empty, HostCapabilities, SamplingOffer
+from .view.context import DisplayMode
+from .view.events import DownloadItem, Event, ModelContextUpdate
+from .view.policy import DEFAULT_CAPABILITIES
 
 __all__ = ["Hooks", "offered", "settle"]
 

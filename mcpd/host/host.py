@@ -26,23 +26,23 @@ from ..extensions.ui.constants import MIME_TYPE, UI
 from ..printable import printable
 from ..transports.websocket_server import Limits as WebSocketLimits
 from ..types.tools import Tool
-from .app_tools import model_names
 from .call import ToolCall
 from .channels import Pump, ViewChannel, attach
-from .context import HostContext, ToolInfo, merge
 from .conversation import Conversation
-from .csp import grant
-from .document import ViewDocument
-from .document_cache import DocumentCache
+from .documents.csp import grant
+from .documents.document import ViewDocument
+from .documents.document_cache import DocumentCache
 from .hooks import Hooks, offered
 from .options import HostOptions, default_context
-from .policy import ViewSettings
 from .relay import Relay, open_relay
 from .request_handler import ViewRequestHandler
 from .shown import ShownView
 from .tool_list import ToolList
 from .treatment import Treatment
 from .view import View
+from .view.app_tools import model_names
+from .view.context import HostContext, ToolInfo, merge
+from .view.policy import ViewSettings
 from .visibility import is_for_model, model_tools, resource_uri
 
 __all__ = ["Host", "OfferedTool"]

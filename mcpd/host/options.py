@@ -8,10 +8,10 @@ from .. import __version__
 from ..client import ClientLimits
 from ..client.watched import ChannelWatcher
 from ..types.lifecycle import Implementation
-from .context import HostContext
-from .csp import Profile
-from .policy import Limits
+from .documents.csp import Profile
 from .theme import styles
+from .view.context import HostContext
+from .view.policy import Limits
 
 __all__ = ["HostOptions", "default_context"]
 

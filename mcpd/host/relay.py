@@ -30,8 +30,8 @@ from ..transports.websocket import WebSocketChannel
 from ..transports.websocket_server import Endpoint, WebSocketLimits
 from .call import ToolCall
 from .channels import ViewReceiver
-from .context import HostContext
 from .shown import ShownView
+from .view.context import HostContext
 
 __all__ = ["Relay", "ViewMaker", "open_relay"]
 

@@ -16,7 +16,9 @@ from msgspec.json import Decoder
 from ..client import Client
 from ..types.tools import Tool
 from .conversation import Conversation, ViewMessage
-from .events import (
+from .hooks import Hooks, settle
+from .shown import ShownView
+from .view.events import (
     Ask,
     ChatMessage,
     Download,
@@ -27,9 +29,7 @@ from .events import (
     OpenLink,
     Sample,
 )
-from .hooks import Hooks, settle
-from .refusals import Denied
-from .shown import ShownView
+from .view.refusals import Denied
 
 __all__ = ["ViewRequestHandler"]
 

@@ -15,10 +15,11 @@ from ..errors import InternalError, LocalProtocolError, RequestCancelled
 from ..printable import printable
 from ..types.tools import CallToolResult, Tool
 from .call import ToolCall
-from .context import HostContext
-from .csp import Grant
-from .document import ViewDocument
-from .events import (
+from .documents.csp import Grant
+from .documents.document import ViewDocument
+from .view import View, ViewPhase
+from .view.context import HostContext
+from .view.events import (
     Abort,
     AppToolAnswered,
     AppToolsChanged,
@@ -29,8 +30,7 @@ from .events import (
     Live,
     ModelContextUpdate,
 )
-from .refusals import Denied
-from .view import View, ViewPhase
+from .view.refusals import Denied
 
 __all__ = ["RequestHandler", "ShownView"]
 

@@ -10,8 +10,8 @@ from typing import Any, Literal
 from msgspec import UNSET, Raw, UnsetType
 
 from ..extensions.ui.csp_sources import UiCsp
-from ..host.context import HostContext
-from ..host.csp import Profile
+from ..host.documents.csp import Profile
+from ..host.view.context import HostContext
 from ..types.base import Wire
 from ..types.notifications import LogLevel
 

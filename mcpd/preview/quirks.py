@@ -12,9 +12,9 @@ from typing import Any
 from msgspec import Raw
 from msgspec.json import decode
 
-from ..host.csp import Profile
-from ..host.messages import TOOL_INPUT, TOOL_INPUT_PARTIAL, TOOL_RESULT
+from ..host.documents.csp import Profile
 from ..host.treatment import Treatment
+from ..host.view.messages import TOOL_INPUT, TOOL_INPUT_PARTIAL, TOOL_RESULT
 from ..jsonrpc import encode
 from .messages import Quirks
 

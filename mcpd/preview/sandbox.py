@@ -19,7 +19,7 @@ from secrets import token_urlsafe
 from msgspec import Struct
 
 from ..extensions.ui.assets import bundled_folder
-from ..host.csp import Grant
+from ..host.documents.csp import Grant
 from ..http.pages import PageAnswer
 from ..http.request import HttpRequest
 from ..jsonrpc import encode

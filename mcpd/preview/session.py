@@ -17,14 +17,14 @@ from ..client import Callbacks
 from ..client.callbacks import ListKind
 from ..client.target import Target
 from ..errors import InvalidRequest, McpdError, ProtocolError
-from ..host.context import DisplayMode, HostContext, merge
 from ..host.conversation import Conversation
-from ..host.csp import Profile
-from ..host.events import DownloadItem, Event
+from ..host.documents.csp import Profile
 from ..host.hooks import Hooks
 from ..host.host import Host
 from ..host.options import HostOptions, default_context
 from ..host.shown import ShownView
+from ..host.view.context import DisplayMode, HostContext, merge
+from ..host.view.events import DownloadItem, Event
 from ..printable import printable
 from ..types.content import ContentBlock
 from ..types.elicitation import ElicitFormParams, ElicitResult, ElicitUrlParams

@@ -8,10 +8,10 @@ from msgspec import Raw
 
 from ..errors import InvalidParams
 from ..host.call import ToolCall
-from ..host.context import HostContext, merge
-from ..host.csp import OUTER_TOKENS, Profile
-from ..host.events import Closed
+from ..host.documents.csp import OUTER_TOKENS, Profile
 from ..host.shown import ShownView
+from ..host.view.context import HostContext, merge
+from ..host.view.events import Closed
 from .asks import Page
 from .messages import Permissions, Quirks, ViewInfo
 from .origins import Origins, Place

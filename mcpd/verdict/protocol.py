@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any, Final
 
-from ..host import events
-from ..host.events import Connected
-from ..host.messages import HANDSHAKE_VERSION, INITIALIZE, INITIALIZED, RESOURCE_TEARDOWN
+from ..host.view import events
+from ..host.view.events import Connected
+from ..host.view.messages import HANDSHAKE_VERSION, INITIALIZE, INITIALIZED, RESOURCE_TEARDOWN
 from .report import Check, Finding, checked, skipped
 from .scene import Scene
 

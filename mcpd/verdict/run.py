@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from ..client.target import Target
 from ..errors import ConfigurationError
-from ..host.csp import grant_csp
-from ..host.document import read_document
+from ..host.documents.csp import grant_csp
+from ..host.documents.document import read_document
 from ..host.hooks import Hooks
 from ..host.host import Host
 from ..host.options import HostOptions

@@ -15,12 +15,12 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from ..host.call import ToolCall
-from ..host.context import HostContext
-from ..host.csp import OUTER_TOKENS
-from ..host.events import Event, Failed, Live, SizeChanged
+from ..host.documents.csp import OUTER_TOKENS
 from ..host.host import Host
-from ..host.messages import PROXY_READY
 from ..host.shown import ShownView
+from ..host.view.context import HostContext
+from ..host.view.events import Event, Failed, Live, SizeChanged
+from ..host.view.messages import PROXY_READY
 from ..preview.messages import Quirks
 from ..preview.quirks import OPENAI, treatment
 from .theatre import Theatre, script

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from ..errors import ConfigurationError
 from ..extensions.ui.csp_sources import UiCsp
 from ..host.call import ToolCall
-from ..host.context import HostContext
 from ..host.host import Host
+from ..host.view.context import HostContext
 from ..preview.messages import Quirks
 from .blocked import console_check, errors_of, policy_check
 from .looks import contrast_check, keyboard_checks, layout_check, resize_check, shows
@@ -85,7 +85,7 @@ def _blocked(stage: _Stage) -> list[Check]:
 
 
 def _context(scheme: str, width: int) -> HostContext:
-    from ..host.context import ContainerDimensions
+    from ..host.view.context import ContainerDimensions
 
     return HostContext(
         theme="dark" if scheme == "dark" else "light",

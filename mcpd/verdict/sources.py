@@ -1,7 +1,7 @@
 """Whether a policy lets something be loaded, and what would have to be declared so that it does.
 
 The matching is that of CSP Level 3, section 6.7.2, for the sources that `csp_sources` lets pass. The policy is the
-strict one of `host.csp`.
+strict one of `host.documents.csp`.
 """
 
 from __future__ import annotations

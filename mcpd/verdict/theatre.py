@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 from ..channel import Channel, Receiver
 from ..errors import ConfigurationError
 from ..extensions.ui.assets import bundled_folder
-from ..host.events import Event
 from ..host.shown import ShownView
+from ..host.view.events import Event
 from ..preview.origins import Origins
 from ..preview.page_files import PageFiles
 from ..preview.sandbox import Sandbox

@@ -15,9 +15,9 @@ from support.page_stage import showing
 from support.pages import Pages
 
 from mcpd import Server
-from mcpd.host.context import HostContext
-from mcpd.host.events import Closed, Finding, Logged, SizeChanged
 from mcpd.host.shown import ShownView
+from mcpd.host.view.context import HostContext
+from mcpd.host.view.events import Closed, Finding, Logged, SizeChanged
 from mcpd.sources.starter import make_server
 
 

@@ -21,8 +21,8 @@ from support.views_stage import CALLED, DARK, FORM_TOOL, LIGHT, MARKDOWN, SAMPLE
 
 from mcpd import ImageContent, Server, ViewResult, view_result
 from mcpd.extensions.ui.views.pages import page as make_page
-from mcpd.host.context import HostContext
-from mcpd.host.events import Closed, Finding
+from mcpd.host.view.context import HostContext
+from mcpd.host.view.events import Closed, Finding
 
 SIZES = (820, 360)
 each_kind = pytest.mark.parametrize("kind", SAMPLES)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpd.errors import LocalProtocolError
-from mcpd.host.context import (
+from mcpd.host.view.context import (
     DISPLAY_MODES,
     ContainerDimensions,
     ContextFeed,

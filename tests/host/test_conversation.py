@@ -6,7 +6,7 @@ from support.host_program import make_server
 
 from mcpd import Host
 from mcpd.host.conversation import Conversation
-from mcpd.host.events import ModelContextUpdate
+from mcpd.host.view.events import ModelContextUpdate
 
 
 async def test_hosts_that_share_a_conversation_keep_their_views_apart() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mcpd.errors import ConfigurationError
 from mcpd.extensions.ui.csp_sources import UiCsp, UiPermissions
-from mcpd.host.csp import (
+from mcpd.host.documents.csp import (
     OUTER_TOKENS,
     Profile,
     allow_attribute,

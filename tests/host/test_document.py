@@ -11,7 +11,7 @@ import pytest
 from mcpd.errors import ConfigurationError
 from mcpd.extensions.ui.csp_sources import UiCsp, UiPermissions
 from mcpd.extensions.ui.html import MAX_HTML_BYTES, WARN_HTML_BYTES
-from mcpd.host.document import read_document
+from mcpd.host.documents.document import read_document
 from mcpd.types.content import BlobResourceContents, TextResourceContents
 
 URI = "ui://weather/view"

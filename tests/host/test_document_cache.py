@@ -10,8 +10,8 @@ from support.host_server import HTML, HandServer
 
 from mcpd import Callbacks, Hooks, Host
 from mcpd.errors import ConfigurationError
-from mcpd.host.document import ViewDocument
-from mcpd.host.refusals import Denied
+from mcpd.host.documents.document import ViewDocument
+from mcpd.host.view.refusals import Denied
 
 OLD, NEW = HTML + "old", HTML + "new"
 

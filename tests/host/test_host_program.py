@@ -17,11 +17,11 @@ from support.host_program import HTML, Guest, each_channel, make_server, on_chan
 from mcpd import Callbacks, Context, Hooks, Host, HostOptions, Server
 from mcpd.errors import ConfigurationError, LocalProtocolError, RemoteError
 from mcpd.host.conversation import Conversation
-from mcpd.host.document import ViewDocument
-from mcpd.host.events import Closed, Failed, SizeChanged
-from mcpd.host.policy import Limits
-from mcpd.host.refusals import Denied
+from mcpd.host.documents.document import ViewDocument
 from mcpd.host.view import ViewPhase
+from mcpd.host.view.events import Closed, Failed, SizeChanged
+from mcpd.host.view.policy import Limits
+from mcpd.host.view.refusals import Denied
 from mcpd.types.elicitation import ElicitFormParams, ElicitResult
 from mcpd.versions.table import SUPPORTED
 

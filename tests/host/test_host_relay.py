@@ -20,11 +20,11 @@ from websockets.frames import CloseCode
 from mcpd import Hooks, Host, HostOptions
 from mcpd.errors import ConfigurationError
 from mcpd.host.call import ToolCall
-from mcpd.host.document import ViewDocument
-from mcpd.host.events import Closed, Failed
-from mcpd.host.policy import Limits
+from mcpd.host.documents.document import ViewDocument
 from mcpd.host.relay import Relay, open_relay
 from mcpd.host.view import ViewPhase
+from mcpd.host.view.events import Closed, Failed
+from mcpd.host.view.policy import Limits
 
 QUICK = HostOptions(limits=Limits(teardown_seconds=0.05, message_bytes=1000))
 HANDSHAKE = {

@@ -17,10 +17,10 @@ from support.host_program import HTML, Guest, Program, each_channel, on_channel
 
 from mcpd import HostOptions
 from mcpd.errors import RequestCancelled
-from mcpd.host.context import ContainerDimensions, HostContext
-from mcpd.host.events import Closed, SizeChanged
 from mcpd.host.theme import STYLE_VARIABLES, styles
 from mcpd.host.view import ViewPhase
+from mcpd.host.view.context import ContainerDimensions, HostContext
+from mcpd.host.view.events import Closed, SizeChanged
 
 RESULT = "ui/notifications/tool-result"
 INPUT = "ui/notifications/tool-input"

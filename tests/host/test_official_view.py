@@ -12,8 +12,9 @@ import pytest
 from msgspec import structs
 from support.host_stage import SETTINGS, Stage
 
-from mcpd.host.context import HostContext
-from mcpd.host.events import (
+from mcpd.host.view import ViewPhase
+from mcpd.host.view.context import HostContext
+from mcpd.host.view.events import (
     AppToolAnswered,
     AppToolsListed,
     Ask,
@@ -25,7 +26,6 @@ from mcpd.host.events import (
     SizeChanged,
     TeardownRequested,
 )
-from mcpd.host.view import ViewPhase
 
 pytestmark = pytest.mark.slow
 

@@ -6,8 +6,8 @@ import pytest
 from msgspec import Raw
 
 from mcpd.errors import LocalProtocolError
-from mcpd.host.messages import TOOL_CANCELLED, TOOL_INPUT, TOOL_INPUT_PARTIAL, TOOL_RESULT
-from mcpd.host.opening_call import LaunchCall
+from mcpd.host.view.messages import TOOL_CANCELLED, TOOL_INPUT, TOOL_INPUT_PARTIAL, TOOL_RESULT
+from mcpd.host.view.opening_call import LaunchCall
 from mcpd.types.content import TextContent
 from mcpd.types.tools import CallToolResult
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpd.errors import InvalidParams
-from mcpd.host.policy import Limits, RateLimit, check_downloads, check_link, safe_file_name
-from mcpd.host.refusals import Denied
+from mcpd.host.view.policy import Limits, RateLimit, check_downloads, check_link, safe_file_name
+from mcpd.host.view.refusals import Denied
 from mcpd.types.content import EmbeddedResource, ResourceLink
 
 LIMITS = Limits()

@@ -10,8 +10,9 @@ from msgspec import structs
 from support.apps_schema import METHODS, AppsSchema
 from support.host_stage import CONTEXT, SETTINGS, Stage, tool
 
-from mcpd.host.capabilities import Empty, SamplingOffer
-from mcpd.host.context import (
+from mcpd.host.theme import styles
+from mcpd.host.view.capabilities import Empty, SamplingOffer
+from mcpd.host.view.context import (
     ContainerDimensions,
     DeviceCapabilities,
     HostContext,
@@ -19,8 +20,7 @@ from mcpd.host.context import (
     SafeAreaInsets,
     ToolInfo,
 )
-from mcpd.host.events import ChatMessage, Download, Forward, ModeChange, ModelContextUpdate, OpenLink
-from mcpd.host.theme import styles
+from mcpd.host.view.events import ChatMessage, Download, Forward, ModeChange, ModelContextUpdate, OpenLink
 from mcpd.types.content import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
 from mcpd.types.tools import CallToolResult
 

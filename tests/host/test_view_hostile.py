@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from msgspec import structs
 from support.host_stage import SETTINGS, Stage
 
-from mcpd.host.events import Abort, AppToolAnswered, Ask, Closed, Failed, Finding, Forward, Live
-from mcpd.host.policy import Limits
 from mcpd.host.view import ViewPhase
+from mcpd.host.view.events import Abort, AppToolAnswered, Ask, Closed, Failed, Finding, Forward, Live
+from mcpd.host.view.policy import Limits
 
 
 def goes_on(stage: Stage) -> None:

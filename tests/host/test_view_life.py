@@ -12,10 +12,10 @@ from support.host_stage import APP, CONTEXT, DOCUMENT, HTML, INITIALIZE, INITIAL
 
 from mcpd.errors import LocalProtocolError
 from mcpd.extensions.ui.csp_sources import UiCsp
-from mcpd.host.context import HostContext, ToolInfo
-from mcpd.host.events import Abort, Closed, Connected, Failed, Finding, Forward, Live, TeardownRequested
 from mcpd.host.partial_json import PartialArguments
 from mcpd.host.view import View, ViewPhase
+from mcpd.host.view.context import HostContext, ToolInfo
+from mcpd.host.view.events import Abort, Closed, Connected, Failed, Finding, Forward, Live, TeardownRequested
 from mcpd.types.content import TextContent
 from mcpd.types.tools import CallToolResult
 

@@ -15,9 +15,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from support.host_stage import Stage
 
 from mcpd.errors import LocalProtocolError, McpdError
-from mcpd.host.context import HostContext
-from mcpd.host.events import Abort, AppToolAnswered, Ask, Closed, Failed, Finding, Forward, Live
 from mcpd.host.view import ViewPhase
+from mcpd.host.view.context import HostContext
+from mcpd.host.view.events import Abort, AppToolAnswered, Ask, Closed, Failed, Finding, Forward, Live
 
 UI = "ui/notifications/"
 TOOL = {"name": "look", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}

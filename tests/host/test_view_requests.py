@@ -9,9 +9,9 @@ from msgspec import Raw, json, structs
 from support.host_stage import SETTINGS, Stage, tool
 
 from mcpd.errors import LocalProtocolError, McpdError, RemoteError, RequestTimeout
-from mcpd.host.capabilities import Empty, Modalities, SamplingOffer
-from mcpd.host.context import ContainerDimensions, HostContext
-from mcpd.host.events import (
+from mcpd.host.view.capabilities import Empty, Modalities, SamplingOffer
+from mcpd.host.view.context import ContainerDimensions, HostContext
+from mcpd.host.view.events import (
     Abort,
     ChatMessage,
     Download,

@@ -19,10 +19,10 @@ from mcpd.extensions.ui import suffixes
 from mcpd.extensions.ui.assets import load_folder
 from mcpd.extensions.ui.csp_sources import UiCsp, validate_csp, validate_sources
 from mcpd.host.conversation import Conversation, ViewMessage
-from mcpd.host.csp import Profile, grant
-from mcpd.host.document_cache import MAX_KEPT
-from mcpd.host.events import AppToolsListed, Finding, ModelContextUpdate
-from mcpd.host.refusals import Denied
+from mcpd.host.documents.csp import Profile, grant
+from mcpd.host.documents.document_cache import MAX_KEPT
+from mcpd.host.view.events import AppToolsListed, Finding, ModelContextUpdate
+from mcpd.host.view.refusals import Denied
 from mcpd.types.content import TextContent
 
 MB = 1024 * 1024

@@ -21,8 +21,8 @@ from websockets.exceptions import ConnectionClosed
 
 from mcpd import Context, Hooks, Host, Server
 from mcpd.host.call import ToolCall
-from mcpd.host.events import Event, Finding
 from mcpd.host.shown import ShownView
+from mcpd.host.view.events import Event, Finding
 
 __all__ = ["APP", "HTML", "ORIGIN", "Guest", "Open", "Program", "each_channel", "make_server", "on_channel"]
 

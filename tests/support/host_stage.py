@@ -9,13 +9,13 @@ import json
 from typing import Any, TypeVar
 
 from mcpd.extensions.ui.csp_sources import UiCsp, UiPermissions
-from mcpd.host.context import ContainerDimensions, HostContext
-from mcpd.host.csp import grant
-from mcpd.host.document import ViewDocument
-from mcpd.host.events import Event
-from mcpd.host.policy import ViewSettings
+from mcpd.host.documents.csp import grant
+from mcpd.host.documents.document import ViewDocument
 from mcpd.host.theme import styles
 from mcpd.host.view import View, ViewPhase
+from mcpd.host.view.context import ContainerDimensions, HostContext
+from mcpd.host.view.events import Event
+from mcpd.host.view.policy import ViewSettings
 from mcpd.types.lifecycle import Implementation
 from mcpd.types.tools import Tool
 

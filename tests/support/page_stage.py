@@ -16,9 +16,9 @@ from support.pages import Pages
 
 from mcpd import Hooks, Host, HostOptions, Server
 from mcpd.host.call import ToolCall
-from mcpd.host.context import ContainerDimensions, HostContext
-from mcpd.host.events import Event
 from mcpd.host.shown import ShownView
+from mcpd.host.view.context import ContainerDimensions, HostContext
+from mcpd.host.view.events import Event
 
 __all__ = ["CONTEXT", "Show", "showing"]
 

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Raw
 
-from ..jsonrpc import encode
+from ...jsonrpc import encode
 from .messages import HOST_CONTEXT_CHANGED
 from .opening_call import LaunchCall
 from .output import ViewOutput

@@ -12,11 +12,11 @@ from typing import Any, TypeAlias
 
 from msgspec import Raw, Struct
 
-from ..errors import McpdError
-from ..types.content import ContentBlock
-from ..types.lifecycle import Implementation
-from ..types.notifications import LogLevel
-from ..types.tools import CallToolResult, Tool
+from ...errors import McpdError
+from ...types.content import ContentBlock
+from ...types.lifecycle import Implementation
+from ...types.notifications import LogLevel
+from ...types.tools import CallToolResult, Tool
 from .capabilities import AppCapabilities
 from .context import DisplayMode
 

@@ -14,16 +14,16 @@ from typing import ClassVar
 from msgspec import Raw, structs
 from msgspec.json import Decoder
 
-from ..errors import InternalError, ProtocolError
-from ..jsonrpc import Failure, Notification, Request, Response
-from ..printable import printable
-from ..types.notifications import CancelledParams
-from ..types.tools import Tool
+from ...errors import InternalError, ProtocolError
+from ...jsonrpc import Failure, Notification, Request, Response
+from ...printable import printable
+from ...types.notifications import CancelledParams
+from ...types.tools import Tool
+from ..documents.csp import Grant
+from ..documents.document import ViewDocument
 from .announcements import Announcements
 from .capabilities import AppCapabilities, SandboxGrant
 from .context import ContextFeed, HostContext
-from .csp import Grant
-from .document import ViewDocument
 from .events import (
     AppToolsChanged,
     Closed,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..errors import FrameTooLarge, InvalidRequest, ParseError
-from ..jsonrpc import Batch, Failure, Notification, Request, Response, decode
+from ...errors import FrameTooLarge, InvalidRequest, ParseError
+from ...jsonrpc import Batch, Failure, Notification, Request, Response, decode
 from .output import ViewOutput
 from .policy import Limits, RateLimit
 

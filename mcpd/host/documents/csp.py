@@ -23,8 +23,8 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-from ..errors import ConfigurationError
-from ..extensions.ui.csp_sources import SourceProblem, UiCsp, UiPermissions, validate_csp, validate_sources
+from ...errors import ConfigurationError
+from ...extensions.ui.csp_sources import SourceProblem, UiCsp, UiPermissions, validate_csp, validate_sources
 
 __all__ = [
     "INNER_TOKENS",

@@ -16,11 +16,12 @@ from msgspec import Raw, Struct, ValidationError, convert
 from msgspec.json import Decoder
 from msgspec.json import decode as decode_json
 
-from ..errors import InvalidParams, MethodNotFound
-from ..jsonrpc import ABSENT, MALFORMED, Id, encode, explain, is_object
-from ..types.base import Wire
-from ..types.content import ContentBlock
-from ..types.tools import Tool
+from ...errors import InvalidParams, MethodNotFound
+from ...jsonrpc import ABSENT, MALFORMED, Id, encode, explain, is_object
+from ...types.base import Wire
+from ...types.content import ContentBlock
+from ...types.tools import Tool
+from ..visibility import is_for_app
 from .capabilities import HostCapabilities, Modalities, can_take
 from .context import ContextFeed
 from .events import Ask, ChatMessage, Download, Forward, ModeChange, ModelContextUpdate, OpenLink, Sample
@@ -39,7 +40,6 @@ from .messages import (
 )
 from .policy import ViewSettings, check_downloads, check_link
 from .refusals import NotOffered, NotVisible
-from .visibility import is_for_app
 
 __all__ = ["REQUESTS", "Row", "ViewState", "decode_params", "find", "progress_token"]
 

@@ -13,10 +13,10 @@ from typing import Any, Literal
 
 from msgspec import Raw, field
 
-from ..extensions.ui.csp_sources import UiCsp, UiPermissions
-from ..types.base import Wire
-from ..types.content import ContentBlock, EmbeddedResource, ResourceLink
-from ..types.lifecycle import Implementation
+from ...extensions.ui.csp_sources import UiCsp, UiPermissions
+from ...types.base import Wire
+from ...types.content import ContentBlock, EmbeddedResource, ResourceLink
+from ...types.lifecycle import Implementation
 from .capabilities import AppCapabilities, HostCapabilities
 from .context import DisplayMode, HostContext
 

@@ -9,10 +9,10 @@ import logging
 
 from msgspec import Raw, Struct
 
-from ..client.faults import Faults
-from ..errors import ProtocolError, RemoteError
-from ..jsonrpc import Id, Result, call, encode, error_answer
-from ..printable import printable
+from ...client.faults import Faults
+from ...errors import ProtocolError, RemoteError
+from ...jsonrpc import Id, Result, call, encode, error_answer
+from ...printable import printable
 from .events import Event, Finding
 from .refusals import rule_of
 

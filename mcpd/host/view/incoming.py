@@ -11,11 +11,11 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from ..errors import InternalError, InvalidRequest, LocalProtocolError, McpdError, ProtocolError, RemoteError
-from ..in_flight import RequestInFlight, RequestsInFlight
-from ..jsonrpc import Id, Request
-from ..printable import printable
-from ..types.notifications import CancelledParams, ProgressParams
+from ...errors import InternalError, InvalidRequest, LocalProtocolError, McpdError, ProtocolError, RemoteError
+from ...in_flight import RequestInFlight, RequestsInFlight
+from ...jsonrpc import Id, Request
+from ...printable import printable
+from ...types.notifications import CancelledParams, ProgressParams
 from .events import Abort, Ask, Forward, ModeChange, ModelContextUpdate, OpenLink
 from .messages import PROGRESS, DenialResult, DisplayModeResult, NoParams
 from .output import ViewOutput

@@ -14,10 +14,10 @@ from typing import Any
 
 from msgspec import Struct, to_builtins
 
-from ..errors import ConfigurationError
-from ..extensions.ui.constants import MIME_TYPE, is_app_type
-from ..extensions.ui.csp_sources import UiCsp, UiPermissions, read_csp, read_permissions
-from ..extensions.ui.html import MAX_HTML_BYTES, WARN_HTML_BYTES
+from ...errors import ConfigurationError
+from ...extensions.ui.constants import MIME_TYPE, is_app_type
+from ...extensions.ui.csp_sources import UiCsp, UiPermissions, read_csp, read_permissions
+from ...extensions.ui.html import MAX_HTML_BYTES, WARN_HTML_BYTES
 
 __all__ = ["ViewDocument", "read_document"]
 

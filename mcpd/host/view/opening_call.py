@@ -20,8 +20,8 @@ from typing import Any
 
 from msgspec import Raw
 
-from ..errors import LocalProtocolError
-from ..jsonrpc import as_object
+from ...errors import LocalProtocolError
+from ...jsonrpc import as_object
 from .messages import (
     TOOL_CANCELLED,
     TOOL_INPUT,

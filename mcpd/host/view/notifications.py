@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import UNSET, Raw
 from msgspec.json import Decoder
 
-from ..types.notifications import LogMessageParams
+from ...types.notifications import LogMessageParams
 from .context import ContainerDimensions
 from .events import Event, Logged, SizeChanged, TeardownRequested
 from .messages import SizeChangedParams

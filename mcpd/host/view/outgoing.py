@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
-from ..errors import (
+from ...errors import (
     InvalidParams,
     LocalProtocolError,
     McpdError,
@@ -18,10 +18,10 @@ from ..errors import (
     RequestTimeout,
     TransportError,
 )
-from ..jsonrpc import Failure, Response, as_object, remote_error
-from ..pending import PendingRequest, PendingRequests
-from ..printable import printable
-from ..types.notifications import CancelledParams
+from ...jsonrpc import Failure, Response, as_object, remote_error
+from ...pending import PendingRequest, PendingRequests
+from ...printable import printable
+from ...types.notifications import CancelledParams
 from .app_tools import AppTools, read_result
 from .events import AppToolAnswered, AppToolsListed
 from .messages import PING, RESOURCE_TEARDOWN, TeardownParams

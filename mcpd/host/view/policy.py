@@ -16,9 +16,9 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec import Raw, Struct, ValidationError, convert, field
 
-from ..errors import InvalidParams
-from ..types.content import BlobResourceContents, EmbeddedResource, ResourceLink, TextResourceContents
-from ..types.lifecycle import Implementation, ListChanged
+from ...errors import InvalidParams
+from ...types.content import BlobResourceContents, EmbeddedResource, ResourceLink, TextResourceContents
+from ...types.lifecycle import Implementation, ListChanged
 from .capabilities import Empty, HostCapabilities, Modalities
 from .events import DownloadItem
 from .refusals import Denied

@@ -16,9 +16,9 @@ from typing import Final
 from msgspec import Raw
 from msgspec.json import Decoder
 
-from ..errors import InvalidParams, LocalProtocolError
-from ..jsonrpc import MALFORMED, explain
-from ..types.tools import CallToolResult, Tool
+from ...errors import InvalidParams, LocalProtocolError
+from ...jsonrpc import MALFORMED, explain
+from ...types.tools import CallToolResult, Tool
 from .messages import AppToolsPage
 
 __all__ = ["AppTools", "model_names", "needs_confirmation", "read_result"]

@@ -22,12 +22,12 @@ from typing import Any
 
 from msgspec import Raw
 
-from ..errors import LocalProtocolError
-from ..printable import printable
-from ..types.tools import Tool
+from ...errors import LocalProtocolError
+from ...printable import printable
+from ...types.tools import Tool
+from ..documents.csp import external_sources
 from .announcements import ListKind
 from .context import HostContext
-from .csp import external_sources
 from .events import Closed, Event, Failed, ModeChange, ModelContextUpdate
 from .lifecycle import OVER, ViewPhase
 from .machine import ViewMachine

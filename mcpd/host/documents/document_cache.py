@@ -18,14 +18,14 @@ from typing import Any
 from msgspec import Struct
 from msgspec.json import Decoder
 
-from ..client import Client
-from ..errors import ConfigurationError, McpdError
-from ..jsonrpc import MALFORMED, explain
-from ..printable import printable
-from ..types.base import Wire
+from ...client import Client
+from ...errors import ConfigurationError, McpdError
+from ...jsonrpc import MALFORMED, explain
+from ...printable import printable
+from ...types.base import Wire
+from ..hooks import Hooks, settle
+from ..view.refusals import Denied
 from .document import ViewDocument, read_document
-from .hooks import Hooks, settle
-from .refusals import Denied
 
 __all__ = ["DocumentCache"]
 
