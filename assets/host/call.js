@@ -23,6 +23,7 @@ class Panel {
   constructor(tool) {
     this.tool = tool;
     this.callId = null;
+    this.complaints = [];
     this.form = makeForm(tool.inputSchema ?? {}, { onChange: () => { this.rawIs = null; } });
     this.rawIs = null;  // what the form was when JSON was made of it: until it changes, the text stays as it was typed
     this.build();
@@ -32,7 +33,7 @@ class Panel {
     const { tool } = this;
     this.raw = el("textarea", { class: "field code raw", spellcheck: "false", "aria-label": "Arguments as JSON", dir: "ltr", rows: 10, "aria-describedby": "raw-wrong" });
     this.raw.value = "{}";
-    this.raw.addEventListener("input", () => { this.rawChanged = true; this.rawWrong(""); });
+    this.raw.addEventListener("input", () => { this.rawChanged = true; this.complaints = []; this.rawWrong(""); });
     this.rawAlarm = el("p", { class: "wrong", id: "raw-wrong", hidden: true });
     const formPanel = el("div", { class: "form" }, this.form.node);
     const rawPanel = el("div", { class: "stack" }, this.raw, this.rawAlarm);
@@ -60,7 +61,7 @@ class Panel {
       ...HINTS.map(([name, text, kind]) => (tool.annotations?.[name] === true ? chip(text, kind) : null))];
     return el("header", { class: "tool-head" }, el("h2", { tabindex: "-1", id: "tool-title", dir: "auto" }, title),
       el("div", { class: "line" }, title === tool.name ? null : el("code", {}, tool.name), marks),
-      tool.app ? el("p", { class: "line quiet" }, icon("app"), el("span", { class: "mono clip", title: tool.app }, tool.app)) : null,
+      tool.app ? el("p", { class: "line whole quiet" }, icon("app"), el("span", { class: "mono clip", title: tool.app }, tool.app)) : null,
       tool.description ? el("p", { class: "about", dir: "auto" }, clip(tool.description, 4000)) : null,
       tool.problems?.length ? problem(plural(tool.problems.length, "problem"), tool.problems.join("\n")) : null);
   }
@@ -80,6 +81,7 @@ class Panel {
       const value = this.parsed();
       if (value === undefined) { this.bar.choose("json", true); this.raw.focus(); return; }
       this.form.write(value);
+      this.complain();
       this.rawIs = JSON.stringify(this.form.read({ quiet: true }).value, null, 2);  // unless the form changes, the text stays as typed
       this.rawChanged = false;
     }
@@ -176,15 +178,14 @@ class Panel {
   /** What the server says of single arguments goes to their fields too. */
   objections(result) {
     const names = Object.keys(this.tool.inputSchema?.properties ?? {});
-    let first = null;
-    for (const line of (result.content ?? []).filter(({ type }) => type === "text").flatMap(({ text }) => String(text).split("\n"))) {
-      const match = OBJECTION.exec(line.trim().slice(0, 2000));
-      if (!match || !names.includes(match[1])) continue;
-      const field = this.form.complain([match[1], ...match[2].split(/[.[\]]/).filter(Boolean)], match[3]);
-      first ??= field;
-    }
+    const lines = (result.content ?? []).filter(({ type }) => type === "text").flatMap(({ text }) => String(text).split("\n"));
+    this.complaints = lines.map((line) => OBJECTION.exec(line.trim().slice(0, 2000))).filter((match) => match && names.includes(match[1]))
+      .map((match) => [[match[1], ...match[2].split(/[.[\]]/).filter(Boolean)], match[3]]);
+    const [first] = this.complain();
     if (first && this.mode === "form") first.focus();
   }
+
+  complain() { return this.complaints.map(([path, text]) => this.form.complain(path, text)); }
 }
 
 function show(panel) {

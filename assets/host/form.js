@@ -111,7 +111,7 @@ class Field {
   focus() { if (this.kind?.focus) this.kind.focus(); else (this.kind?.inputs[0] ?? this.setButton).focus(); }
 
   wrong(text) {
-    if (text && this.form.isQuiet) return;
+    if (this.form.isQuiet) return;
     this.alarm.textContent = text;
     this.alarm.hidden = !text;
     for (const one of this.kind?.inputs ?? []) if (text) one.setAttribute("aria-invalid", "true"); else one.removeAttribute("aria-invalid");

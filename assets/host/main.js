@@ -41,14 +41,14 @@ function showServer() {
   byId("server-name").textContent = name;
   byId("server-name").title = hello.target;
   document.title = `${name} · mcpd preview`;
-  fill(byId("server-facts"), server.version ? el("span", { class: "quiet" }, server.version) : null, chip(server.state ?? "connected", server.state === "lost" ? "bad" : "good"));
+  fill(byId("server-facts"), server.version ? el("span", { class: "quiet" }, server.version) : null, server.era ? el("span", { class: "quiet" }, server.era) : null, chip(server.state ?? "connected", server.state === "lost" ? "bad" : "good"));
   const versions = byId("version");
   if (!versions.options.length) {
     versions.append(el("option", { value: "" }, "newest in common"));
     for (const version of hello.versions) versions.append(el("option", { value: version }, version));
     versions.addEventListener("change", () => reconnect(versions.value || null));
   }
-  versions.options[0].textContent = server.protocolVersion ? `${server.protocolVersion} · ${server.era ?? ""}` : "newest in common";
+  versions.options[0].textContent = server.protocolVersion ?? "newest in common";
   versions.title = `Protocol version in force: ${server.protocolVersion ?? "none"}`;
 }
 
@@ -70,7 +70,7 @@ function banner(kind, title, text, ...actions) {
   const node = byId("banner");
   node.hidden = !kind;
   node.className = `banner ${kind ?? ""}`;
-  if (kind) fill(node, icon(kind === "bad" ? "warn" : "info"), el("div", {}, el("strong", {}, title), text ? el("span", {}, ` ${text}`) : null), el("span", { class: "grow" }), actions); else node.replaceChildren();
+  if (kind) fill(node, icon(kind === "bad" ? "warn" : "info"), el("div", {}, el("strong", {}, title), text ? el("span", {}, ` ${text}`) : null), actions); else node.replaceChildren();
 }
 
 function serverStatus({ state, message }) {
@@ -112,6 +112,7 @@ function connection(state, why) {
   } else if (state === "lost") {
     drop();
     tell("lost");
+    if (store.server) { store.server.state = "lost"; showServer(); }
     banner("bad", "The preview cannot be reached.", "If it was ended, start it again with mcpd preview and open the address that it prints; this page tries on by itself.", button("Try now", () => api.retry(), { class: "button small" }));
     announce("The connection to the preview was lost", true);
   }

@@ -112,6 +112,7 @@ export function start() {
 
   trace.start();
   on("viewEvent", viewEvent);
+  on("show", (key) => open(key));
   on("finding", ({ viewId, title, text }) => finding({ title, text, where: cardOf(viewId)?.info.title ?? "" }));
   api.on("server/log", (about) => logLine(about));
   api.on("conversation/changed", conversation);

@@ -27,7 +27,7 @@ export class Staging {
       el("p", { class: "hint" }, "The app is opened and given the arguments as far as they are written; the tool is called at the end."),
       el("pre", { class: "staged", tabindex: "0", role: "region", "aria-label": "The arguments, and how much of them was sent" }, this.sent, this.rest),
       el("div", { class: "actions" }, this.stepButton, this.playButton, this.finishButton, this.resetButton,
-        labelled("Step", select(STEPS, "4", (value) => { this.size = Number(value); }, { class: "field small" }), { row: true }),
+        labelled("Step size", select(STEPS, "4", (value) => { this.size = Number(value); }, { class: "field small" }), { row: true }),
         labelled("Pace", select(SPEEDS, "80", (value) => { this.pace = Number(value); }, { class: "field small" }), { row: true })),
       el("h3", {}, "What the app was given"), this.closed);
   }

@@ -9,6 +9,8 @@ const ROW = 28, PAGE = 100, KEPT_PAGES = 40, SAVE_AT_ONCE = 500;
 const KINDS = [["request", "requests", "→"], ["response", "responses", "←"], ["error", "errors", "!"], ["notification", "notifications", "•"], ["invalid", "invalid", "?"]];
 const MARKS = Object.fromEntries(KINDS.map(([kind, , mark]) => [kind, mark]));
 
+const FORGOTTEN = { n: "", time: 0, from: "", to: "", kind: "forgotten", method: "forgotten", preview: "Only the newest 50,000 messages are kept.", bytes: 0 };
+
 const clock = (seconds) => (seconds < 60 ? seconds.toFixed(3) : `${Math.floor(seconds / 60)}:${(seconds % 60).toFixed(2).padStart(5, "0")}`);
 const party = (name) => (String(name).startsWith("view:") ? "view" : String(name));
 
@@ -20,6 +22,7 @@ class Trace {
     this.filter = {};
     this.at = -1;  // the row that is chosen
     this.follows = true;
+    this.put = 0;  // where the list was scrolled to, to follow
     this.turn = 0;  // answers for an older filter are thrown away
     this.rows = [];
     this.build();
@@ -28,8 +31,11 @@ class Trace {
   build() {
     this.space = el("div", { class: "trace-space" });
     this.list = el("div", { class: "trace-list", role: "grid", tabindex: "0", "aria-label": "Messages", "aria-colcount": "6", "aria-readonly": "true" }, this.space);
-    this.list.addEventListener("scroll", () => this.schedule());
-    this.list.addEventListener("wheel", () => { if (this.follows) queueMicrotask(() => this.checkEnd()); }, { passive: true });
+    this.list.addEventListener("scroll", () => {
+      // Up from where it was put: somebody wants to read, and is not carried off to the newest.
+      if (this.follows && this.list.scrollTop < this.put - ROW) { this.follows = false; this.showFollow(); }
+      this.schedule();
+    });
     this.list.addEventListener("keydown", (event) => this.key(event));
     this.list.addEventListener("click", (event) => { const row = event.target.closest(".trace-row"); if (row) this.choose(Number(row.dataset.at)); });
     this.detail = el("div", { class: "trace-detail", role: "region", "aria-label": "The chosen message", hidden: true });
@@ -51,9 +57,7 @@ class Trace {
   }
 
   showFollow() { this.followButton.setAttribute("aria-pressed", String(this.follows)); }
-  isAtEnd() { return this.list.scrollTop + this.list.clientHeight >= this.list.scrollHeight - ROW; }
-  checkEnd() { if (!this.isAtEnd()) { this.follows = false; this.showFollow(); } }
-  end() { this.list.scrollTop = this.list.scrollHeight; this.schedule(); }
+  end() { this.list.scrollTop = this.list.scrollHeight; this.put = this.list.scrollTop; this.schedule(); }
 
   refilter(wait) {
     clearTimeout(this.soon);
@@ -66,6 +70,7 @@ class Trace {
       this.filter = filter;
       this.forget();
       this.unchoose();
+      this.put = 0;
       this.list.scrollTop = 0;
       this.renew();
     }, wait);
@@ -88,11 +93,10 @@ class Trace {
   }
 
   take(place, told, isEnd) {
-    const page = this.pages.get(place / PAGE);
-    // The oldest were dropped: every place is another one's now.
-    if (isEnd && page?.[0] && told.entries[0] && page[0].n !== told.entries[0].n) this.forget();
     if (isEnd || told.total > this.total) this.total = told.total;
-    if (place % PAGE === 0) this.pages.set(place / PAGE, told.entries);
+    // Places stay what they are: of those that were forgotten meanwhile nothing is known any more.
+    const forgotten = Math.max(0, Math.min(PAGE, told.first - place));
+    this.pages.set(place / PAGE, [...Array(forgotten).fill(FORGOTTEN), ...told.entries].slice(0, PAGE));
     for (const { method } of told.entries) if (method && !this.seen.has(method)) { this.seen.add(method); this.methods.append(el("option", { value: method })); }
     if (this.pages.size > KEPT_PAGES) for (const one of this.pages.keys()) { if (this.pages.size <= KEPT_PAGES / 2) break; if (Math.abs(one - this.firstSeen() / PAGE) > 4) this.pages.delete(one); }
     const isFiltered = Object.keys(this.filter).length > 0;
@@ -153,11 +157,10 @@ class Trace {
     if (!entry) { for (const cell of row.cells) cell.textContent = ""; what.textContent = "…"; row.node.className = "trace-row"; return; }
     row.node.className = `trace-row ${entry.kind}`;
     n.textContent = entry.n;
-    time.textContent = clock(entry.time);
-    way.textContent = `${party(entry.from)} → ${party(entry.to)}`;
+    time.textContent = entry === FORGOTTEN ? "" : clock(entry.time);
+    way.textContent = entry === FORGOTTEN ? "" : `${party(entry.from)} → ${party(entry.to)}`;
     kind.replaceChildren(el("span", { "aria-hidden": "true" }, MARKS[entry.kind] ?? ""), el("span", { class: "seen" }, entry.kind));
-    const preview = entry.preview ?? (entry.message ? clip(JSON.stringify(entry.message.params ?? entry.message.result ?? entry.message.error ?? entry.message), 160) : "");
-    what.replaceChildren(el("b", {}, entry.method ?? entry.kind), entry.id === undefined || entry.id === null ? "" : el("i", {}, ` #${entry.id}`), " ", el("span", {}, preview));
+    what.replaceChildren(el("b", {}, entry.method ?? entry.kind), entry.id === undefined || entry.id === null ? "" : el("i", {}, ` #${entry.id}`), " ", el("span", {}, entry.note ?? entry.preview ?? ""));
     size.textContent = bytes(entry.bytes ?? 0);
   }
 
@@ -188,39 +191,35 @@ class Trace {
   async show(at) {
     const entry = this.entry(at);
     if (!entry) { setTimeout(() => { if (this.at === at) this.show(at); }, 60); return; }
+    if (entry === FORGOTTEN) return;
     let whole = entry;
-    if (entry.message === undefined || entry.cut) {
-      try { whole = (await api.request("trace/get", { whole: entry.n })).entries[0] ?? entry; } catch { /* shown as far as it is known */ }
-    }
+    try { whole = (await api.request("trace/get", { whole: entry.n })).entries[0] ?? entry; } catch { /* shown as far as it is known */ }
     if (this.at !== at) return;
     this.shown = whole;
     const facts = [`${whole.from} → ${whole.to}`, `${clock(whole.time)} s`, bytes(whole.bytes ?? 0), whole.id === undefined || whole.id === null ? "" : `id ${whole.id}`].filter(Boolean);
     this.detail.hidden = false;
     fill(this.detail, el("div", { class: "detail-head" }, el("strong", { class: "clip" }, whole.method ?? whole.kind), iconButton("close", "Close this message", () => { this.unchoose(); this.list.focus(); }, { class: "button only small" })),
       el("p", { class: "quiet" }, facts.join(" · ")), whole.note ? el("p", { class: "note" }, whole.note) : null,
-      typeof whole.message === "string" ? jsonBox(null, "the message", { text: whole.message, tall: true }) : jsonBox(whole.message ?? null, "the message", { tall: true }));
+      whole.message === undefined ? jsonBox(null, "the message", { text: whole.text ?? "", tall: true }) : jsonBox(whole.message, "the message", { tall: true }));
     this.list.setAttribute("aria-activedescendant", `m${at}`);
   }
 
-  async copy() { if (this.shown) await copyText(JSON.stringify(this.shown.message), "The message was copied"); }
+  async copy() { if (this.shown) await copyText(this.shown.message === undefined ? this.shown.text ?? "" : JSON.stringify(this.shown.message), "The message was copied"); }
 
   /** All that the filter shows, whole, one line each. */
   async save() {
     this.saveButton.disabled = true;
     const parts = [];
-    let total = 0;
     try {
-      for (let from = 0; ; from += SAVE_AT_ONCE) {
-        const told = await api.request("trace/get", { from, count: SAVE_AT_ONCE, filter: this.filter });
+      for (let from = 0, told = null; !told || told.entries.length; from = told.first + told.entries.length) {
+        told = await api.request("trace/get", { from, count: SAVE_AT_ONCE, filter: this.filter });
         for (const entry of told.entries) {
           const whole = entry.cut ? (await api.request("trace/get", { whole: entry.n })).entries[0] ?? entry : entry;
           parts.push(`${JSON.stringify(whole)}\n`);
         }
-        total += told.entries.length;
-        if (!told.entries.length || total >= told.total) break;
       }
       saveFile("mcpd-preview.jsonl", "application/x-ndjson", parts);
-      announce(`${total} messages were saved`);
+      announce(`${parts.length} messages were saved`);
     } catch (error) { announce(`Nothing was saved: ${error.message}`, true); }
     this.saveButton.disabled = false;
   }

@@ -23,7 +23,7 @@ export class ViewCard {
     this.reported = before?.reported ?? 0;
     this.isOver = false;
     this.isReloading = false;
-    this.findings = [];
+    this.violations = 0;
     this.build();
   }
 
@@ -37,6 +37,7 @@ export class ViewCard {
     this.screen = el("div", { class: "screen" }, this.frame.node);
     this.port = el("div", { class: "port" }, this.screen, this.grip);
     this.size = el("span", { class: "quiet mono size" });
+    this.blocked = button("", () => tell("show", "findings"), { class: "toggle alarm", hidden: true });
     this.modes = select([["inline", "inline"], ["fullscreen", "fullscreen"], ["pip", "pip"]], this.mode, (mode) => this.setMode(mode), { class: "field small", "aria-label": "Display mode", title: "Display mode" });
     this.widths = select([...SIZES, ["custom", "own"]], this.width, (width) => this.setWidth(width), { class: "field small", "aria-label": "Width of the container", title: "Width of the container" });
     this.details = el("div", { class: "details", hidden: true, id: newId("d") });
@@ -46,7 +47,7 @@ export class ViewCard {
     this.node = el("article", { class: "view", "aria-labelledby": titleId, "data-view": info.viewId },
       el("header", { class: "view-head" }, el("div", { class: "view-name" }, icon("app"), el("h3", { id: titleId, tabindex: "-1" }, info.title), this.state, el("span", { class: "origin mono clip", title: `${info.proxyOrigin} shows ${info.uri}` }, origin)),
         el("div", { class: "view-tools" }, this.modes, this.widths, iconButton("reload", "Load again with the same input and result", () => reload(this), { class: "button only small" }), this.detailsButton, iconButton("close", "Tear down", () => this.teardown(), { class: "button only small" }))),
-      this.alarm, this.port, this.foot, el("footer", { class: "view-foot" }, this.size, el("span", { class: "quiet" }, `${info.profile} · ${bytes(info.bytes)}`), info.problems.length ? chip(plural(info.problems.length, "problem"), "warn", { title: info.problems.join("\n") }) : null), this.details);
+      this.alarm, this.port, this.foot, el("footer", { class: "view-foot" }, this.size, el("span", { class: "quiet" }, `${info.profile} · ${bytes(info.bytes)}`), info.problems.length ? chip(plural(info.problems.length, "problem"), "warn", { title: info.problems.join("\n") }) : null, this.blocked), this.details);
     separator(this.grip, { vertical: true, get: () => this.screen.offsetWidth, set: (size) => { this.width = String(Math.max(120, size)); this.widths.value = SIZES.some(([one]) => one === this.width) ? this.width : "custom"; this.layOut(); } });
     separator(this.foot, { get: () => this.screen.offsetHeight, set: (size) => { this.height = Math.max(40, size); this.layOut(); } });
     this.observer = new ResizeObserver(() => this.measure());
@@ -119,7 +120,7 @@ export class ViewCard {
     if (kind === "failed") this.fail("The app does not answer", event.reason ?? event.message ?? "");
     if (kind === "closed") this.end("Closed", event.clean ? "It answered the teardown." : event.reason ?? "It did not answer the teardown.");
     if (kind === "teardownRequested") { announce(`${this.info.title} asks to be closed`); this.teardown("the app asked for it"); }
-    if (kind === "violation" || kind === "finding") this.findings.push(event);
+    if (kind === "violation") { this.violations += 1; this.blocked.textContent = `${this.violations} blocked`; this.blocked.hidden = false; }
     tell("viewEvent", { card: this, event });
     if (!this.details.hidden && ["appTools", "violation", "connected"].includes(kind)) this.drawDetails();
   }

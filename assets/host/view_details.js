@@ -42,7 +42,7 @@ function appTool(card, tool) {
       announce(`${tool.name} answered`);
     } catch (error) { fill(output, failure(error, "The app's tool failed")); }
     call.disabled = false;
-  }, { class: "button small primary" });
+  }, { class: "button small primary", "aria-label": isSafe ? `Call ${tool.name}` : `Call ${tool.name}, I confirm` });
   return el("div", { class: "stack" }, tool.description ? el("p", {}, tool.description) : null, form.node, el("div", { class: "actions" }, call), output);
 }
 

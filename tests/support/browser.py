@@ -142,7 +142,9 @@ class Chromium:
                 yield page
                 await wire.send("Target.disposeBrowserContext", browserContextId=context)
             finally:
-                reader.cancel()
+                # A frame that went while it was being attached to never answers.
+                for task in (reader, *wire.tasks):
+                    task.cancel()
                 await asyncio.gather(reader, *wire.tasks, return_exceptions=True)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
-from support.browser import Chromium, Frame, Page
+from support.browser import BrowserError, Chromium, Frame, Page
 
 from mcpd import Context, Server, ToolError
 from mcpd.client.target import Target
@@ -88,9 +88,15 @@ class PageStage:
         """Await a text that is seen somewhere in the page."""
         await self.until(f"document.body.innerText.includes({json.dumps(text)})")
 
-    async def guest(self) -> Frame:
-        """The frame of the View that was opened last."""
-        return await self.page.frame("/guest")
+    async def guest(self, *before: Frame) -> Frame:
+        """The frame of a View that is shown, and is none of those before."""
+        known = {frame.url for frame in before}
+        for _ in range(400):
+            for frame in list(self.page.frames.values()):
+                if "/guest" in frame.url and frame.url not in known and frame.context is not None:
+                    return frame
+            await self.main.evaluate("new Promise(requestAnimationFrame)")
+        raise BrowserError(f"no other View than {known}")
 
 
 @contextlib.asynccontextmanager
@@ -125,6 +131,16 @@ def schema_server(schemas: dict[str, Any]) -> tuple[Server, list[tuple[str, Any]
     return server, called
 
 
+LEAKY = APP.replace(
+    "let last",
+    """fetch("https://api.example.com/x").catch(() => {});
+const image = new Image();
+image.src = "https://cdn.example.com/logo.png";
+let last""",
+)
+"""The same, and it loads what it does not declare."""
+
+
 class Person(Struct):
     """What the server asks for."""
 
@@ -141,6 +157,13 @@ def busy_server() -> Server:
     async def show(city: str, days: int = 3) -> str:
         """Show a city."""
         return f"{city} for {days} days"
+
+    server.app("ui://busy/leaky", LEAKY, name="leaky", csp={"connectDomains": ["https://known.example.com"]})
+
+    @server.tool(ui="ui://busy/leaky")
+    async def leak() -> str:
+        """Show an app that loads from elsewhere."""
+        return "leaked nothing"
 
     @server.tool
     async def slow(ctx: Context) -> str:
