@@ -56,7 +56,7 @@ def server_checks(
     def found() -> Iterator[Finding]:
         if UI not in (extensions or {}):
             text = f"the server does not say that it has {UI}"
-            yield _warning(text, "answer it in capabilities.extensions when the client offers it", "APP-S-07")
+            yield _note(text, "answer it in capabilities.extensions when the client offers it")
         if resources_error:
             text = f"resources/list fails: {resources_error}"
             yield _failure(text, "answer it, if only with an empty list: one host gives up otherwise", "APP-S-09")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -42,6 +41,14 @@ QUIRKS: Final = {
 }
 """What other hosts do, by the name of its check: the switch, and what it is in words."""
 
+_TOGETHER: Final = (
+    ("drop-meta", "opaque", "openai"),
+    ("drop-structured", "early-input", "hidden"),
+    ("no-tool-input",),
+    ("error-result",),
+)
+"""Quirks that are switched on in one showing. None of them takes from an app what another one tries."""
+
 
 class _Stage:
     """What all showings of one app have in common."""
@@ -73,10 +80,11 @@ async def show_app(
         return [*first, *_blocked(stage)]
 
     known = frozenset((*stage.scenes[0].errors, *stage.scenes[0].complaints))
-    watched, *others = await asyncio.gather(
-        _watched(stage), *(_with_quirk(stage, name, known) for name in QUIRKS)
-    )  # fmt: skip
-    return [first[0], watched, *first[1:], *others, *_blocked(stage)]
+    watched = asyncio.create_task(_watched(stage))
+    groups = await asyncio.gather(*(_with_quirks(stage, names, known) for names in _TOGETHER))
+    by_name = {check.name: check for checks in groups for check in checks}
+    others = [by_name[f"quirk-{name}"] for name in QUIRKS]
+    return [first[0], await watched, *first[1:], *others, *_blocked(stage)]
 
 
 def _blocked(stage: _Stage) -> list[Check]:
@@ -159,15 +167,26 @@ async def _watched(stage: _Stage) -> Check:
         return spy_check(scene, await scene.look("() => window.__mcpdSpy"), is_live=is_live)
 
 
-async def _with_quirk(stage: _Stage, name: str, known: frozenset[str]) -> Check:
-    """Once more, as a host with this quirk treats it: it has to live, show something, and throw nothing."""
-    quirks, words = QUIRKS[name]
-    title = f"It survives {words}"
+async def _with_quirks(stage: _Stage, names: tuple[str, ...], known: frozenset[str]) -> list[Check]:
+    """Once more, as a host with these quirks treats it; if that goes wrong once for each, to know which it was."""
+    findings, shown = await _treated(stage, names, known)
+    if findings and len(names) > 1:
+        return [check for name in names for check in await _with_quirks(stage, (name,), known)]
+    return [checked(f"quirk-{name}", f"It survives {QUIRKS[name][1]}", findings, shown, ["APP-V-05"]) for name in names]
+
+
+async def _treated(stage: _Stage, names: tuple[str, ...], known: frozenset[str]) -> tuple[list[Finding], str]:
+    """What goes wrong with these quirks, and what is shown: it has to live, show something, and throw nothing."""
+    quirks, words = Quirks(), " and ".join(QUIRKS[name][1] for name in names)
+    for name in names:
+        told = QUIRKS[name][0]
+        quirks = replace(quirks, **{member: True for member in Quirks.__struct_fields__ if getattr(told, member)})
+
     async with (
         stage.room,
         show(stage.theatre, stage.host, stage.call, quirks=quirks, context=_context("light", _WIDE[0])) as scene,
     ):
-        if name != "opaque":
+        if "opaque" not in names:
             stage.scenes.append(scene)
         is_live = await scene.is_live(stage.options.timeout)
         shown = ""
@@ -177,14 +196,11 @@ async def _with_quirk(stage: _Stage, name: str, known: frozenset[str]) -> Check:
             if not scene.view.is_over:
                 await scene.view.close("the test is over")
 
-        def found() -> Iterator[Finding]:
-            if not is_live:
-                text = f"with {words} its handshake does not come to an end: {scene.failure or 'no answer in time'}"
-                yield Finding(severity="failure", text=text, advice="finish it whatever comes", rule="APP-V-05")
-            elif not shown:
-                advice = "show what there is, or say what is missing"
-                yield Finding(severity="failure", text=f"with {words} nothing is to be seen", advice=advice)
-            for finding in errors_of(scene, known):
-                yield replace(finding, text=f"with {words}: {finding.text}")
-
-        return checked(f"quirk-{name}", title, found(), shown, ["APP-V-05"])
+        findings = [replace(finding, text=f"with {words}: {finding.text}") for finding in errors_of(scene, known)]
+        if not is_live:
+            text = f"with {words} its handshake does not come to an end: {scene.failure or 'no answer in time'}"
+            findings.insert(0, Finding(severity="failure", text=text, advice="finish it whatever comes"))
+        elif not shown:
+            text, advice = f"with {words} nothing is to be seen", "show what there is, or say what is missing"
+            findings.insert(0, Finding(severity="failure", text=text, advice=advice))
+        return findings, shown
