@@ -71,7 +71,6 @@ class ApiEndpoint(Endpoint):
         self._is_page = is_page
         self._token = token
         self._make_desk = make_desk
-        self._origins: dict[int, str] = {}
 
     def check(self, headers: RequestHeaders) -> Principal | Refusal:
         """Only the page, which says where it comes from; a program that does not is none."""
@@ -114,7 +113,10 @@ class PageConnection:
         try:
             message = decode(frame)
         except ProtocolError as error:
-            self._channel.send(encode(error_answer(error, error.request_id)))
+            if self._desk is None:
+                self._refuse("the first message is hello")
+            else:
+                self._channel.send(encode(error_answer(error, error.request_id)))
             return
 
         if self._desk is None:

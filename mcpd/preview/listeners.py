@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..channel import Channel, Receiver
+from ..http.core import HttpSettings
 from ..http.listener import HttpListener
 from ..http.pages import MakeEndpoint, PageApp
 from ..transports.accepting import ConnectionLimit
@@ -12,6 +13,9 @@ from .sandbox import Sandbox
 
 __all__ = ["Listeners"]
 
+MOST_HEAD_BYTES = 1024 * 1024
+"""All cookies that a browser keeps for one site fit: a View may set them for the page, which must still be found."""
+
 
 class Listeners:
     """Opened by `open`, which gives where they listen. `make_endpoint` is who may connect to the API."""
@@ -20,8 +24,9 @@ class Listeners:
         limit = ConnectionLimit()
         self._files = files
         self._sandbox = sandbox
-        self._page_app = PageApp(files.answer, make_endpoint)
-        self._sandbox_app = PageApp(sandbox.answer)
+        settings = HttpSettings(path="/", max_head_bytes=MOST_HEAD_BYTES)
+        self._page_app = PageApp(files.answer, make_endpoint, settings)
+        self._sandbox_app = PageApp(sandbox.answer, settings=settings)
         self._limit = limit
         self._open: list[HttpListener] = []
 

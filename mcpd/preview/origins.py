@@ -17,7 +17,7 @@ from secrets import token_hex
 
 from msgspec import Struct
 
-__all__ = ["Origins", "Place"]
+__all__ = ["PAGE_NAME", "Origins", "Place"]
 
 PAGE_NAME = "mcpd.localhost"
 _PLAIN_NAME = "localhost"

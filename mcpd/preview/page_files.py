@@ -13,6 +13,7 @@ from ..http.pages import PageAnswer
 from ..http.request import HttpRequest
 from ..transports.authentication import Refusal
 from .origins import Origins
+from .sandbox import forget_cookies
 
 __all__ = ["PageFiles", "page_folder"]
 
@@ -60,11 +61,16 @@ class PageFiles:
         body = self._read(found[0])
         if body is None:
             return _NOWHERE
-        return PageAnswer(body=body, content_type=_TYPES[found[1]], headers=_headers(origin, self.origins))
+        headers = (*_headers(origin, self.origins), *forget_cookies(request))
+        return PageAnswer(body=body, content_type=_TYPES[found[1]], headers=headers)
 
     def _read(self, path: str) -> bytes | None:
+        place = os.path.join(self._folder, *path.split("/"))
         try:
-            with open(os.path.join(self._folder, *path.split("/")), "rb") as file:
+            # On Windows a name such as con.js may be a device, whose reading does not end.
+            if not os.path.isfile(place):
+                return None
+            with open(place, "rb") as file:
                 return file.read()
         except OSError:
             return None

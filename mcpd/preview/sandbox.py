@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import cache
 from secrets import token_urlsafe
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..extensions.ui.assets import bundled_folder
 from ..host.documents.csp import Grant
@@ -24,9 +26,9 @@ from ..http.pages import PageAnswer
 from ..http.request import HttpRequest
 from ..jsonrpc import encode
 from ..transports.authentication import Refusal
-from .origins import Place
+from .origins import PAGE_NAME, Place
 
-__all__ = ["OnReport", "Sandbox"]
+__all__ = ["OnReport", "Sandbox", "forget_cookies", "policy_of"]
 
 OnReport = Callable[[bytes, bool], None]
 """Is given the body of a report, and whether the proxy's policy blocked it (then a navigation)."""
@@ -34,14 +36,12 @@ OnReport = Callable[[bytes, bool], None]
 WAIT_SECONDS = 30.0
 """How long a document waits for its frame."""
 
+_SANDBOX = re.compile(rf"https?://(?:[^/:]*\.)?{re.escape(PAGE_NAME)}(?::|$)")
+
 MOST_REPORTS = 200
 MOST_REPORT_BYTES = 64 * 1024
 _REPORT_SECONDS = 5.0
 _REMEMBERED = 4096
-
-_GONE = Refusal(410, "This address was used already, or nobody came in time; open the app again.\n")
-_NOWHERE = Refusal(404, "There is nothing at this address.\n")
-_PREFETCH = Refusal(403, "This document is for the frame of an app, and is given once.\n")
 
 _ALWAYS = (
     ("X-Content-Type-Options", "nosniff"),
@@ -49,6 +49,12 @@ _ALWAYS = (
     ("Cache-Control", "no-store"),
     ("Origin-Agent-Cluster", "?1"),
 )
+# At an address of its own origin a View must find no document that has no policy: it could write scripts into that.
+_REFUSED = (("Content-Security-Policy", "default-src 'none'; sandbox"), *_ALWAYS)
+
+_GONE = Refusal(410, "This address was used already, or nobody came in time; open the app again.\n", _REFUSED)
+_NOWHERE = Refusal(404, "There is nothing at this address.\n", _REFUSED)
+_PREFETCH = Refusal(403, "This document is for the frame of an app, and is given once.\n", _REFUSED)
 
 
 class _Document(Struct):
@@ -81,8 +87,7 @@ class Sandbox:
         proxy, policy = _proxy(place, grant, guest_origin, title)
         self._wait(place.proxy_host, place.proxy_path, proxy, policy)
 
-        ancestors = (place.proxy_origin, place.page_origin)
-        policy = f"{grant.policy(ancestors)}; report-uri {place.guest_report}"
+        policy = f"{policy_of(place, grant)}; report-uri {place.guest_report}"
         self._wait(place.guest_host, place.guest_path, _guest(place, openai), policy)
 
         self._reports[place.proxy_host, place.proxy_report] = _Reports(on_report, of_proxy=True)
@@ -115,7 +120,7 @@ class Sandbox:
 
         document = self._waiting[key]
         self._expire(key)
-        headers = (("Content-Security-Policy", document.policy), *_ALWAYS)
+        headers = (("Content-Security-Policy", document.policy), *_ALWAYS, *forget_cookies(request))
         return PageAnswer(body=document.body, headers=headers)
 
     async def _take_report(self, reports: _Reports, request: HttpRequest) -> PageAnswer | Refusal:
@@ -123,7 +128,7 @@ class Sandbox:
         if reports.left:
             reports.left -= 1
             reports.on_report(body, reports.of_proxy)
-        return PageAnswer(status=204)
+        return PageAnswer(status=204, headers=_REFUSED)
 
     def _wait(self, host: str, path: str, body: bytes, policy: str) -> None:
         key = host, path
@@ -138,6 +143,27 @@ class Sandbox:
         self._used[key] = None
         if len(self._used) > _REMEMBERED:
             self._used.popitem(last=False)
+
+
+def policy_of(place: Place, grant: Grant) -> str:
+    """The policy of a View's document at this place.
+
+    It may frame nothing of the sandbox, whatever it declares: what a listener says on its own to a request that it
+    cannot read has no policy, and stands at the View's own origin.
+    """
+    csp = grant.csp
+    if csp is not None and csp.frame_domains:
+        strange = [source for source in csp.frame_domains if not _SANDBOX.match(source)]
+        grant = replace(grant, csp=replace(csp, frame_domains=strange or None))
+    return grant.policy((place.proxy_origin, place.page_origin))
+
+
+def forget_cookies(request: HttpRequest) -> tuple[tuple[str, str], ...]:
+    """A header if the browser sent cookies: none are ours.
+
+    A View can set them for the site, which all Views and the page have in common; they would stay for years.
+    """
+    return (("Clear-Site-Data", '"cookies"'),) if b"cookie" in request.headers else ()
 
 
 def _is_frame(request: HttpRequest) -> bool:

@@ -12,11 +12,12 @@ from ..host.documents.csp import OUTER_TOKENS, Profile
 from ..host.shown import ShownView
 from ..host.view.context import HostContext, merge
 from ..host.view.events import Closed
+from ..printable import printable
 from .asks import Page
 from .messages import Permissions, Quirks, ViewInfo
 from .origins import Origins, Place
 from .quirks import OPENAI, treatment
-from .sandbox import Sandbox
+from .sandbox import Sandbox, policy_of
 from .session import Session
 
 __all__ = ["PageViews"]
@@ -117,7 +118,7 @@ class PageViews:
 
 
 def _title(call: ToolCall) -> str:
-    return call.tool.title or call.name
+    return printable(call.tool.title or call.name)  # it stands in the page's own bar: nothing turned around, one line
 
 
 def _info(opened: _Open) -> ViewInfo:
@@ -133,7 +134,7 @@ def _info(opened: _Open) -> ViewInfo:
         sandbox=grant.sandbox,
         allow=grant.allow,
         prefers_border=document.prefers_border,
-        csp=grant.policy((place.proxy_origin, place.page_origin)),
+        csp=policy_of(place, grant),
         declared=document.csp,
         permissions=Permissions(
             asked=list(document.permissions.names()) if document.permissions else [],

@@ -38,6 +38,8 @@ async def test_without_the_token_nothing_is_answered() -> None:
         port = preview.origins.port
         url, origin = f"ws://mcpd.localhost:{port}/api", f"http://mcpd.localhost:{port}"
         for first in (
+            {},
+            {"id": 1, "method": 7},
             {"id": 1, "method": "hello", "params": {"token": "wrong"}},
             {"id": 1, "method": "hello"},
             {"id": 1, "method": "tools/list", "params": {}},

@@ -25,12 +25,12 @@ def _server() -> Server:
 
 
 async def _get(
-    preview: Preview, url: str, method: str = "GET", body: bytes = b"", **headers: str
+    preview: Preview, url: str, method: str = "GET", body: bytes = b"", *, port: int = 0, **headers: str
 ) -> tuple[int, dict[str, str], bytes]:
     host, _, path = url.removeprefix("http://").partition("/")
     given = {"Host": host, "Connection": "close", "Content-Length": str(len(body)), **headers}
     head = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in given.items())
-    reader, writer = await asyncio.open_connection("127.0.0.1", preview.origins.sandbox_port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port or preview.origins.sandbox_port)
     writer.write(f"{method} /{path} HTTP/1.1\r\n{head}\r\n".encode() + body)
     answer = await reader.read()
     writer.close()
@@ -99,6 +99,48 @@ async def test_the_policies_are_in_the_headers() -> None:
         assert b"hello" not in body  # the document comes by message, from its proxy
         assert info["sha256"]
         assert info["bytes"] == len(HTML)
+
+
+async def test_no_document_of_a_views_origin_is_without_a_policy() -> None:
+    """APP-X-04: a View that may frame its own origin could write scripts into what has none."""
+    server = Server("garden")
+    server.app("bed", HTML, csp={"frameDomains": ["http://*.mcpd.localhost:*", "https://a.example"]})
+
+    @server.tool(ui="ui://garden/bed", title="Garden\u202e bed\n" + "x" * 1000)
+    async def show_bed() -> dict[str, int]:
+        return {"rows": 2}
+
+    async with previewing(server) as preview, api_of(preview) as api:
+        info = await _open(api)
+        assert "frame-src https://a.example; " in info["csp"]
+        assert info["title"].startswith("Garden\\u202e bed\\n")  # it stands in the page's own bar
+        assert len(info["title"]) < 300
+
+        origin = info["proxyUrl"].removesuffix("/proxy")
+        for path in ("/x", "/report"):
+            status, headers, _ = await _get(preview, origin + path, Accept="text/html")
+            assert status == 404
+            assert headers["content-security-policy"] == "default-src 'none'; sandbox"
+        assert (await _get(preview, info["proxyUrl"]))[0] == 200
+        status, headers, _ = await _get(preview, info["proxyUrl"])
+        assert status == 410
+        assert headers["content-security-policy"] == "default-src 'none'; sandbox"
+
+
+async def test_cookies_of_views_are_forgotten_and_close_nothing() -> None:
+    """A View can set them for the whole site: as many as a browser keeps, for years."""
+    async with previewing(_server()) as preview, api_of(preview) as api:
+        cookies = "; ".join(f"c{n}={'x' * 4000}" for n in range(180))
+        for url, port in (
+            ((await _open(api))["proxyUrl"], preview.origins.sandbox_port),
+            (f"http://mcpd.localhost:{preview.origins.port}/", preview.origins.port),
+        ):
+            status, headers, _ = await _get(preview, url, Cookie=cookies, port=port)
+            assert status == 200
+            assert headers["clear-site-data"] == '"cookies"'
+
+        _, headers, _ = await _get(preview, url, port=port)
+        assert "clear-site-data" not in headers
 
 
 async def test_what_is_foreign_gets_nothing() -> None:
