@@ -9,11 +9,12 @@ import { apart, branches, choices, inWords, objection, typeOf } from "./schema.j
 
 const NEEDED = "This is required.";
 const DEEPEST = 14;
+const MOST_AT_ONCE = 1000;  // fields that are made in one go
 const WORDY = 24;
 
 function kindOf(field) {
   const { schema, root } = field;
-  if (field.depth > DEEPEST || schema === null) return jsonInput(field);
+  if (field.depth > DEEPEST || schema === null || field.isBeyond) return jsonInput(field);
   const options = choices(schema, root);
   if (options) return choiceInput(field, options);
   const all = branches(schema);
@@ -40,6 +41,9 @@ class Field {
     this.isNull = false;
     this.asJson = false;
     this.kind = null;
+    // What is needed inside of what is needed, several times over, would have no end: at some number it is JSON.
+    if ((form.made += 1) === 1) queueMicrotask(() => { form.made = 0; });
+    this.isBeyond = form.made > MOST_AT_ONCE;
     this.build(label ?? key, isItem);
     // Objects and lists that may be absent are made when they are wanted: schemas may contain themselves.
     const type = schema ? typeOf(schema) : "";
@@ -168,7 +172,7 @@ class Field {
 
 /** A form for `schema`: `{node, read({quiet}), write(value), complain(path, text), focus()}`; `onChange` hears of each change. */
 export function makeForm(schema, { onChange = () => {} } = {}) {
-  const form = { root: schema ?? {}, changed: onChange };
+  const form = { root: schema ?? {}, changed: onChange, made: 0 };
   const top = new Field(form, { key: "", label: "Arguments", given: schema ?? {}, isRequired: true, isTop: true });
   top.start();
   return {

@@ -6,6 +6,7 @@ import { tell } from "./state.js";
 
 const TOKENS = "allow-scripts allow-same-origin allow-forms";  // the proxy's; the View's own are in `sandbox` of its info
 const LARGEST = 4 * 1024 * 1024;
+const MOST_A_SECOND = 2000;  // ten times what the preview takes of a View: beyond it the page itself would stand still
 const frames = new Map();  // view id -> ViewFrame
 
 export class ViewFrame {
@@ -13,6 +14,8 @@ export class ViewFrame {
     this.info = info;
     this.onMessage = onMessage;
     this.loads = 0;
+    this.second = 0;
+    this.count = 0;
     const node = document.createElement("iframe");
     node.setAttribute("sandbox", TOKENS);
     if (info.allow) node.allow = info.allow;
@@ -27,6 +30,17 @@ export class ViewFrame {
     frames.set(info.viewId, this);
   }
 
+  /** Whether it sends more than anybody could take. Its frame is gone then, for nothing else would end it. */
+  floods() {
+    const second = Math.floor(performance.now() / 1000);
+    if (second !== this.second) { this.second = second; this.count = 0; }
+    this.count += 1;
+    if (this.count <= MOST_A_SECOND) return false;
+    this.close();
+    api.notify("view/lost", { viewId: this.info.viewId, reason: `it sent more than ${MOST_A_SECOND} messages in a second` });
+    return true;
+  }
+
   send(message) { this.node.contentWindow?.postMessage(message, this.info.proxyOrigin); }
 
   close() {
@@ -39,6 +53,7 @@ addEventListener("message", ({ source, origin, data }) => {
   if (source === null) return;
   for (const frame of frames.values()) {
     if (source !== frame.node.contentWindow) continue;
+    if (frame.floods()) return;
     if (origin !== frame.info.proxyOrigin) { tell("finding", { viewId: frame.info.viewId, title: "A message from another origin was thrown away", text: `It came from ${origin}.` }); return; }
     let text;
     try { text = JSON.stringify(data); } catch { text = undefined; }

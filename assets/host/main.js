@@ -23,7 +23,18 @@ const LISTS = {
   prompts: async () => { store.prompts = (await api.request("prompts/list")).prompts ?? []; },
 };
 
+const listing = new Map();  // kind -> whether it is to be listed again afterwards: a server may tell of changes all the time
+
 async function list(kind) {
+  if (listing.has(kind)) { listing.set(kind, true); return; }
+  listing.set(kind, false);
+  await listOnce(kind);
+  const again = listing.get(kind);
+  listing.delete(kind);
+  if (again) setTimeout(() => list(kind), 100);
+}
+
+async function listOnce(kind) {
   try {
     await LISTS[kind]();
     tell(kind);

@@ -27,6 +27,7 @@ function blobUrl(data, type) {
 }
 
 function media(data, type, name) {
+  if (!PICTURE.test(type) && !SOUND.test(type)) return problem(`No picture or sound is of the type ${clip(type, 80) || "“”"}`, "Hosts show nothing here.");
   let url;
   try { url = blobUrl(data, type); } catch { return problem("This is not base64", clip(String(data), 200)); }
   if (PICTURE.test(type)) return el("figure", {}, el("img", { src: url, alt: name }), el("figcaption", { class: "quiet" }, `${type}, ${bytes(asBytes(data).length)}`));

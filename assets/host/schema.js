@@ -35,10 +35,17 @@ function joined(left, right) {
   return both;
 }
 
+// A schema that refers to itself several times over would take for ever: what is left of one after so many steps is
+// taken as if it said nothing. The server checks everything anyway.
+const MOST_STEPS = 1000, MOST_FITTING = 10_000;
+let steps = 0, fitting = 0;
+
 /** The schema with its references and `allOf` worked in; `{}` for true, null for false. */
 export function plain(schema, root, depth = 0) {
+  if (depth === 0) steps = MOST_STEPS;
+  steps -= 1;
   if (schema === false) return null;
-  if (!isObject(schema) || depth > DEEP) return {};
+  if (!isObject(schema) || depth > DEEP || steps < 0) return {};
   let whole = schema;
   const reference = schema.$ref ?? schema.$dynamicRef;
   if (typeof reference === "string") {
@@ -124,9 +131,11 @@ export const isKind = (value, type) => KINDS[type]?.(value) ?? true;
 
 /** Whether a value looks like one of this schema: enough to tell the branches of a union apart. */
 export function fits(given, value, root, depth = 0) {
-  const schema = plain(given, root);
+  if (depth === 0) fitting = steps = MOST_FITTING;
+  fitting -= 1;
+  if (depth > DEEP || fitting < 0) return true;
+  const schema = plain(given, root, 1);
   if (schema === null) return false;
-  if (depth > DEEP) return true;
   const types = [schema.type ?? []].flat();
   if (types.length && !types.some((type) => isKind(value, type))) return false;
   if ("const" in schema && !same(schema.const, value)) return false;

@@ -7,6 +7,7 @@ of them is given to the form as JSON too. `odd`: what comes out as it went in, w
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -86,3 +87,31 @@ async def test_json_and_form_keep_what_the_other_was_told(chromium: Chromium) ->
         await stage.press("Call")
         await stage.says("taken")
         assert called == [("t", {"city": "Bergen", "n": 5, "more": [1, 2]})]
+
+
+@pytest.mark.slow
+async def test_a_schema_without_end_has_a_form_all_the_same(chromium: Chromium) -> None:
+    """What refers to itself ten times over, in each way that there is: a form is made, and made soon."""
+    ten = [{"$ref": "#"} for _ in range(10)]
+    names = {name: {"$ref": "#"} for name in "abcdefghij"}
+    deep: dict[str, Any] = {"type": "string"}
+    for _ in range(300):
+        deep = {"type": "object", "properties": {"in": deep}, "required": ["in"]}
+    rows: list[tuple[Any, Any]] = [
+        ({"allOf": ten}, {"x": 1}),
+        ({"type": "object", "properties": names, "required": list(names)}, {"a": 1}),
+        ({"type": "array", "minItems": 20, "items": {"$ref": "#"}}, [1, [2]]),
+        ({"anyOf": ten, "required": ["x"]}, {"y": {"y": 1}}),
+        ({"type": "object", "properties": {"u": {"oneOf": ten}}, "required": ["u", "v"]}, {"u": {"u": {}}}),
+        (deep, {"in": {"in": 1}}),
+        ({"type": "object", "properties": {"__proto__": {"type": "string"}, "constructor": {"$ref": "#"}}}, {"a": 1}),
+    ]
+
+    server, _ = schema_server({})
+    async with opened(chromium, server) as stage, asyncio.timeout(40):
+        for schema, value in rows:
+            await stage.main.call("(...all) => bench.act(...all)", json.dumps(schema), [])
+            told = await stage.main.call("(...all) => bench.through(...all)", json.dumps(schema), json.dumps(value))
+            assert json.loads(told) is not None
+        assert await stage.main.evaluate("({}).type === undefined")
+        assert not stage.page.errors
