@@ -70,19 +70,19 @@ def command() -> None:
         help="The arguments for a tool; else they are made from its schema. Can be repeated.",
     ),
     click.Option(
-        ["--patience"], type=click.FloatRange(min=0.1), default=10.0, show_default=True, metavar="SECONDS",
+        ["--step-timeout"], type=click.FloatRange(min=0.1), default=10.0, show_default=True, metavar="SECONDS",
         help="How long an app has for its handshake, and for each answer.",
     ),
 )  # fmt: skip
 def _test_command(
     target: str | None, command: tuple[str, ...], as_json: bool, junit: str | None, apps: tuple[str, ...],
-    calls: tuple[str, ...], patience: float, **shared: Any,
+    calls: tuple[str, ...], step_timeout: float, **shared: Any,
 ) -> int:  # fmt: skip
     from ..verdict.options import TryOptions
 
     said = {name: shared.pop(name) for name in ("static", "screenshots", "browser")}
     reach = reach_of(target, command, shared)
-    options = TryOptions(app=apps, calls=_calls(calls), timeout=patience, **said)
+    options = TryOptions(app=apps, calls=_calls(calls), timeout=step_timeout, **said)
     return run(lambda terminal: _test(terminal, reach, options, as_json, junit), reach)
 
 

@@ -8,14 +8,14 @@ from typing import Any
 
 from ..serve_options import Options
 from ..sources.configuration import serve_keys
-from ..sources.lookup import Place
+from ..sources.lookup import ServerFolder
 
 __all__ = ["take"]
 
 _TRANSPORTS = frozenset(("stdio", "ws", "http"))
 
 
-def take(options: Options, said: Mapping[str, Any], place: Place) -> frozenset[str]:
+def take(options: Options, said: Mapping[str, Any], place: ServerFolder) -> frozenset[str]:
     """Put what a `[serve]` says into `options`; gives the members that came from there.
 
     Who names one transport wants no other: `mcpd serve --stdio`, as a host says it, opens no port. Paths are those from

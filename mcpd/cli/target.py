@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..serve_options import Options
     from ..sources.configuration import Configuration
     from ..sources.folder import Folder
-    from ..sources.lookup import Place
+    from ..sources.lookup import ServerFolder
     from ..sources.watch import Watched
     from .loaded_by import LoadedBy
 
@@ -39,7 +39,7 @@ class Found(Struct, frozen=True):
 
     name: str | None
     """As it was written; None for the folder that is meant, or the starter."""
-    place: Place | None = None
+    place: ServerFolder | None = None
     """The folder, if it is one."""
     configuration: Configuration | None = None
     """What the folder's file says, if it has one."""
@@ -55,7 +55,7 @@ def find(target: str | None) -> Found:
     return Found(target, place, read(place.file))
 
 
-def _place_of(target: str | None) -> Place | None:
+def _place_of(target: str | None) -> ServerFolder | None:
     """The folder that TARGET names, or that is meant without one; None if it is no folder, or a package to import."""
     if target is None:
         from ..sources.lookup import place_here  # hosts name a target, and that is mostly a file

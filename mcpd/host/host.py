@@ -24,7 +24,7 @@ from ..client.target import Target
 from ..errors import ConfigurationError, LocalProtocolError
 from ..extensions.ui.constants import MIME_TYPE, UI
 from ..printable import printable
-from ..transports.websocket_server import Limits as WebSocketLimits
+from ..transports.websocket_server import WebSocketLimits
 from ..types.tools import Tool
 from .call import ToolCall
 from .channels import Pump, ViewChannel, attach

@@ -10,8 +10,8 @@ from ..client.watched import ChannelWatcher
 from ..types.lifecycle import Implementation
 from .documents.csp import Profile
 from .theme import styles
+from .view import ViewLimits
 from .view.context import HostContext
-from .view.policy import Limits
 
 __all__ = ["HostOptions", "default_context"]
 
@@ -37,7 +37,7 @@ class HostOptions(Struct, frozen=True, kw_only=True):
     context: HostContext = field(default_factory=HostContext)
     permissions: tuple[str, ...] = ()
     profile: Profile = "strict"
-    limits: Limits = Limits()
+    limits: ViewLimits = ViewLimits()
     max_views: int = 16
     fresh_seconds: float = 60.0
     version: str | None = None

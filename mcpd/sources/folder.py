@@ -18,7 +18,7 @@ from ..registry.problems import Problem
 from ..server import Server
 from .base import refresh
 from .configuration import Configuration, read
-from .lookup import FILE, FOLDERS, Place
+from .lookup import FILE, FOLDERS, ServerFolder
 from .reports import Report
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Folder", "open_folder"]
 
 
-def open_folder(place: Place, configuration: Configuration | None = None) -> Server:
+def open_folder(place: ServerFolder, configuration: Configuration | None = None) -> Server:
     """The server that a folder is; `configuration` is what its file says, if that was read already.
 
     Raises ConfigurationError for a folder that is none, and for a file whose keys or values are wrong.
@@ -49,7 +49,7 @@ class Folder:
 
     def __init__(
         self,
-        place: Place,
+        place: ServerFolder,
         configuration: Configuration | None = None,
         *,
         is_growing: bool = False,
@@ -232,7 +232,7 @@ _PAGES = (".md", ".mdx", ".rst", ".html", ".pdf")
 """Names of files that say of a folder that it is one of documents."""
 
 
-def _check(place: Place, said: Configuration) -> None:
+def _check(place: ServerFolder, said: Configuration) -> None:
     """Raise ConfigurationError for a folder that offers nothing, nor says that it will."""
     if place.file or any(os.path.isdir(os.path.join(place.root, getattr(said, name).folder)) for name in FOLDERS):
         return

@@ -11,7 +11,7 @@ import os
 
 from msgspec import Struct
 
-__all__ = ["FILE", "FOLDERS", "Place", "place_here", "place_of"]
+__all__ = ["FILE", "FOLDERS", "ServerFolder", "place_here", "place_of"]
 
 FILE = "mcpd.toml"
 FOLDERS = ("tools", "apps", "resources", "prompts", "skills", "docs")
@@ -21,7 +21,7 @@ _PROJECT = "pyproject.toml"
 _MOST_PROJECT_BYTES = 1024 * 1024
 
 
-class Place(Struct, frozen=True):
+class ServerFolder(Struct, frozen=True):
     """A folder that is a server."""
 
     root: str
@@ -34,13 +34,13 @@ class Place(Struct, frozen=True):
     """A file that was passed over, because it is another user's."""
 
 
-def place_of(folder: str) -> Place:
+def place_of(folder: str) -> ServerFolder:
     """The folder that was named."""
     root = os.path.abspath(folder)
-    return Place(root, _file_in(root))
+    return ServerFolder(root, _file_in(root))
 
 
-def place_here() -> Place | None:
+def place_here() -> ServerFolder | None:
     """The folder that is meant where none was named; None if there is none.
 
     A file of another user says nothing: in a folder where everybody may write, it would be anybody's.
@@ -54,11 +54,11 @@ def place_here() -> Place | None:
         for folder in _upwards(here):
             file = find(folder)
             if file and _is_ours(file):
-                return Place(folder, file)
+                return ServerFolder(folder, file)
             others = others or file
 
     if any(os.path.isdir(os.path.join(here, name)) for name in FOLDERS if name != "docs" or not _is_project(here)):
-        return Place(here, is_trusted=False, others_file=others)
+        return ServerFolder(here, is_trusted=False, others_file=others)
     return None
 
 

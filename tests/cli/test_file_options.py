@@ -13,14 +13,14 @@ from support.wires import MODERN, process_wire
 from mcpd.cli.file_options import take
 from mcpd.cli.quick import read
 from mcpd.serve_options import Options
-from mcpd.sources.lookup import Place
+from mcpd.sources.lookup import ServerFolder
 
 SAID = {"http": ":8080", "grace": 9.0, "token-file": "secret", "apps": "always", "strict-model-list": True}
 
 
 def taken(**given: object) -> Options:
     options = Options(**{"given": frozenset(given), **given})  # type: ignore[arg-type]
-    take(options, SAID, Place("/srv/garden", "/srv/garden/mcpd.toml"))
+    take(options, SAID, ServerFolder("/srv/garden", "/srv/garden/mcpd.toml"))
     return options
 
 
@@ -37,7 +37,7 @@ def test_what_was_given_stays_though_it_is_the_default() -> None:
     assert taken(ws=":1").http is None
     extension = next(iter(taken().extensions))
     options = Options(extensions={extension: {"apps": "never"}})
-    take(options, SAID, Place("/x"))
+    take(options, SAID, ServerFolder("/x"))
     assert options.extensions[extension] == {"apps": "never", "strict_model_list": True}
 
 

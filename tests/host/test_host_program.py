@@ -20,7 +20,7 @@ from mcpd.host.conversation import Conversation
 from mcpd.host.documents.document import ViewDocument
 from mcpd.host.view import ViewPhase
 from mcpd.host.view.events import Closed, Failed, SizeChanged
-from mcpd.host.view.policy import Limits
+from mcpd.host.view.policy import ViewLimits
 from mcpd.host.view.refusals import Denied
 from mcpd.types.elicitation import ElicitFormParams, ElicitResult
 from mcpd.versions.table import SUPPORTED
@@ -28,7 +28,7 @@ from mcpd.versions.table import SUPPORTED
 RESULT = "ui/notifications/tool-result"
 INPUT = "ui/notifications/tool-input"
 CANCELLED = "ui/notifications/tool-cancelled"
-QUICK = HostOptions(limits=Limits(teardown_seconds=0.05, step_seconds=0.2))
+QUICK = HostOptions(limits=ViewLimits(teardown_seconds=0.05, step_seconds=0.2))
 
 
 def text(words: str) -> list[dict[str, Any]]:

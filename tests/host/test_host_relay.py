@@ -24,9 +24,9 @@ from mcpd.host.documents.document import ViewDocument
 from mcpd.host.relay import Relay, open_relay
 from mcpd.host.view import ViewPhase
 from mcpd.host.view.events import Closed, Failed
-from mcpd.host.view.policy import Limits
+from mcpd.host.view.policy import ViewLimits
 
-QUICK = HostOptions(limits=Limits(teardown_seconds=0.05, message_bytes=1000))
+QUICK = HostOptions(limits=ViewLimits(teardown_seconds=0.05, message_bytes=1000))
 HANDSHAKE = {
     "jsonrpc": "2.0",
     "id": 0,

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpd.errors import InvalidParams
-from mcpd.host.view.policy import Limits, RateLimit, check_downloads, check_link, safe_file_name
+from mcpd.host.view.policy import RateLimit, ViewLimits, check_downloads, check_link, safe_file_name
 from mcpd.host.view.refusals import Denied
 from mcpd.types.content import EmbeddedResource, ResourceLink
 
-LIMITS = Limits()
+LIMITS = ViewLimits()
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from support.host_stage import SETTINGS, Stage
 
 from mcpd.host.view import ViewPhase
 from mcpd.host.view.events import Abort, AppToolAnswered, Ask, Closed, Failed, Finding, Forward, Live
-from mcpd.host.view.policy import Limits
+from mcpd.host.view.policy import ViewLimits
 
 
 def goes_on(stage: Stage) -> None:
@@ -118,17 +118,17 @@ def test_an_id_in_use_is_refused() -> None:
 
 def test_a_message_that_is_too_big() -> None:
     """3.4: message 4 MiB."""
-    stage = Stage(structs.replace(SETTINGS, limits=Limits(message_bytes=1000))).to_live()
+    stage = Stage(structs.replace(SETTINGS, limits=ViewLimits(message_bytes=1000))).to_live()
     (answer,) = stage.says(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"x": "y" * 1000}}))
     assert answer["error"]["code"] == -32600
     assert stage.only(Finding).rule == "size"
     goes_on(stage)
-    assert Limits().message_bytes == 4 * 1024 * 1024
+    assert ViewLimits().message_bytes == 4 * 1024 * 1024
 
 
 def test_a_text_is_as_long_as_its_bytes() -> None:
     """3.4: a program hands on what a page said as a str; the limit is the same."""
-    stage = Stage(structs.replace(SETTINGS, limits=Limits(message_bytes=1000))).to_live()
+    stage = Stage(structs.replace(SETTINGS, limits=ViewLimits(message_bytes=1000))).to_live()
     ping = '{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"x": "' + "€" * 400 + '"}}'
     assert len(ping) < 1000 < len(ping.encode())
     for message in (ping, ping.encode()):

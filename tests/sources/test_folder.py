@@ -17,7 +17,7 @@ from mcpd.errors import ConfigurationError
 from mcpd.extensions.ui.constants import UI
 from mcpd.sources.base import refresh
 from mcpd.sources.folder import Folder, open_folder
-from mcpd.sources.lookup import Place, place_of
+from mcpd.sources.lookup import ServerFolder, place_of
 
 BOTH = pytest.mark.parametrize("version", [LEGACY[-1], MODERN])
 APPS = {"extensions": {UI: {"mimeTypes": ["text/html;profile=mcp-app"]}}}
@@ -376,7 +376,7 @@ def test_nothing_but_the_named_sub_folders(tmp_path: Path) -> None:
 
 def test_an_untrusted_place_never_imports(tmp_path: Path) -> None:
     write(tmp_path, {"tools/a.py": "def a() -> str:\n    return ''\n"})
-    server = open_folder(Place(str(tmp_path), is_trusted=False))
+    server = open_folder(ServerFolder(str(tmp_path), is_trusted=False))
     assert len(server.catalog.tools) == 0
     assert "is not imported" in problems(server)[0]
 

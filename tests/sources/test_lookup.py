@@ -9,18 +9,18 @@ import pytest
 from support.folders import write
 
 from mcpd.cli.target import load
-from mcpd.sources.lookup import Place, place_here, place_of
+from mcpd.sources.lookup import ServerFolder, place_here, place_of
 
 
 def test_the_nearest_file_here_or_above(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = write(tmp_path, {"mcpd.toml": "", "a/b/x": "", "a/pyproject.toml": "[tool.mcpd]\n", "c/pyproject.toml": ""})
     monkeypatch.chdir(root / "a" / "b")
-    assert place_here() == Place(str(root), str(root / "mcpd.toml"))
+    assert place_here() == ServerFolder(str(root), str(root / "mcpd.toml"))
     (root / "mcpd.toml").unlink()
-    assert place_here() == Place(str(root / "a"), str(root / "a" / "pyproject.toml"))
+    assert place_here() == ServerFolder(str(root / "a"), str(root / "a" / "pyproject.toml"))
     monkeypatch.chdir(root / "c")
     assert place_here() is None
-    assert place_of(".") == Place(str(root / "c"))
+    assert place_of(".") == ServerFolder(str(root / "c"))
 
 
 @pytest.mark.parametrize("name", ["tools", "apps", "resources", "prompts"])
@@ -31,7 +31,7 @@ def test_the_sub_folders_that_make_a_server(tmp_path: Path, monkeypatch: pytest.
     assert place_here() is None
     (tmp_path / name).unlink()
     (tmp_path / name).mkdir()
-    assert place_here() == Place(str(tmp_path), is_trusted=False)
+    assert place_here() == ServerFolder(str(tmp_path), is_trusted=False)
 
 
 def test_a_file_of_another_user_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,9 +40,9 @@ def test_a_file_of_another_user_says_nothing(tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(os, "getuid", lambda: 12345)
     monkeypatch.setattr(os, "stat", _owned_by(54321))
-    assert place_here() == Place(str(tmp_path), is_trusted=False, others_file=str(tmp_path / "mcpd.toml"))
+    assert place_here() == ServerFolder(str(tmp_path), is_trusted=False, others_file=str(tmp_path / "mcpd.toml"))
     monkeypatch.setattr(os, "stat", _owned_by(0))
-    assert place_here() == Place(str(tmp_path), str(tmp_path / "mcpd.toml"))
+    assert place_here() == ServerFolder(str(tmp_path), str(tmp_path / "mcpd.toml"))
 
 
 def _owned_by(uid: int) -> object:

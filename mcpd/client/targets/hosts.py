@@ -19,7 +19,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-__all__ = ["HOSTS", "Files", "Host", "Limits", "places", "project_places", "system"]
+__all__ = ["HOSTS", "Files", "Host", "HostLimits", "places", "project_places", "system"]
 
 
 class Files(Struct, frozen=True):
@@ -30,7 +30,7 @@ class Files(Struct, frozen=True):
     windows: tuple[str, ...] = ()
 
 
-class Limits(Struct, frozen=True):
+class HostLimits(Struct, frozen=True):
     """What a host takes of a server; None where it has no limit that is known."""
 
     tool_name: int | None = None
@@ -80,7 +80,7 @@ class Host(Struct, frozen=True):
     """Its command on a PATH, by which it is known to be there before it has a file; "" for none."""
     has_apps: bool = False
     """It shows MCP Apps."""
-    limits: Limits = Limits()
+    limits: HostLimits = HostLimits()
 
 
 def _everywhere(*found: str) -> Files:
@@ -104,7 +104,7 @@ _CODING = "~/Library/Developer/Xcode/CodingAssistant"
 
 _AT_ONCE = "{host} sees it at once"
 _NEW_CHAT = "start {host} again; /mcp in it shows whether the server is connected"
-_CODEX_LIMITS = Limits(tool_name=64, prefix="mcp__{server}__", instructions=512, start_seconds=10.0)
+_CODEX_LIMITS = HostLimits(tool_name=64, prefix="mcp__{server}__", instructions=512, start_seconds=10.0)
 
 _ALL = (
     Host(
@@ -134,7 +134,7 @@ _ALL = (
         shape="typed",
         notice=_NEW_CHAT,
         asks=True,
-        limits=Limits(tool_name=128, prefix="mcp__{server}__", start_seconds=30.0),
+        limits=HostLimits(tool_name=128, prefix="mcp__{server}__", start_seconds=30.0),
         program="claude",
         rewrites=True,
         processes=("claude",),
@@ -148,7 +148,7 @@ _ALL = (
         variables="env",
         link="cursor",
         has_apps=True,
-        limits=Limits(tool_name=60, prefix="{server}:"),
+        limits=HostLimits(tool_name=60, prefix="{server}:"),
         program="cursor",
     ),
     Host(
@@ -165,7 +165,7 @@ _ALL = (
         link="vscode",
         environment="whole",
         has_apps=True,
-        limits=Limits(tools=128),
+        limits=HostLimits(tools=128),
         program="code",
     ),
     Host(
@@ -182,7 +182,7 @@ _ALL = (
         link="vscode-insiders",
         environment="whole",
         has_apps=True,
-        limits=Limits(tools=128),
+        limits=HostLimits(tools=128),
         program="code-insiders",
     ),
     Host(
@@ -208,7 +208,7 @@ _ALL = (
         shape="http-url",
         notice="start {host} again, in a folder that it trusts; /mcp in it shows whether the server is connected",
         environment="filtered",
-        limits=Limits(tool_name=63, start_seconds=600.0),
+        limits=HostLimits(tool_name=63, start_seconds=600.0),
         program="gemini",
     ),
     Host(
@@ -229,7 +229,7 @@ _ALL = (
         link="goose",
         environment="whole",
         has_apps=True,
-        limits=Limits(start_seconds=300.0),
+        limits=HostLimits(start_seconds=300.0),
         program="goose",
     ),
     Host(
@@ -257,7 +257,7 @@ _ALL = (
         _everywhere("~/.codeium/windsurf/mcp_config.json"),
         variables="env",
         shape="server-url",
-        limits=Limits(tools=100),
+        limits=HostLimits(tools=100),
         program="windsurf",
     ),
     Host(

@@ -26,7 +26,7 @@ from .app_tools import AppTools, read_result
 from .events import AppToolAnswered, AppToolsListed
 from .messages import PING, RESOURCE_TEARDOWN, TeardownParams
 from .output import ViewOutput, log
-from .policy import Limits
+from .policy import ViewLimits
 
 __all__ = ["Outgoing"]
 
@@ -50,7 +50,7 @@ class Outgoing:
 
     __slots__ = ("_limits", "_output", "_sent", "is_open", "tools")
 
-    def __init__(self, limits: Limits, output: ViewOutput) -> None:
+    def __init__(self, limits: ViewLimits, output: ViewOutput) -> None:
         self._limits = limits
         self._output = output
         # Ids that no View uses: a simple one takes any message with the id it waits for as its answer, a request too.

@@ -25,8 +25,8 @@ from .refusals import Denied
 
 __all__ = [
     "DEFAULT_CAPABILITIES",
-    "Limits",
     "RateLimit",
+    "ViewLimits",
     "ViewSettings",
     "check_downloads",
     "check_link",
@@ -39,7 +39,7 @@ MAX_NAME_BYTES: Final = 240
 """File systems have 255; there must be room to number names that are the same."""
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class ViewLimits(Struct, frozen=True, kw_only=True):
     """How much a View may take; the defaults suit everything seen in the wild."""
 
     message_bytes: int = 4 * 1024 * 1024
@@ -86,7 +86,7 @@ class ViewSettings(Struct, frozen=True, kw_only=True):
     host_info: Implementation
     capabilities: HostCapabilities = field(default_factory=lambda: DEFAULT_CAPABILITIES)
     denials: Literal["error", "result"] = "error"
-    limits: Limits = Limits()
+    limits: ViewLimits = ViewLimits()
     has_proxy: bool = True
     has_prompts: bool = False
     rewrite: Callable[[str, Raw], Raw | None] | None = None
@@ -164,7 +164,7 @@ _INVISIBLE: Final = ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp")
 _UNSAFE_CHARS = re.compile(r'[<>:"/\\|?*]')
 
 
-def check_downloads(contents: Sequence[EmbeddedResource | ResourceLink], limits: Limits) -> list[DownloadItem]:
+def check_downloads(contents: Sequence[EmbeddedResource | ResourceLink], limits: ViewLimits) -> list[DownloadItem]:
     """The files a View wants to give the user, with names that are safe and each used once.
 
     Raises InvalidParams for what is no file, Denied for too many and for links that are not http(s).

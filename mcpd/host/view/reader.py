@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...errors import FrameTooLarge, InvalidRequest, ParseError
 from ...jsonrpc import Batch, Failure, Notification, Request, Response, decode
 from .output import ViewOutput
-from .policy import Limits, RateLimit
+from .policy import RateLimit, ViewLimits
 
 __all__ = ["MessageReader"]
 
@@ -15,7 +15,7 @@ class MessageReader:
 
     __slots__ = ("_limits", "_next_flood_finding", "_output", "_rate")
 
-    def __init__(self, limits: Limits, output: ViewOutput) -> None:
+    def __init__(self, limits: ViewLimits, output: ViewOutput) -> None:
         self._limits = limits
         self._output = output
         self._rate = RateLimit(limits.messages_per_second)

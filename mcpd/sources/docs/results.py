@@ -22,8 +22,8 @@ __all__ = [
     "HeadingInfo",
     "Hit",
     "Looked",
+    "PagePlace",
     "PageText",
-    "Place",
     "SectionInfo",
     "SectionPage",
     "SectionText",
@@ -35,7 +35,7 @@ _Near = Annotated[list[str], Meta(description="Names that are there and look lik
 _Partial = Annotated[str, Meta(description="How much can be found so far, while pages are still being indexed.")]
 
 
-class Place(Struct, kw_only=True, omit_defaults=True):
+class PagePlace(Struct, kw_only=True, omit_defaults=True):
     """A page, or a place in it."""
 
     path: Annotated[str, Meta(description="Of the page, for the tool that reads it.")]
@@ -47,7 +47,7 @@ class Place(Struct, kw_only=True, omit_defaults=True):
     url: Annotated[str | UnsetType, Meta(description="Where the page is published.")] = UNSET
 
 
-class Hit(Place, kw_only=True, omit_defaults=True):
+class Hit(PagePlace, kw_only=True, omit_defaults=True):
     """A page that fits."""
 
     snippet: str
@@ -138,7 +138,7 @@ class PageText(Struct, kw_only=True, omit_defaults=True):
     near: _Near | UnsetType = UNSET
 
 
-class Example(Place, kw_only=True, omit_defaults=True):
+class Example(PagePlace, kw_only=True, omit_defaults=True):
     """A block of code."""
 
     language: str
@@ -146,7 +146,7 @@ class Example(Place, kw_only=True, omit_defaults=True):
     before: Annotated[str | UnsetType, Meta(description="The line that introduces it.")] = UNSET
 
 
-class Document(Place, kw_only=True, omit_defaults=True):
+class Document(PagePlace, kw_only=True, omit_defaults=True):
     """A page with its examples."""
 
     snippets: list[str]
@@ -169,7 +169,7 @@ class Code(Struct, kw_only=True, omit_defaults=True):
     total_documents: int | UnsetType = UNSET
 
 
-class Described(Place, kw_only=True, omit_defaults=True):
+class Described(PagePlace, kw_only=True, omit_defaults=True):
     """A place where a name is described."""
 
     content: str

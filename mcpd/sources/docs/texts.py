@@ -10,7 +10,7 @@ from msgspec import UNSET
 from ...printable import printable
 from ...types.content import ContentBlock, ResourceLink
 from ..docs_table import Doing
-from .results import Code, Found, Looked, PageText, Place, Sections, SectionText
+from .results import Code, Found, Looked, PagePlace, PageText, Sections, SectionText
 
 __all__ = ["links_of", "text_of"]
 
@@ -118,7 +118,7 @@ def _looked(found: Looked, tools: dict[Doing, str]) -> Iterator[str]:
         yield one.content
 
 
-def _place(one: Place) -> str:
+def _place(one: PagePlace) -> str:
     heading = f" › {one.heading}" if one.heading is not UNSET else ""
     anchor = f"#{one.anchor}" if one.anchor is not UNSET else ""
     url = f" <{one.url}>" if one.url is not UNSET else ""

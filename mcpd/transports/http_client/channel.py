@@ -29,7 +29,7 @@ from ...errors import (
 from ...jsonrpc import Id, Request, decode
 from ...principal import Origin
 from ...printable import printable
-from .exchange import Outgoing, Refused, ask, tell
+from .exchange import OutgoingMessage, Refused, ask, tell
 from .http_sse import HttpSse
 from .inbound import Inbound
 from .link import Link
@@ -73,7 +73,7 @@ class HttpChannel:
 
         self._tasks: set[asyncio.Task[None]] = set()
         self._telling: set[asyncio.Task[None]] = set()
-        self._waiting: deque[Outgoing] = deque()
+        self._waiting: deque[OutgoingMessage] = deque()
         """What wants no answer, and has to wait its turn."""
         self._queued_bytes = 0
         self._taken: asyncio.Future[None] | None = None
@@ -89,7 +89,7 @@ class HttpChannel:
         """Send a request, and deliver what comes on its connection; the receiver hears why nothing comes."""
         inbound = self._inbound
         assert inbound is not None
-        message = Outgoing(frame, request_id, method, heading)
+        message = OutgoingMessage(frame, request_id, method, heading)
         try:
             if not self._may_ask.is_set():
                 await self._may_ask.wait()
@@ -113,7 +113,7 @@ class HttpChannel:
             log.exception("a request over HTTP failed")
             inbound.failed(request_id, TransportError(f"{self._link.name}: {type(error).__name__}: {error}"))
 
-    async def _initialize(self, message: Outgoing, inbound: Inbound) -> None:
+    async def _initialize(self, message: OutgoingMessage, inbound: Inbound) -> None:
         """Ask; a server that refuses the POST may be one that has the old transport."""
         try:
             await ask(self._requester, inbound, message)
@@ -132,7 +132,7 @@ class HttpChannel:
             self._do(old.run())
             self._post(old, message, inbound)
 
-    def _post(self, old: HttpSse, message: Outgoing, inbound: Inbound) -> None:
+    def _post(self, old: HttpSse, message: OutgoingMessage, inbound: Inbound) -> None:
         """Send a request whose answer comes elsewhere, perhaps before it is said that the request was taken."""
 
         async def post() -> None:
@@ -169,7 +169,7 @@ class HttpChannel:
             return
 
         self._queued_bytes += len(frame)
-        self._waiting.append(Outgoing(frame, related_request_id, method, heading))
+        self._waiting.append(OutgoingMessage(frame, related_request_id, method, heading))
         self._tell_on()
 
     def _tell_on(self) -> None:
@@ -184,7 +184,7 @@ class HttpChannel:
             self._telling.add(task)
             task.add_done_callback(partial(self._told, message))
 
-    async def _tell(self, message: Outgoing) -> None:
+    async def _tell(self, message: OutgoingMessage) -> None:
         inbound = self._inbound
         assert inbound is not None
         try:
@@ -200,7 +200,7 @@ class HttpChannel:
         except Exception:
             log.exception("a message over HTTP was not sent")
 
-    def _told(self, message: Outgoing, task: asyncio.Task[None]) -> None:
+    def _told(self, message: OutgoingMessage, task: asyncio.Task[None]) -> None:
         self._telling.discard(task)
         self._queued_bytes -= len(message.frame)
         taken, self._taken = self._taken, None

@@ -20,7 +20,7 @@ from .inbound import Inbound
 from .link import Reply, first_line, read_some, read_whole
 from .requester import EVENTS, JSON, Requester
 
-__all__ = ["Outgoing", "Refused", "ask", "pause_before", "refusal", "resumed", "tell"]
+__all__ = ["OutgoingMessage", "Refused", "ask", "pause_before", "refusal", "resumed", "tell"]
 
 _RETRY_SECONDS = 1.0
 _LEAST_RETRY_SECONDS = 0.1
@@ -38,7 +38,7 @@ _REPEATABLE = frozenset(
 """What may be said twice: a server that closes a connection just when it is used may have read it, or not."""
 
 
-class Outgoing(Struct, frozen=True):
+class OutgoingMessage(Struct, frozen=True):
     """A message to send."""
 
     frame: bytes
@@ -56,7 +56,7 @@ class Refused(RemoteError):
         self.status = status
 
 
-async def tell(requester: Requester, message: Outgoing) -> None:
+async def tell(requester: Requester, message: OutgoingMessage) -> None:
     """Send what wants no answer. Raises what it was refused with."""
     reply = await _post(requester, message)
     try:
@@ -68,7 +68,7 @@ async def tell(requester: Requester, message: Outgoing) -> None:
         reply.close()
 
 
-async def ask(requester: Requester, inbound: Inbound, message: Outgoing) -> None:
+async def ask(requester: Requester, inbound: Inbound, message: OutgoingMessage) -> None:
     """Send a request and deliver its answer, with what else comes on its stream. Raises why there is none."""
     assert message.id is not None
     reply = await _post(requester, message)
@@ -98,7 +98,7 @@ async def ask(requester: Requester, inbound: Inbound, message: Outgoing) -> None
         raise ProtocolError(text)
 
 
-async def _post(requester: Requester, message: Outgoing) -> Reply:
+async def _post(requester: Requester, message: OutgoingMessage) -> Reply:
     """The head of the answer. What may be said twice is, once, when its connection was closed meanwhile."""
     try:
         return await requester.post(message.heading, message.frame)
@@ -113,7 +113,7 @@ async def _post(requester: Requester, message: Outgoing) -> Reply:
 # ----------------------------------------------------------------------------------------- refusals
 
 
-async def refusal(requester: Requester, reply: Reply, message: Outgoing) -> McpdError:
+async def refusal(requester: Requester, reply: Reply, message: OutgoingMessage) -> McpdError:
     """Why a message was refused: the JSON-RPC error in the answer, if it has one, else its status and first line."""
     name, status = requester.link.name, reply.status
     body = await read_some(reply, requester.link)
@@ -135,7 +135,7 @@ async def refusal(requester: Requester, reply: Reply, message: Outgoing) -> Mcpd
     return HttpError(text, status)
 
 
-async def _no_mcp(requester: Requester, reply: Reply, message: Outgoing) -> HttpError:
+async def _no_mcp(requester: Requester, reply: Reply, message: OutgoingMessage) -> HttpError:
     name, status, method = requester.link.name, reply.status, message.method
     if status in (202, 204):
         return HttpError(f"{name} took the request {method} and answers nothing (HTTP {status})", status)
@@ -147,7 +147,7 @@ async def _no_mcp(requester: Requester, reply: Reply, message: Outgoing) -> Http
 # ------------------------------------------------------------------------------------------ streams
 
 
-async def _read_stream(requester: Requester, inbound: Inbound, message: Outgoing, reply: Reply) -> Reply:
+async def _read_stream(requester: Requester, inbound: Inbound, message: OutgoingMessage, reply: Reply) -> Reply:
     """Deliver the events of a request's stream until its answer has come; gives the reply that was read last."""
     assert message.id is not None
     reader = SseReader(inbound.max_frame_bytes)
@@ -170,7 +170,7 @@ async def _read_stream(requester: Requester, inbound: Inbound, message: Outgoing
         reply = await _resume(requester, message, reader)
 
 
-async def _resume(requester: Requester, message: Outgoing, reader: SseReader) -> Reply:
+async def _resume(requester: Requester, message: OutgoingMessage, reader: SseReader) -> Reply:
     """The rest of a stream that was cut: waits as long as the server wants."""
     name = requester.link.name
     for attempt in range(_CONNECTS):

@@ -13,7 +13,7 @@ from yarl import URL
 from ...errors import ConnectionLost, HttpError, TransportError
 from ...printable import printable
 from ...wire.sse_reader import SseEvent, SseReader
-from .exchange import Outgoing, refusal
+from .exchange import OutgoingMessage, refusal
 from .inbound import Inbound
 from .link import Body, Reply, read_some
 from .requester import EVENTS, JSON, Requester
@@ -97,7 +97,7 @@ class HttpSse:
             self._reply.close()
         self._inbound.closed(error)
 
-    async def post(self, message: Outgoing) -> None:
+    async def post(self, message: OutgoingMessage) -> None:
         """Send a message; its answer comes on the stream. Raises what it was refused with."""
         requester = self._requester
         assert self._endpoint is not None
