@@ -28,7 +28,7 @@ from ..jsonrpc import Id
 from ..printable import printable
 from .apart import Apart
 from .websocket_ending import shorten, why_it_ended
-from .websocket_framing import text_frame
+from .websocket_framing import cut_masked, text_frame
 from .websocket_handshake import Handshake, HandshakeFields, WebSocketProtocol
 from .websocket_keep_alive import ASK, unread_asks
 from .websocket_owner import ConnectionOwner
@@ -64,7 +64,7 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
     def __init__(self, endpoint: ConnectionOwner) -> None:
         limits = endpoint.limits
         protocol = WebSocketProtocol(max_size=limits.max_frame_bytes, logger=wire_log)
-        super().__init__(protocol, limits)
+        super().__init__(protocol, limits, limits.max_frame_bytes)
         self._endpoint = endpoint
         self._receiver: Receiver | None = None
         self._charge: Charge | None = None
@@ -99,13 +99,10 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
             self._handshake.receive(data)
             return
 
-        protocol = self._protocol
-        protocol.receive_data(data)
-        # Once the handshake is through, all events are frames.
-        self._events += protocol.events_received()  # type: ignore[arg-type]
+        self._parse(data)
         self._push()
 
-        if protocol.reader.buffer or self._fragments is not None or self._charge is not None:
+        if self._protocol.reader.buffer or self._fragments is not None or self._charge is not None:
             self._count()
 
     def _count(self) -> None:
@@ -176,8 +173,8 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
         if self._receiver is not None:
             self._keep_alive.cancel()
             if isinstance(self._protocol, WebSocketProtocol):
-                self._protocol = self._protocol.framing(self._limits.max_frame_bytes)
-            self._begin(text_frame)
+                self._protocol = self._protocol.framing(self._most)
+            self._begin(text_frame, cut_masked)
             self._keep_alive.look(self)
         self._flush(farewell)
 
@@ -210,7 +207,12 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
         if self._protocol.parser_exc is not None:
             self._end()
 
-    def _take(self, frame: Frame) -> None:
+    def _take(self, frame: Frame | bytes) -> None:
+        if isinstance(frame, bytes):
+            if self.is_open and (frame.isascii() or self._is_text(frame)):
+                self._receiver.receive(frame)  # type: ignore[union-attr]  # there is one, as it is open
+            return
+
         opcode = frame.opcode
         if not self.is_open and opcode is not _CLOSE:
             # Once a client was told that we close, or why, nothing more is done for it.

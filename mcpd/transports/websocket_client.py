@@ -32,7 +32,7 @@ from ..printable import printable
 from ..serve_defaults import MAX_FRAME_BYTES
 from .websocket_dial import Dialed, dial
 from .websocket_ending import shorten
-from .websocket_framing import MaskedFrames
+from .websocket_framing import MaskedFrames, cut_plain
 from .websocket_owner import WebSocketLimits
 from .websocket_stream import DATA, HIGH_WATER, LOW_WATER, WebSocketStream
 from .wire_log import wire_log
@@ -101,7 +101,7 @@ def _is_latin(text: str) -> bool:
 class WebSocketClientChannel(WebSocketStream):
     """One connection, from the handshake's first byte on. `start` begins to deliver what arrives."""
 
-    __slots__ = ("_end_reason", "_has_begun", "_has_told", "_headers", "_most", "_receiver", "_to", "opened")
+    __slots__ = ("_end_reason", "_has_begun", "_has_told", "_headers", "_receiver", "_to", "opened")
 
     _protocol: ClientProtocol
 
@@ -111,10 +111,10 @@ class WebSocketClientChannel(WebSocketStream):
         super().__init__(
             ClientProtocol(parse_uri(url), subprotocols=[_SUBPROTOCOL], max_size=max_frame_bytes, logger=wire_log),
             LIMITS,
+            max_frame_bytes,
         )
         self._to = to
         self._headers = headers
-        self._most = max_frame_bytes
         self.opened: asyncio.Future[None] = self._loop.create_future()
         """Done when the handshake is; its exception says why there was none."""
         self._receiver: Receiver | None = None
@@ -138,12 +138,11 @@ class WebSocketClientChannel(WebSocketStream):
 
     def data_received(self, data: bytes) -> None:
         self.was_heard = True
-        self._protocol.receive_data(data)
         if self._has_begun:
-            # Once the handshake is through, all events are frames.
-            self._events += self._protocol.events_received()  # type: ignore[arg-type]
+            self._parse(data)
             self._push()
         else:
+            self._protocol.receive_data(data)
             self._take_events()
 
     def eof_received(self) -> bool:
@@ -185,7 +184,7 @@ class WebSocketClientChannel(WebSocketStream):
 
     def _accepted(self) -> None:
         self._has_begun = True
-        self._begin(MaskedFrames().text_frame)
+        self._begin(MaskedFrames().text_frame, cut_plain)
         self._keep_alive.look(self)
         if self.opened.done():
             self.abort()  # whoever wanted it has given up
@@ -265,12 +264,15 @@ class WebSocketClientChannel(WebSocketStream):
         if self._protocol.parser_exc is not None:
             self._end()
 
-    def _take(self, frame: Frame) -> None:
+    def _take(self, frame: Frame | bytes) -> None:
         receiver = self._receiver
         if receiver is None or self._has_told:
             return
 
-        if frame.opcode in DATA:
+        if isinstance(frame, bytes):
+            if frame.isascii() or self._is_text(frame):
+                receiver.receive(frame)
+        elif frame.opcode in DATA:
             message = self._message(frame)
             if message is not None:
                 receiver.receive(message)

@@ -1,25 +1,43 @@
-"""Text frames that are sent, built here: two to four bytes before the payload (RFC 6455 5.2), and a client's mask.
+"""Short whole text frames, made and read here: two to four bytes before the payload (RFC 6455 5.2), and a mask.
 
 The library makes a `Frame` of each message, checks it, and writes it piece by piece into a buffer: 190 steps of the
-interpreter, of 1,620 that a call takes, where these are 20. Nothing can change a whole text frame of less than 64 KiB
-without extensions. What is longer, control frames and all that is received stay the library's;
-`tests/transports/test_websocket_framing.py` holds these to its bytes.
+interpreter, of 1,620 that a call takes, where these are 20. To read one it steps four generators inside of each other:
+440 steps, where these are 40. Nothing can change a whole text frame of less than 64 KiB without extensions.
+
+All else stays the library's: what is longer, fragments, control frames, and whatever breaks a rule. So reading stops at
+the first byte that does not begin such a frame, or whose frame has not come to its end, and what is left goes to the
+library. That is right only while the library is between two messages: `begins_message` tells, by what its parser waits
+for, and `can_tell_beginnings` makes sure that in this release of the library that is the truth.
+`tests/transports/test_websocket_framing.py` holds both ways to the library's.
 """
 
 from __future__ import annotations
 
+import logging
 import os
+from functools import cache
 from struct import Struct
+
+from websockets.protocol import SERVER, Protocol
+from websockets.streams import StreamReader
 
 try:
     from websockets.speedups import apply_mask
 except ImportError:  # pragma: no cover  # a platform for which nobody has built it
     from websockets.utils import apply_mask
 
-__all__ = ["MOST_BYTES", "MaskedFrames", "text_frame"]
+__all__ = [
+    "MOST_BYTES",
+    "MaskedFrames",
+    "begins_message",
+    "can_tell_beginnings",
+    "cut_masked",
+    "cut_plain",
+    "text_frame",
+]
 
 MOST_BYTES = 0xFFFF
-"""The longest payload that frames are made of here."""
+"""The longest payload of a frame that is made or read here."""
 
 _TEXT = 0x81  # FIN, and the opcode 1
 _MASKED = 0x80
@@ -59,3 +77,78 @@ class MaskedFrames:
         size = len(payload)
         head = _short(_TEXT, _MASKED | size) if size < 126 else _long(_TEXT, _MASKED | 126, size)
         return head + key + apply_mask(payload, key)
+
+
+# -- reading -------------------------------------------------------------------------------------
+
+
+def cut_masked(data: bytes, most: int, messages: list[bytes]) -> int:
+    """Append the payloads of the whole text frames of a client that `data` begins with; how many bytes they took.
+
+    A frame whose payload has more than `most` bytes is left, with all behind it.
+    """
+    at, end = 0, len(data)
+    while end - at >= 6 and data[at] == _TEXT:
+        size, start = data[at + 1] - _MASKED, at + 6
+        if size > 125:
+            if size == 127:
+                break
+            size, start = data[at + 2] << 8 | data[at + 3], at + 8
+
+        stop = start + size
+        if size < 0 or stop > end or size > most:
+            break
+        messages.append(apply_mask(data[start:stop], data[start - _KEY_BYTES : start]))
+        at = stop
+    return at
+
+
+def cut_plain(data: bytes, most: int, messages: list[bytes]) -> int:
+    """As `cut_masked`, of a server."""
+    at, end = 0, len(data)
+    while end - at >= 2 and data[at] == _TEXT:
+        size, start = data[at + 1], at + 2
+        if size > 125:
+            if size != 126 or end - at < 4:
+                break
+            size, start = data[at + 2] << 8 | data[at + 3], at + 4
+
+        stop = start + size
+        if stop > end or size > most:
+            break
+        messages.append(data[start:stop])
+        at = stop
+    return at
+
+
+_BETWEEN_FRAMES = StreamReader.at_eof.__code__
+_NO_SUCH = object()
+
+
+def begins_message(protocol: Protocol) -> bool:
+    """Whether the next byte is the first one of a message or of a control frame. Asked of a protocol that is open."""
+    waits, inner = None, getattr(protocol, "parser", None)
+    while inner is not None:  # a generator of a generator: a client's parser has one more around it
+        waits, inner = inner, getattr(inner, "gi_yieldfrom", None)
+    if getattr(waits, "gi_code", None) is not _BETWEEN_FRAMES:
+        return False
+
+    # How much has come of a message in fragments; the name until release 16 is the second one.
+    size = getattr(protocol, "current_size", _NO_SUCH)
+    return (getattr(protocol, "cur_size", _NO_SUCH) if size is _NO_SUCH else size) is None
+
+
+@cache
+def can_tell_beginnings() -> bool:
+    """Whether `begins_message` is right with the installed library, which promises nothing of what it looks at."""
+    silent = logging.Logger("", logging.CRITICAL)
+    parts = b"\x01", b"\x80", b"\0\0\0\0", b"\x80\x81", b"\0\0\0\0", b"1"  # a message of two fragments
+    try:
+        protocol = Protocol(SERVER, logger=silent)
+        told = [begins_message(protocol)]
+        for part in parts:
+            protocol.receive_data(part)
+            told.append(begins_message(protocol))
+    except Exception:  # another shape altogether
+        return False
+    return told == [True, *[False] * (len(parts) - 1), True]

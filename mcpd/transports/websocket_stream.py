@@ -1,8 +1,8 @@
 """What both ends of a WebSocket do in the same way: frames become messages, messages leave in few writes, it ends.
 
-The framing is websockets' sans-I/O protocol; only the text frames that are sent, if they are small, are made by
-`websocket_framing`. What differs (the handshake, when reading has to wait, what is said of the end) is in `websocket`,
-the server's end, and `websocket_client`.
+The framing is websockets' sans-I/O protocol; only short text frames that come or leave in one piece are read and made
+by `websocket_framing`. What differs (the handshake, when reading has to wait, what is said of the end) is in
+`websocket`, the server's end, and `websocket_client`.
 
 A read is 64 KiB, into one buffer of the thread: asyncio's own reads ask for 256 KiB each time, which costs more than to
 read what most messages are.
@@ -14,6 +14,7 @@ import asyncio
 import threading
 from abc import abstractmethod
 from collections.abc import Callable
+from typing import Any, TypeAlias
 
 from websockets.exceptions import InvalidState
 from websockets.frames import CloseCode, Frame, Opcode
@@ -21,7 +22,7 @@ from websockets.protocol import OPEN, Protocol
 
 from ..jsonrpc import Id
 from .websocket_ending import hang_up, shorten
-from .websocket_framing import MOST_BYTES
+from .websocket_framing import MOST_BYTES, begins_message, can_tell_beginnings
 from .websocket_keep_alive import KeepAlive
 from .websocket_owner import WebSocketLimits
 
@@ -37,6 +38,10 @@ _TEXT, _CONT = Opcode.TEXT, Opcode.CONT
 
 DATA = frozenset((_TEXT, _CONT, Opcode.BINARY))
 """The frames that `WebSocketStream._message` is for."""
+
+
+Cut: TypeAlias = Callable[[bytes, int, list[Any]], int]
+"""`cut_masked` or `cut_plain`, of `websocket_framing`."""
 
 
 class _Buffer(threading.local):
@@ -55,7 +60,9 @@ class WebSocketStream(asyncio.BufferedProtocol):
     # There may be thousands that wait.
     __slots__ = (
         "__weakref__",
+        "_begins_message",
         "_buffer",
+        "_cut",
         "_drained",
         "_events",
         "_fragments",
@@ -68,6 +75,7 @@ class WebSocketStream(asyncio.BufferedProtocol):
         "_loop",
         "_lost",
         "_make_frame",
+        "_most",
         "_protocol",
         "_transport",
         "_unflushed_bytes",
@@ -80,9 +88,10 @@ class WebSocketStream(asyncio.BufferedProtocol):
 
     is_multiplexed = True
 
-    def __init__(self, protocol: Protocol, limits: WebSocketLimits) -> None:
+    def __init__(self, protocol: Protocol, limits: WebSocketLimits, max_frame_bytes: int) -> None:
         self._loop = asyncio.get_running_loop()
         self._limits = limits
+        self._most = max_frame_bytes
         self._protocol = protocol
         self._transport: asyncio.Transport | None = None
         self._keep_alive = KeepAlive(limits, self._loop)
@@ -92,8 +101,12 @@ class WebSocketStream(asyncio.BufferedProtocol):
         self._drained: asyncio.Future[None] | None = None
 
         self._buffer = _buffer.view
-        self._events: list[Frame] = []
-        """What has arrived and was not handed on yet."""
+        self._events: list[Frame | bytes] = []
+        """What has arrived and was not handed on yet: the library's frames, and messages that were read without it."""
+        self._cut: Cut | None = None
+        """What reads whole text frames that are not long, None if only the library does."""
+        self._begins_message = False
+        """The library waits for a message's first byte, or did before the connection began to end."""
         self._fragments: bytearray | None = None
         self._make_frame: Callable[[bytes], bytes] | None = None
         """What makes text frames of payloads that are not long, None if only the library does."""
@@ -123,6 +136,21 @@ class WebSocketStream(asyncio.BufferedProtocol):
     def data_received(self, data: bytes) -> None:
         """Take what arrived."""
 
+    def _parse(self, data: bytes) -> None:
+        """Add what comes of the bytes of an open connection to what has arrived."""
+        protocol, cut = self._protocol, self._cut
+        if self._begins_message and cut is not None and protocol.state is OPEN:
+            taken = cut(data, self._most, self._events)
+            if taken == len(data):
+                return
+            data = data[taken:]
+
+        protocol.receive_data(data)
+        # Once the handshake is through, all events are frames.
+        self._events += protocol.events_received()  # type: ignore[arg-type]
+        if cut is not None:
+            self._begins_message = begins_message(protocol)
+
     def _message(self, frame: Frame) -> bytes | None:
         """The message that a frame of DATA is or completes; None if it is not whole, or breaks a rule."""
         part = frame.data
@@ -143,14 +171,16 @@ class WebSocketStream(asyncio.BufferedProtocol):
             self.fail(CloseCode.UNSUPPORTED_DATA, "send each JSON-RPC message as a text frame, not a binary one")
             return None
 
-        if not data.isascii():
-            try:
-                str(data, "utf-8")
-            except UnicodeDecodeError as error:
-                # RFC 6455 8.1; messages are UTF-8 (S25-026, S26-043).
-                self.fail(CloseCode.INVALID_DATA, f"not UTF-8: {error.reason} at byte {error.start}")
-                return None
-        return data
+        return data if data.isascii() or self._is_text(data) else None
+
+    def _is_text(self, message: bytes) -> bool:
+        """Whether it is UTF-8, which messages are (RFC 6455 8.1, S25-026, S26-043); one that is not ends it."""
+        try:
+            str(message, "utf-8")
+        except UnicodeDecodeError as error:
+            self.fail(CloseCode.INVALID_DATA, f"not UTF-8: {error.reason} at byte {error.start}")
+            return False
+        return True
 
     def _resume_reading(self) -> None:
         transport = self._transport
@@ -159,12 +189,17 @@ class WebSocketStream(asyncio.BufferedProtocol):
 
     # -- writing -----------------------------------------------------------------------------
 
-    def _begin(self, make_frame: Callable[[bytes], bytes]) -> None:
-        """The handshake is done: it is open. `make_frame` is that of this end, from `websocket_framing`."""
+    def _begin(self, make_frame: Callable[[bytes], bytes], cut: Cut) -> None:
+        """The handshake is done: it is open. `make_frame` and `cut` are this end's, from `websocket_framing`."""
         self.is_open = True
         protocol = self._protocol
-        if not protocol.extensions and not protocol.debug:  # which change frames, or show them in the log
-            self._make_frame = make_frame
+        if protocol.extensions or protocol.debug:  # which change frames, or show them in the log
+            return
+
+        self._make_frame = make_frame
+        if can_tell_beginnings():
+            self._cut = cut
+            self._begins_message = begins_message(protocol)
 
     def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """Queue one text frame. The frames of one turn leave in one write, unless they are many."""
