@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AttachedView", "ToolCall"]
 
+_read_arguments = Decoder(dict[str, Any]).decode
 _read_result = Decoder(CallToolResult).decode
 
 
@@ -71,6 +72,11 @@ class ToolCall:
     def has_view(self) -> bool:
         """Whether the tool has a View."""
         return self.view_uri is not None
+
+    @property
+    def partial(self) -> dict[str, Any]:
+        """The arguments as far as they are written, closed; what the Views were last told."""
+        return {} if self._shown_partial is None else _read_arguments(self._shown_partial)
 
     @property
     def is_over(self) -> bool:
@@ -137,6 +143,11 @@ class ToolCall:
         self._end(reason)
         if self._running is not None:
             self._running.cancel()
+
+    def follow(self, tool: Tool) -> None:
+        """The tool is listed in another way now: Views that are opened from now on show that one's resource."""
+        self.tool = tool
+        self.view_uri = resource_uri(tool)
 
     def attach(self, view: AttachedView) -> None:
         """Tell a View what has happened so far, and from now on."""

@@ -62,6 +62,11 @@ class Conversation:
         self._views += 1
         return f"view-{self._views}"
 
+    @property
+    def contexts(self) -> list[ViewContext]:
+        """What `take_context` would give now."""
+        return [context for context, _ in self._news.values()]
+
     def add_message(self, message: ViewMessage) -> None:
         """A View spoke for the user. Raises Denied if too much waits to be taken."""
         size = len(encode(message.content))
@@ -91,7 +96,7 @@ class Conversation:
 
         Spec: "If multiple updates are received before the next user message, Host SHOULD only send the last".
         """
-        taken = [context for context, _ in self._news.values()]
+        taken = self.contexts
         self._news.clear()
         self._news_bytes = 0
         return taken

@@ -221,6 +221,15 @@ class Host:
         uris = {uri for tool in self._tools.tools.values() if (uri := resource_uri(tool)) is not None}
         return await self._documents.prefetch(uris)
 
+    async def find_document(self, uri: str, *, fresh: bool = False) -> ViewDocument:
+        """The document that a View of this resource would show now; `fresh` reads it again in any case.
+
+        Raises ConfigurationError if there is none to show, and what a client raises.
+        """
+        if fresh:
+            self._documents.expire()
+        return await self._documents.get(uri)
+
     async def open_view(
         self, call: ToolCall, channel: ViewChannel, *, proxy: bool = False, context: HostContext | None = None
     ) -> ShownView:

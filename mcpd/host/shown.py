@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -29,6 +30,7 @@ from .view.events import (
     Failed,
     Live,
     ModelContextUpdate,
+    Pong,
 )
 from .view.refusals import Denied
 
@@ -71,6 +73,7 @@ class ShownView:
 
         self._work: dict[int, asyncio.Task[Any]] = {}
         self._app_calls: dict[str, asyncio.Future[CallToolResult]] = {}
+        self._pings: deque[tuple[asyncio.Future[float], float]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._is_turning = False
 
@@ -145,9 +148,16 @@ class ShownView:
         """Members of the host context have new values. Raises LocalProtocolError for a mode the View does not know."""
         self.tell(lambda machine: machine.context_changed(delta))
 
-    def ping(self) -> None:
-        """Ask whether the View is still there; it fails if it does not answer in time."""
-        self.tell(lambda machine: machine.ping(self._loop.time()))
+    def ping(self) -> asyncio.Future[float]:
+        """Ask whether the View is still there; it fails if it does not answer in time.
+
+        Done with the seconds that the answer took; cancelled if the View is gone.
+        """
+        answer: asyncio.Future[float] = self._loop.create_future()
+        self._machine.ping(self._loop.time())
+        self._pings.append((answer, self._loop.time()))
+        self._turn()  # the channel may answer at once
+        return answer
 
     def list_app_tools(self) -> None:
         """Ask for the View's own tools again; `app_tools` has them when an AppToolsListed event came."""
@@ -226,6 +236,8 @@ class ShownView:
             self._ask_for_tools()
         elif isinstance(event, AppToolAnswered):
             self._answer_app_call(event)
+        elif isinstance(event, Pong):
+            self._answer_ping()
         elif isinstance(event, (Closed, Failed)):
             self._end(event)
 
@@ -234,6 +246,12 @@ class ShownView:
     def _ask_for_tools(self) -> None:
         if self._machine.app.tools is not None and self._machine.state is ViewPhase.LIVE:
             self._machine.list_app_tools(self._loop.time())
+
+    def _answer_ping(self) -> None:
+        if self._pings:
+            answer, began = self._pings.popleft()
+            if not answer.done():
+                answer.set_result(self._loop.time() - began)
 
     def _answer_app_call(self, event: AppToolAnswered) -> None:
         answer = self._app_calls.pop(event.call_id, None)
@@ -292,6 +310,8 @@ class ShownView:
             task.cancel()
         for answer in self._app_calls.values():
             answer.cancel()
+        for ping, _ in self._pings:
+            ping.cancel()
         if not self._live.done():
             self._live.set_result(False)
         if not self.ended.done():

@@ -50,6 +50,7 @@ def told(event: Event) -> dict[str, Any] | None:
         return {"kind": "closed", "reason": event.reason, "clean": event.clean}
     if isinstance(event, TeardownRequested):
         return {"kind": "teardownRequested"}
+
     if isinstance(event, AppToolsListed):
         return {"kind": "appTools", "tools": event.tools}
 

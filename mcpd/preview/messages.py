@@ -134,7 +134,7 @@ class Complete(Wire):
     context: Raw | UnsetType = UNSET
 
 
-class CallId(Wire, kw_only=True):
+class CallId(Wire, kw_only=True, rename={"caller": "as", "call_id": "callId"}):
     """A call that the model begins to write. The id is the page's own."""
 
     call_id: str
@@ -298,4 +298,6 @@ class TraceGet(Wire, kw_only=True, rename={"start": "from"}):
     start: int = 0
     count: int = 100
     filter: TraceFilter | None = None
+    brief: bool = False
+    """Without the messages, for lists."""
     whole: int | None = None

@@ -23,24 +23,38 @@ from ..versions import table
 from .asks import Page
 from .lists import read_all
 from .messages import (
+    CallId,
+    CallPartial,
     CallResult,
+    Cancel,
+    ChangeContext,
     Complete,
     Connect,
     GetPrompt,
     HelloResult,
     Nothing,
     OpenView,
+    Permission,
     SandboxInfo,
     ServerInfo,
+    SetLevel,
+    SetProfile,
+    SetQuirks,
     ToolsCall,
+    TraceGet,
     Uri,
+    ViewId,
     ViewInfo,
     ViewLost,
     ViewMessage,
     ViewReason,
+    ViewToolsCall,
+    ViewViolation,
 )
-from .session import Session
+from .session import PERMISSIONS, Session
+from .tool_problems import tool_problems
 from .views import PageViews
+from .violations import Violation
 
 __all__ = ["HEARD", "METHODS", "Desk", "Heard", "Method"]
 
@@ -57,6 +71,8 @@ class Desk:
         self.views = views
         self.sandbox_origin = sandbox_origin
         self.calls: OrderedDict[str, ToolCall] = OrderedDict()
+        self.written: dict[str, str] = {}
+        """The characters of the arguments so far, of calls that are written bit by bit."""
 
     def begin(self, call_id: str, name: str, caller: str) -> ToolCall:
         """A call under the page's own id. Raises InvalidParams for an id that was used, or a tool that is not there."""
@@ -74,6 +90,8 @@ class Desk:
         call = self.calls[call_id] = ToolCall(host.client, tool)
         for old in list(self.calls)[: len(self.calls) - MOST_CALLS]:
             del self.calls[old]
+            self.written.pop(old, None)
+
         return call
 
     def call(self, call_id: str) -> ToolCall:
@@ -125,7 +143,8 @@ def _entry(raw: Raw) -> dict[str, Any]:
     """A tool as listed, with what a host makes of it."""
     tool = decode(raw, type=Tool)
     audience = [who for who, is_for in (("model", is_for_model), ("app", is_for_app)) if is_for(tool)]
-    return {**decode(raw), "visibility": audience, "app": resource_uri(tool), "problems": []}
+    listed = decode(raw)
+    return {**listed, "visibility": audience, "app": resource_uri(tool), "problems": tool_problems(listed)}
 
 
 def _list(method: str, member: str) -> Callable[[Desk, Nothing], Awaitable[Any]]:
@@ -133,6 +152,21 @@ def _list(method: str, member: str) -> Callable[[Desk, Nothing], Awaitable[Any]]
         return {member: await read_all(desk.session.host.client, method, member)}
 
     return run
+
+
+async def _subscribe(desk: Desk, params: Uri) -> Nothing:
+    await desk.session.host.client.subscribe(params.uri)
+    return Nothing()
+
+
+async def _unsubscribe(desk: Desk, params: Uri) -> Nothing:
+    await desk.session.host.client.unsubscribe(params.uri)
+    return Nothing()
+
+
+async def _set_level(desk: Desk, params: SetLevel) -> Nothing:
+    await desk.session.host.client.set_log_level(params.level)
+    return Nothing()
 
 
 async def _read(desk: Desk, params: Uri) -> Raw:
@@ -162,6 +196,26 @@ async def _call(desk: Desk, params: ToolsCall) -> CallResult:
     return CallResult(result=call.raw_result, milliseconds=took, view=call.view_uri, text=list(result.content))
 
 
+async def _begin_call(desk: Desk, params: CallId) -> Nothing:
+    desk.begin(params.call_id, params.name, params.caller)
+    return Nothing()
+
+
+async def _partial_call(desk: Desk, params: CallPartial) -> Any:
+    """The page sends all characters each time; a model would send those that are new."""
+    call, before = desk.call(params.call_id), desk.written.get(params.call_id, "")
+    if not params.text.startswith(before):
+        raise InvalidParams("the text goes on from what was sent before")
+    desk.written[params.call_id] = params.text
+    call.stream_arguments(params.text[len(before) :])
+    return {"closed": call.partial}
+
+
+async def _cancel_call(desk: Desk, params: Cancel) -> Nothing:
+    desk.call(params.call_id).cancel(params.reason)
+    return Nothing()
+
+
 def _progress(page: Page, call_id: str) -> OnProgress:
     def told(progress: float, total: float | None, message: str | None) -> None:
         page.notify("call/progress", {"callId": call_id, "progress": progress, "total": total, "message": message})
@@ -183,6 +237,67 @@ async def _close_view(desk: Desk, params: ViewReason) -> Any:
     return {"clean": await desk.views.close(params.view_id, params.reason)}
 
 
+async def _reload_view(desk: Desk, params: ViewId) -> ViewInfo:
+    return await desk.views.reload(params.view_id)
+
+
+async def _ping_view(desk: Desk, params: ViewId) -> Any:
+    return {"milliseconds": round(await desk.views.ping(params.view_id) * 1000, 2)}
+
+
+async def _change_context(desk: Desk, params: ChangeContext) -> Nothing:
+    desk.views.change_context(params.view_id, params.context)
+    return Nothing()
+
+
+async def _view_tools(desk: Desk, params: ViewId) -> Any:
+    return {"tools": desk.views.shown(params.view_id).app_tools}
+
+
+async def _call_view_tool(desk: Desk, params: ViewToolsCall) -> Any:
+    view = desk.views.shown(params.view_id)
+    return await view.call_app_tool(params.name, params.arguments, confirmed=params.confirmed)
+
+
+async def _allow(desk: Desk, params: Permission) -> Nothing:
+    if params.name not in PERMISSIONS:
+        raise InvalidParams(f"permission {params.name!r:.40}: there are {', '.join(PERMISSIONS)}")
+    desk.views.allow(params.view_id, params.name)
+    return Nothing()
+
+
+async def _set_quirks(desk: Desk, params: SetQuirks) -> Nothing:
+    desk.views.quirks = params.quirks
+    return Nothing()
+
+
+async def _set_profile(desk: Desk, params: SetProfile) -> Nothing:
+    if desk.views.is_plain and params.profile != "opaque":
+        raise InvalidParams("where the names of the sandbox are not found, Views are opaque")
+    desk.views.profile = params.profile
+    return Nothing()
+
+
+# ------------------------------------------------------------------------------------------- records
+
+
+async def _conversation(desk: Desk, params: Nothing) -> Any:
+    told = desk.session.conversation
+    messages = [
+        {"viewId": one.view, "tool": one.tool, "role": one.role, "content": one.content} for one in told.messages
+    ]
+    context = [
+        {"viewId": one.view, "tool": one.tool, "content": one.content, "structuredContent": one.structured_content}
+        for one in told.contexts
+    ]
+
+    return {"messages": messages, "context": context}
+
+
+async def _trace(desk: Desk, params: TraceGet) -> Any:
+    return desk.session.trace.get(params)
+
+
 METHODS: dict[str, Method] = {
     "hello": Method(Nothing, _hello),
     "server/connect": Method(Connect, _connect),
@@ -193,9 +308,25 @@ METHODS: dict[str, Method] = {
     "resources/read": Method(Uri, _read),
     "prompts/get": Method(GetPrompt, _prompt),
     "completion/complete": Method(Complete, _complete),
+    "resources/subscribe": Method(Uri, _subscribe),
+    "resources/unsubscribe": Method(Uri, _unsubscribe),
+    "logging/setLevel": Method(SetLevel, _set_level),
     "tools/call": Method(ToolsCall, _call),
+    "call/begin": Method(CallId, _begin_call),
+    "call/partial": Method(CallPartial, _partial_call),
+    "call/cancel": Method(Cancel, _cancel_call),
     "view/open": Method(OpenView, _open_view),
     "view/close": Method(ViewReason, _close_view),
+    "view/reload": Method(ViewId, _reload_view),
+    "view/ping": Method(ViewId, _ping_view),
+    "view/context": Method(ChangeContext, _change_context),
+    "view/tools": Method(ViewId, _view_tools),
+    "view/tools/call": Method(ViewToolsCall, _call_view_tool),
+    "view/permission": Method(Permission, _allow),
+    "quirks/set": Method(SetQuirks, _set_quirks),
+    "profile/set": Method(SetProfile, _set_profile),
+    "conversation/get": Method(Nothing, _conversation),
+    "trace/get": Method(TraceGet, _trace),
 }
 """What a page asks."""
 
@@ -208,6 +339,13 @@ def _lost(desk: Desk, params: ViewLost) -> None:
     desk.views.lost(params.view_id, params.reason)
 
 
+def _violation(desk: Desk, params: ViewViolation) -> None:
+    found = Violation(
+        directive=params.directive, blocked=params.blocked_uri, source=params.source_file, line=params.line
+    )
+    desk.views.violated(params.view_id, found)
+
+
 class Heard(Struct, frozen=True):
     """One notification: what its params are, and what it does."""
 
@@ -218,5 +356,6 @@ class Heard(Struct, frozen=True):
 HEARD: dict[str, Heard] = {
     "view/message": Heard(ViewMessage, _message),
     "view/lost": Heard(ViewLost, _lost),
+    "view/violation": Heard(ViewViolation, _violation),
 }
 """What a page tells."""

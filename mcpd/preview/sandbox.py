@@ -30,7 +30,7 @@ from .origins import PAGE_NAME, Place
 
 __all__ = ["OnReport", "Sandbox", "forget_cookies", "policy_of"]
 
-OnReport = Callable[[bytes, bool], None]
+OnReport = Callable[[bytes, bool], object]
 """Is given the body of a report, and whether the proxy's policy blocked it (then a navigation)."""
 
 WAIT_SECONDS = 30.0
@@ -201,6 +201,7 @@ def _proxy(place: Place, grant: Grant, guest_origin: str, title: str) -> tuple[b
     style = (
         "html,body{margin:0;height:100%;background:transparent}iframe{display:block;border:0;width:100%;height:100%}"
     )
+
     html = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Sandbox proxy</title>'
         f'<style nonce="{nonce}">{style}</style></head>'

@@ -33,10 +33,17 @@ from ..types.sampling import CreateMessageParams, CreateMessageResult, Root
 from .asks import Asks, NobodyAnswers, Page
 from .events import told
 from .messages import ServerInfo
+from .reload import Freshness
+from .trace import ServerWatcher, Trace
 
-__all__ = ["Session", "SessionOptions"]
+__all__ = ["PERMISSIONS", "Session", "SessionOptions"]
 
 log = logging.getLogger("mcpd.preview")
+
+PERMISSIONS = ("camera", "microphone", "geolocation", "clipboardWrite")
+
+_TRY_AFTER = (0.3, 0.7, 1.0, 2.0, 4.0, 8.0, 15.0)
+"""Seconds between the tries to reach a server again that was lost."""
 
 _CONTEXT = HostContext(available_display_modes=["inline", "fullscreen", "pip"], platform="web")
 
@@ -61,10 +68,12 @@ class Session:
         self.showing: dict[str, Page] = {}
         self.asks = Asks(self.pages)
         self.conversation = Conversation()
+        self.trace = Trace(lambda total: self.broadcast("trace/added", {"total": total}))
         self._host: Host | None = None
-        self._version = options.version
 
         self._changing = asyncio.Lock()
+        self._freshness: Freshness | None = None
+        self._following: asyncio.Task[None] | None = None
 
     # ----------------------------------------------------------------------------------- the server
 
@@ -98,11 +107,12 @@ class Session:
                     permissions=self.options.permissions,
                     version=version,
                     timeout=self.options.timeout,
+                    watcher=ServerWatcher(self.trace),
                 ),
             )
-            host.client.on_lost = self._on_lost
+            host.client.on_lost = lambda error: self._on_lost(host, error)
             await host.open()
-            self._host, self._version = host, version
+            self._host, self._freshness = host, Freshness(host, self._stale)
             info = self.info()
 
         self.broadcast("server/status", {"state": "connected", "message": ""})
@@ -115,6 +125,7 @@ class Session:
 
         client = self._host.client
         who, offers = client.server_info, client.server_capabilities
+
         return ServerInfo(
             name=who.name if who else None,
             title=who.title if who else None,
@@ -131,11 +142,57 @@ class Session:
         """Close all Views and leave the server."""
         async with self._changing:
             await self._leave()
+        self.trace.close()
 
     async def _leave(self) -> None:
         host, self._host = self._host, None
+        freshness, self._freshness = self._freshness, None
+        if self._following is not None:
+            self._following.cancel()
+
+        if freshness is not None:
+            await freshness.aclose()
         if host is not None:
             await host.aclose()
+
+    def _on_lost(self, host: Host, error: McpdError) -> None:
+        """The connection has ended by itself: try whether the server is there again, a few times."""
+        self.broadcast("server/status", {"state": "lost", "message": printable(error, 2000)})
+        if host is self._host and (self._following is None or self._following.done()):
+            self._following = asyncio.get_running_loop().create_task(self._follow(host))
+
+    async def _follow(self, host: Host) -> None:
+        for seconds in _TRY_AFTER:
+            await asyncio.sleep(seconds)
+            try:
+                await host.refresh_tools()
+            except McpdError as error:
+                log.info("the server is not there yet: %s", printable(error))
+                continue
+
+            self.broadcast("server/status", {"state": "restarted", "message": ""})
+            for kind in ("tools", "resources", "prompts"):
+                self.broadcast("list/changed", {"kind": kind})
+            self._look()
+            return
+
+    # --------------------------------------------------------------------------------------- Views
+
+    def show(self, view: ShownView, page: Page) -> None:
+        """This page shows a View from now on, until that is gone."""
+        self.showing[view.id] = page
+        view.ended.add_done_callback(lambda _: self.showing.pop(view.id, None))
+        if self._freshness is not None:
+            self._freshness.watch(view)
+
+    def _stale(self, view: ShownView, why: str) -> None:
+        page = self.showing.get(view.id)
+        if page is not None:
+            page.notify("view/stale", {"viewId": view.id, "why": why})
+
+    def _look(self) -> None:
+        if self._freshness is not None:
+            self._freshness.look()
 
     # ------------------------------------------------------------------------------------ the pages
 
@@ -143,9 +200,6 @@ class Session:
         """Tell all pages."""
         for page in list(self.pages):
             page.notify(method, params)
-
-    def _on_lost(self, error: McpdError) -> None:
-        self.broadcast("server/status", {"state": "lost", "message": printable(error, 2000)})
 
     # ------------------------------------------------------------------------- what the server asks
 
@@ -195,9 +249,12 @@ class Session:
 
     def _list_changed(self, kind: ListKind) -> None:
         self.broadcast("list/changed", {"kind": kind})
+        if kind != "prompts":
+            self._look()
 
     def _updated(self, uri: str) -> None:
         self.broadcast("resource/updated", {"uri": uri})
+        self._look()
 
     # -------------------------------------------------------------------------------- what Views ask
 

@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any
 
 from msgspec import Raw
 
-from ..errors import InvalidParams
+from ..errors import InvalidParams, LocalProtocolError, RequestCancelled
 from ..host.call import ToolCall
-from ..host.documents.csp import OUTER_TOKENS, Profile
-from ..host.shown import ShownView
 from ..host.view.context import HostContext, merge
+from ..host.documents.csp import OUTER_TOKENS, Profile
 from ..host.view.events import Closed
+from ..host.view.lifecycle import ViewPhase
+from ..host.shown import ShownView
+from ..host.visibility import resource_uri
+from ..jsonrpc import read_object
 from ..printable import printable
+from ..trace.records import head_of
 from .asks import Page
 from .messages import Permissions, Quirks, ViewInfo
 from .origins import Origins, Place
 from .quirks import OPENAI, treatment
 from .sandbox import Sandbox, policy_of
 from .session import Session
+from .violations import Violation, explain_violation, read_report
 
 __all__ = ["PageViews"]
 
 log = logging.getLogger("mcpd.preview")
+
+RESERVED = "ui/notifications/sandbox-"
+_RESERVED = RESERVED.encode()
+DOCUMENT_LOADS = 2
+"""How often a guest's frame loads until the View's document stands in it."""
 
 
 class _Open:
@@ -49,10 +63,13 @@ class PageViews:
         self._sandbox = sandbox
         self._origins = origins
         self._page_origin = page_origin
-        self._open: dict[str, _Open] = {}
 
+        self._open: dict[str, _Open] = {}
         self._allowed: dict[str, set[str]] = {}
         """The features that the user allowed to the Views of a document, by its URI."""
+        self._tasks: set[asyncio.Task[object]] = set()
+
+    # ---------------------------------------------------------------------------------- begin and end
 
     async def open(self, call: ToolCall, call_id: str, context: HostContext | None) -> ViewInfo:
         """Show a call's View. Raises ConfigurationError if there is nothing to show, LocalProtocolError for too many.
@@ -71,25 +88,26 @@ class PageViews:
         )
         place = self._origins.new_place(self._page_origin)
         opened = self._open[shown.id] = _Open(shown, call_id, place, context)
-        session.showing[shown.id] = self._page
         openai = OPENAI if quirks.openai_global else None
-        self._sandbox.put(place, shown.grant, lambda body, of_proxy: None, title=_title(call), openai=openai)
+        self._sandbox.put(place, shown.grant, partial(self._reported, shown.id), title=_title(call), openai=openai)
         shown.ended.add_done_callback(lambda _: self._forget(shown.id))
 
-        shown.begin(lambda message: self._tell(shown.id, message))
+        session.show(shown, self._page)
+        shown.begin(partial(self._tell, shown.id))
         return _info(opened)
 
-    def receive(self, view_id: str, message: Raw) -> None:
-        """A message of a View or its proxy; of one that is gone it is nothing."""
-        opened = self._open.get(view_id)
-        if opened is not None:
-            opened.shown.receive(bytes(message))
+    async def reload(self, view_id: str) -> ViewInfo:
+        """Show the same call again, as its document and its tool are now; the View before is torn down meanwhile."""
+        opened = self._find(view_id)
+        host, call = self._session.host, opened.shown.call
+        await host.refresh_tools()
+        tool = host.find_tool(call.name)
+        if tool is not None and resource_uri(tool) is not None:
+            call.follow(tool)
 
-    def lost(self, view_id: str, reason: str) -> None:
-        """Its frame is gone."""
-        opened = self._open.get(view_id)
-        if opened is not None:
-            opened.shown.lost(reason)
+        await host.find_document(call.view_uri or "", fresh=True)
+        self._do(opened.shown.close("the app is loaded again"))
+        return await self.open(call, opened.call_id, opened.context)
 
     async def close(self, view_id: str, reason: str) -> bool:
         """Tear it down; whether it answered."""
@@ -101,20 +119,108 @@ class PageViews:
         for opened in list(self._open.values()):
             opened.shown.lost("the page was closed")
 
+    def _forget(self, view_id: str) -> None:
+        opened = self._open.pop(view_id, None)
+        if opened is not None:
+            self._sandbox.remove(opened.place)
+
+    def _do(self, work: Coroutine[Any, Any, object]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # --------------------------------------------------------------------------------------- messages
+
+    def receive(self, view_id: str, message: Raw) -> None:
+        """A message of a View or its proxy; of one that is gone it is nothing."""
+        opened = self._open.get(view_id)
+        if opened is None:
+            return
+
+        data = bytes(message)
+        self._session.trace.add(f"view:{view_id}", "host", data)
+        # A proxy drops what a View sends under such a name: these are its own.
+        head = head_of(data) if _RESERVED in data else None
+        method = None if head is None else head.method
+
+        if head is not None and method == f"{RESERVED}guest-loaded":
+            self._on_loaded(opened.shown, head.params)
+        elif method == f"{RESERVED}dropped":
+            text = "the View sent a message under a name that is its proxy's; it was thrown away"
+            self._event(view_id, {"kind": "finding", "rule": "reserved", "text": text, "method": "", "refused": True})
+        else:
+            opened.shown.receive(data)
+
+    def _tell(self, view_id: str, message: bytes) -> None:
+        self._session.trace.add("host", f"view:{view_id}", message)
+        self._page.notify("view/message", {"viewId": view_id, "message": Raw(message)})
+
+    def _event(self, view_id: str, event: dict[str, Any]) -> None:
+        self._page.notify("view/event", {"viewId": view_id, "event": event})
+
+    def _on_loaded(self, shown: ShownView, params: Raw) -> None:
+        """Something else was loaded in the View's frame than its document: see whether the View is still there."""
+        loads = read_object(params, "params").get("loads")
+        if isinstance(loads, int) and loads > DOCUMENT_LOADS and shown.state is ViewPhase.LIVE:
+            shown.ping()
+
+    def lost(self, view_id: str, reason: str) -> None:
+        """Its frame is gone."""
+        opened = self._open.get(view_id)
+        if opened is not None:
+            opened.shown.lost(reason)
+
+    # ------------------------------------------------------------------------------------- violations
+
+    def _reported(self, view_id: str, body: bytes, of_proxy: bool) -> None:
+        found = read_report(body, of_proxy=of_proxy)
+        if found is not None:
+            self.violated(view_id, found)
+
+    def violated(self, view_id: str, found: Violation) -> None:
+        """A policy blocked something of this View."""
+        if view_id in self._open:
+            self._event(view_id, explain_violation(found))
+
+    # ---------------------------------------------------------------------------- what the page wants
+
+    async def ping(self, view_id: str) -> float:
+        """How long it takes to answer, in seconds. Raises RequestCancelled if it is gone before."""
+        answer = self._find(view_id).shown.ping()
+        await asyncio.wait([answer])
+        if answer.cancelled():
+            raise RequestCancelled("the View does not answer, and is gone")
+        return answer.result()
+
+    def change_context(self, view_id: str | None, delta: HostContext) -> None:
+        """The surroundings of one View, or of all and those to come. Raises LocalProtocolError for one that cannot."""
+        if view_id is not None:
+            opened = self._find(view_id)
+            opened.shown.change_context(delta)
+            opened.context = delta if opened.context is None else merge(opened.context, delta)
+            return
+
+        self.context = merge(self.context, delta)
+        for opened in list(self._open.values()):
+            try:
+                opened.shown.change_context(delta)
+            except LocalProtocolError as error:
+                log.info("%s: %s", opened.shown.id, printable(error))
+
+    def allow(self, view_id: str, name: str) -> None:
+        """The user allows a feature to all Views of this document that are opened from now on."""
+        uri = self._find(view_id).shown.document.uri
+        self._allowed.setdefault(uri, set()).add(name)
+
+    def shown(self, view_id: str) -> ShownView:
+        """One of its Views. Raises InvalidParams."""
+        return self._find(view_id).shown
+
     def _find(self, view_id: str) -> _Open:
         opened = self._open.get(view_id)
         if opened is None:
             raise InvalidParams(f"there is no View {view_id!r:.80}, or it is gone")
         return opened
-
-    def _tell(self, view_id: str, message: bytes) -> None:
-        self._page.notify("view/message", {"viewId": view_id, "message": Raw(message)})
-
-    def _forget(self, view_id: str) -> None:
-        opened = self._open.pop(view_id, None)
-        self._session.showing.pop(view_id, None)
-        if opened is not None:
-            self._sandbox.remove(opened.place)
 
 
 def _title(call: ToolCall) -> str:

@@ -40,6 +40,7 @@ __all__ = [
     "ModeChange",
     "ModelContextUpdate",
     "OpenLink",
+    "Pong",
     "Sample",
     "SizeChanged",
     "TeardownRequested",
@@ -152,6 +153,10 @@ class TeardownRequested(Struct, frozen=True):
     """The View would like to be closed; to agree, call `View.teardown`."""
 
 
+class Pong(Struct, frozen=True):
+    """The View answered the first of the pings that it had not answered yet."""
+
+
 class AppToolsChanged(Struct, frozen=True):
     """The View's own tools are others now; list them again."""
 
@@ -204,6 +209,7 @@ Event: TypeAlias = (
     | SizeChanged
     | Logged
     | TeardownRequested
+    | Pong
     | AppToolsChanged
     | AppToolsListed
     | AppToolAnswered

@@ -30,6 +30,7 @@ from .events import (
     Connected,
     Failed,
     Live,
+    Pong,
 )
 from .incoming import Incoming
 from .lifecycle import OVER, Lifecycle, ViewPhase
@@ -122,9 +123,12 @@ class ViewMachine:
             self._on_notification(message, now)
 
     def _on_answer(self, message: Response | Failure, now: float) -> None:
-        if self._outgoing.receive(message, now) == "teardown":
+        purpose = self._outgoing.receive(message, now)
+        if purpose == "teardown":
             # An official example answers -32601: any answer means "go on".
             self._end(ViewPhase.GONE, Closed(self._closing_reason, clean=True))
+        elif purpose == "ping":
+            self._output.events.append(Pong())
 
     def _on_request(self, request: Request, now: float) -> None:
         try:
