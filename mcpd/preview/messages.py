@@ -165,7 +165,7 @@ class ToolsCall(Wire, kw_only=True, rename={"caller": "as", "call_id": "callId"}
     caller: Literal["model", "app"] = "model"
 
 
-class CallResult(Wire, kw_only=True):
+class CallResult(Wire, kw_only=True, omit_defaults=False):
     """How a call ended. `text` is what a host without Apps shows, `view` the tool's `ui://` resource."""
 
     result: Raw

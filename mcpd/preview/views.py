@@ -205,7 +205,7 @@ class PageViews:
             try:
                 opened.shown.change_context(delta)
             except LocalProtocolError as error:
-                log.info("%s: %s", opened.shown.id, printable(error))
+                log.info("%s: %s", printable(opened.shown.id), printable(error))
 
     def allow(self, view_id: str, name: str) -> None:
         """The user allows a feature to all Views of this document that are opened from now on."""

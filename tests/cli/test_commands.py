@@ -76,7 +76,7 @@ def test_help_of_check_names_the_exit_codes(run: Run) -> None:
         (["frobnicate"], f"no command 'frobnicate'; there are {', '.join(sorted(_COMMANDS))}"),
         (["run"], "no command 'run'; to serve a file on stdio: mcpd serve --stdio server.py"),
         (["run", "-v", "a.py"], "to serve a file on stdio: mcpd serve --stdio a.py"),
-        (["dev", "a.py"], "to try a file, in a host or the Inspector: mcpd serve --http :8080 a.py"),
+        (["dev", "a.py"], "to try a file in a page: mcpd preview a.py"),
         (["inspect", "a.py"], "for what a server offers, with all schemas: mcpd list --verbose a.py"),
         (["add", "a.py"], "to tell a host of a file: mcpd install HOST a.py"),
         (["tools", "a.py"], "for the tools of a server: mcpd list a.py tools"),

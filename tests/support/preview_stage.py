@@ -123,6 +123,15 @@ class Api:
                 return message
             self.told.append(message)
 
+    async def answer(self, request_id: str) -> Any:
+        """The answer to a request that was sent by hand."""
+        while True:
+            for message in self.told:
+                if message.get("id") == request_id and "method" not in message:
+                    self.told.remove(message)
+                    return message
+            self.told.append(await self.receive())
+
     async def until(self, method: str) -> Any:
         """The params of the first notification or question of this name that was not taken before."""
         while True:
