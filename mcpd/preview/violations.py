@@ -34,7 +34,7 @@ _FIELDS = {
 }
 _SOURCE_SCHEMES = ("http", "https", "ws", "wss")
 _INLINE = {
-    "eval": "the specification grants no eval: build the app without it",
+    "eval": "the specification grants no eval; a library that only tried it, as zod does, goes on without",
     "wasm-eval": "the specification grants no WebAssembly",
     "inline": "this is not granted inline: put it into the document as an element of its own",
     "blob": "the specification grants no blob: URLs here",

@@ -6,11 +6,13 @@ import asyncio
 import os
 import re
 import signal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import Child
+from support.clock import until
 from support.preview_stage import Api
 from websockets.asyncio.client import connect
 
@@ -30,14 +32,12 @@ async def _line(process: asyncio.subprocess.Process) -> str:
         return (await process.stdout.readline()).decode().strip()
 
 
-async def _until_gone(pid: int) -> None:
-    async with asyncio.timeout(30):
-        while True:
-            try:
-                os.kill(pid, 0)
-            except ProcessLookupError:
-                return
-            await asyncio.sleep(0.02)
+def _is_gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
 
 
 @pytest.mark.slow
@@ -75,7 +75,7 @@ async def test_a_file_is_followed_and_nothing_is_left(child: Child, tmp_path: Pa
         assert process.returncode == 130
         assert b"Traceback" not in said
         for pid in pids:
-            await _until_gone(pid)
+            await until(partial(_is_gone, pid))
     finally:
         if process.returncode is None:
             process.kill()
