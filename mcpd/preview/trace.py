@@ -11,6 +11,7 @@ import time
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 from msgspec import Raw, Struct
@@ -61,14 +62,22 @@ class _View:
         self._text = (wanted.text or "").lower().encode()
 
     def passes(self, entry: TraceEntry) -> bool:
-        """A party `view` stands for all Views."""
-        parties = {entry.sender, entry.receiver, entry.sender.partition(":")[0], entry.receiver.partition(":")[0]}
-        return (
-            (self._parties is None or bool(self._parties & parties))
-            and (self._methods is None or any(part in (entry.method or "").lower() for part in self._methods))
-            and (self._kinds is None or entry.kind in self._kinds)
-            and (not self._text or self._text in entry.data.lower())
-        )
+        """Whether it is wanted; the quick questions come first."""
+        if self._kinds is not None and entry.kind not in self._kinds:
+            return False
+        if self._parties is not None and not self._concerns(entry):
+            return False
+        if self._methods is not None:
+            method = (entry.method or "").lower()
+            if not any(part in method for part in self._methods):
+                return False
+        return not self._text or self._text in entry.data.lower()
+
+    def _concerns(self, entry: TraceEntry) -> bool:
+        """`view` stands for all Views."""
+        wanted = self._parties or frozenset()
+        ends = (entry.sender, entry.receiver)
+        return any(end in wanted or ("view" in wanted and end.startswith("view:")) for end in ends)
 
 
 class Trace:
@@ -191,10 +200,10 @@ class Trace:
                 self._views.popitem(last=False)
 
         self._views.move_to_end(key)
-        for number in range(max(view.seen, self._forgotten), self.total):
-            entry = self._entry(number)
+        begin, offset = max(view.seen, self._forgotten), self.total - len(self._entries)
+        for entry in islice(self._entries, begin - offset, None):
             if entry is not None and view.passes(entry):
-                view.numbers.append(number)
+                view.numbers.append(entry.n)
         view.seen = self.total
         return view
 

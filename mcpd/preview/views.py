@@ -179,8 +179,12 @@ class PageViews:
 
     def violated(self, view_id: str, found: Violation) -> None:
         """A policy blocked something of this View."""
-        if view_id in self._open:
-            self._event(view_id, explain_violation(found))
+        opened = self._open.get(view_id)
+        if opened is None:
+            return
+        self._event(view_id, explain_violation(found))
+        if found.is_navigation and opened.shown.state is ViewPhase.LIVE:
+            opened.shown.ping()  # where it wanted to go, there may be an error page now
 
     # ---------------------------------------------------------------------------- what the page wants
 

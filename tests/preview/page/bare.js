@@ -8,6 +8,7 @@ const bare = (window.bare = {
   answers: {}, // by kind; {allow: true} where there is none
   views: new Map(),
   closed: null,
+  passed: [], // what proxies sent
   hello: null,
 
   send: (message) => socket.send(JSON.stringify({ jsonrpc: "2.0", ...message })),
@@ -68,6 +69,7 @@ socket.onmessage = ({ data }) => {
 addEventListener("message", ({ source, origin, data }) => {
   for (const [viewId, { info, frame }] of bare.views) {
     if (source === frame.contentWindow && origin === info.proxyOrigin) {
+      bare.passed.push(data);
       bare.tell("view/message", { viewId, message: data });
     }
   }
