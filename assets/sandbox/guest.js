@@ -2,6 +2,13 @@
 // The document stands in this one's place: its address, its origin and the policy of its response stay.
 "use strict";
 (({ proxy, openai }) => {
+  // A cookie could be set for the names of all Views at once, which share nothing else.
+  try {
+    Object.defineProperty(Document.prototype, "cookie", { get: () => "", set: () => {}, configurable: false });
+    Object.defineProperty(window, "cookieStore", { value: undefined, configurable: false });
+  } catch {
+    // Where the browser does not let it, the server removes what was set.
+  }
   addEventListener("message", function take({ source, origin, data }) {
     if (source !== parent || origin !== proxy) return;
     if (!data || data.method !== "ui/notifications/sandbox-resource-ready") return;
