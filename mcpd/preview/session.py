@@ -111,7 +111,11 @@ class Session:
                 ),
             )
             host.client.on_lost = lambda error: self._on_lost(host, error)
-            await host.open()
+            try:
+                await host.open()
+            except McpdError as error:
+                self._say_lost(error)
+                raise
             self._host, self._freshness = host, Freshness(host, self._stale)
             info = self.info()
 
@@ -157,9 +161,14 @@ class Session:
 
     def _on_lost(self, host: Host, error: McpdError) -> None:
         """The connection has ended by itself: try whether the server is there again, a few times."""
-        self.broadcast("server/status", {"state": "lost", "message": printable(error, 2000)})
-        if host is self._host and (self._following is None or self._following.done()):
+        if host is not self._host:
+            return  # it was never in use
+        self._say_lost(error)
+        if self._following is None or self._following.done():
             self._following = asyncio.get_running_loop().create_task(self._follow(host))
+
+    def _say_lost(self, error: McpdError) -> None:
+        self.broadcast("server/status", {"state": "lost", "message": printable(error, 2000)})
 
     async def _follow(self, host: Host) -> None:
         for seconds in _TRY_AFTER:

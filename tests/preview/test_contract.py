@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from msgspec import Raw
 from support.preview_stage import Api, api_of, previewing
 
 from mcpd import Context, Server, ToolError
+from mcpd.client.targets.named import CommandTarget
 from mcpd.host.messages import TOOL_INPUT, TOOL_INPUT_PARTIAL, TOOL_RESULT
 from mcpd.preview.messages import Quirks
 from mcpd.preview.quirks import rewriter
@@ -338,3 +341,23 @@ async def test_every_message_is_in_the_trace(kind: str) -> None:
             assert methods.count("ui/initialize") == 2  # with its answer
             whole = (await api.request("trace/get", whole=seen["entries"][1]["n"]))["result"]["entries"]
             assert whole[0]["message"]["params"]["html"] == HTML
+
+
+@pytest.mark.slow
+async def test_a_server_that_ends_is_reached_again(tmp_path: Path) -> None:
+    """Pages hear that it is lost, and that it is there again; what it offers is listed anew."""
+    file = tmp_path / "server.py"
+    file.write_text(
+        "import os\nfrom mcpd import Server\nserver = Server('mortal')\n\n\n"
+        "@server.tool\nasync def end() -> None:\n    os._exit(3)\n"
+    )
+    target = CommandTarget((sys.executable, "-m", "mcpd", "serve", "--stdio", str(file)))
+    async with previewing(target) as preview, api_of(preview) as api:
+        assert (await api.request("tools/call", callId="1", name="end"))["error"]["code"] == -32000
+        states = [(await api.until("server/status"))["params"]["state"] for _ in range(2)]
+        assert states == ["lost", "restarted"]
+        assert [one["name"] for one in (await api.request("tools/list"))["result"]["tools"]] == ["end"]
+        file.unlink()
+        assert (await api.request("server/connect", version=None))["error"]["code"] == -32000
+        assert (await api.until("server/status"))["params"]["state"] == "lost"
+        assert (await api.request("tools/list"))["error"]["code"] == -32600
