@@ -12,11 +12,11 @@ from msgspec import Raw
 
 from ..errors import InvalidParams, LocalProtocolError, RequestCancelled
 from ..host.call import ToolCall
-from ..host.view.context import HostContext, merge
 from ..host.documents.csp import OUTER_TOKENS, Profile
+from ..host.shown import ShownView
+from ..host.view.context import HostContext, merge
 from ..host.view.events import Closed
 from ..host.view.lifecycle import ViewPhase
-from ..host.shown import ShownView
 from ..host.visibility import resource_uri
 from ..jsonrpc import read_object
 from ..printable import printable

@@ -14,7 +14,7 @@ from support.preview_stage import Api, api_of, previewing
 
 from mcpd import Context, Server, ToolError
 from mcpd.client.targets.named import CommandTarget
-from mcpd.host.messages import TOOL_INPUT, TOOL_INPUT_PARTIAL, TOOL_RESULT
+from mcpd.host.view.messages import TOOL_INPUT, TOOL_INPUT_PARTIAL, TOOL_RESULT
 from mcpd.preview.messages import Quirks
 from mcpd.preview.quirks import rewriter
 
