@@ -42,9 +42,9 @@ from ..transports.guards import Access, Guard
 from ..transports.websocket import WebSocketChannel
 from ..transports.websocket_server import Endpoint, WebSocketLimits
 from .messages import Hello, Nothing
-from .methods import HEARD, METHODS, Desk
+from .methods import HEARD, METHODS, PageRequestHandler
 
-__all__ = ["ApiEndpoint", "MakeDesk", "PageConnection"]
+__all__ = ["ApiEndpoint", "MakeHandler", "PageConnection"]
 
 log = logging.getLogger("mcpd.preview")
 
@@ -52,7 +52,7 @@ PATH = "/api"
 HELLO_SECONDS = 5.0
 MOST_PAGES = 16
 
-MakeDesk = Callable[["PageConnection", str], Desk]
+MakeHandler = Callable[["PageConnection", str], PageRequestHandler]
 """Makes what a page works on, from its connection and its origin."""
 
 
@@ -63,14 +63,14 @@ class ApiEndpoint(Endpoint):
         self,
         is_page: Callable[[str | None, str | None], bool],
         token: str,
-        make_desk: MakeDesk,
+        make_handler: MakeHandler,
         limits: WebSocketLimits,
         connection_limit: ConnectionLimit,
     ) -> None:
         super().__init__(self._begin, Guard(Access()), limits, (PATH,), connection_limit)
         self._is_page = is_page
         self._token = token
-        self._make_desk = make_desk
+        self._make_handler = make_handler
 
     def check(self, headers: RequestHeaders) -> Principal | Refusal:
         """Only the page, which says where it comes from; a program that does not is none."""
@@ -89,17 +89,19 @@ class ApiEndpoint(Endpoint):
     def _begin(self, channel: Channel) -> Receiver:
         assert isinstance(channel, WebSocketChannel)
         origin = dict(channel.origin().headers()).get("origin", "")
-        return PageConnection(channel, self._token, lambda page: self._make_desk(page, origin))
+        return PageConnection(channel, self._token, lambda page: self._make_handler(page, origin))
 
 
 class PageConnection:
     """One page that is connected: a receiver of its frames, and the `Page` that others ask and tell."""
 
-    def __init__(self, channel: WebSocketChannel, token: str, make_desk: Callable[[PageConnection], Desk]) -> None:
+    def __init__(
+        self, channel: WebSocketChannel, token: str, make_handler: Callable[[PageConnection], PageRequestHandler]
+    ) -> None:
         self._channel = channel
         self._token = token
-        self._make_desk = make_desk
-        self._desk: Desk | None = None
+        self._make_handler = make_handler
+        self._handler: PageRequestHandler | None = None
         self._asked: PendingRequests[PendingRequest] = PendingRequests("b")
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
@@ -113,18 +115,18 @@ class PageConnection:
         try:
             message = decode(frame)
         except ProtocolError as error:
-            if self._desk is None:
+            if self._handler is None:
                 self._refuse("the first message is hello")
             else:
                 self._channel.send(encode(error_answer(error, error.request_id)))
             return
 
-        if self._desk is None:
+        if self._handler is None:
             self._greet(message)
         elif isinstance(message, Request):
-            self._do(self._serve(self._desk, message))
+            self._do(self._serve(self._handler, message))
         elif isinstance(message, Notification):
-            self._hear(self._desk, message)
+            self._hear(self._handler, message)
         elif isinstance(message, (Response, Failure)):
             self._asked.receive(message)
 
@@ -135,15 +137,15 @@ class PageConnection:
     def closed(self, error: McpdError | None = None) -> None:
         """The page is gone."""
         self._timer.cancel()
-        desk, self._desk = self._desk, None
+        handler, self._handler = self._handler, None
         self._asked.fail_all("the page is gone")
         self._asked.take_all()
         for task in self._tasks:
             task.cancel()
 
-        if desk is not None:
-            desk.session.pages.remove(self)
-            desk.views.end()
+        if handler is not None:
+            handler.session.pages.remove(self)
+            handler.views.end()
 
     def _greet(self, message: object) -> None:
         """The first message has the token, or was the last."""
@@ -151,9 +153,9 @@ class PageConnection:
             self._refuse("the first message is hello, with the token of the address that was printed")
             return
         self._timer.cancel()
-        desk = self._desk = self._make_desk(self)
-        desk.session.pages.append(self)
-        self._do(self._serve(desk, message))
+        handler = self._handler = self._make_handler(self)
+        handler.session.pages.append(self)
+        self._do(self._serve(handler, message))
 
     def _is_token(self, params: Raw) -> bool:
         try:
@@ -166,12 +168,12 @@ class PageConnection:
         log.warning("A page was refused: %s", printable(reason))
         self._channel.fail(CloseCode.POLICY_VIOLATION, reason)
 
-    async def _serve(self, desk: Desk, request: Request) -> None:
+    async def _serve(self, handler: PageRequestHandler, request: Request) -> None:
         try:
             method = METHODS.get(request.method)
             if method is None:
                 raise MethodNotFound(f"There is no {request.method!r:.80}")
-            answer: object = Result(request.id, await method.run(desk, _read(method.params, request)))
+            answer: object = Result(request.id, await method.run(handler, _read(method.params, request)))
         except (ProtocolError, RemoteError) as error:
             answer = error_answer(error, request.id)
         except McpdError as error:
@@ -182,12 +184,12 @@ class PageConnection:
 
         self._channel.send(encode(answer))
 
-    def _hear(self, desk: Desk, told: Notification) -> None:
+    def _hear(self, handler: PageRequestHandler, told: Notification) -> None:
         heard = HEARD.get(told.method)
         if heard is None:
             return
         try:
-            heard.run(desk, decode_json(told.params, type=heard.params))
+            heard.run(handler, decode_json(told.params, type=heard.params))
         except MALFORMED as error:
             log.warning("A page sent a bad %s: %s", printable(told.method), printable(explain(error)))
 
@@ -204,7 +206,7 @@ class PageConnection:
 
     async def request(self, method: str, params: object) -> Any:
         """See `asks.Page`."""
-        if self._desk is None:
+        if self._handler is None:
             raise ConnectionLost("the page is gone")
 
         waiter: asyncio.Future[Raw] = self._loop.create_future()

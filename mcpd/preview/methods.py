@@ -51,21 +51,21 @@ from .messages import (
     ViewToolsCall,
     ViewViolation,
 )
-from .session import PERMISSIONS, Session
+from .session import PERMISSIONS, PreviewSession
 from .tool_problems import tool_problems
 from .views import PageViews
 from .violations import Violation
 
-__all__ = ["HEARD", "METHODS", "Desk", "Heard", "Method"]
+__all__ = ["HEARD", "METHODS", "Heard", "Method", "PageRequestHandler"]
 
 MOST_CALLS = 200
 """Of the calls of a page so many are remembered: Views can be opened for them."""
 
 
-class Desk:
-    """What one page works on: its calls, its Views."""
+class PageRequestHandler:
+    """Handles the requests of one page, each by a function of `METHODS`: has its calls and its Views."""
 
-    def __init__(self, session: Session, page: Page, views: PageViews, sandbox_origin: str) -> None:
+    def __init__(self, session: PreviewSession, page: Page, views: PageViews, sandbox_origin: str) -> None:
         self.session = session
         self.page = page
         self.views = views
@@ -106,11 +106,11 @@ class Method(Struct, frozen=True):
     """One request: what its params are, and what it does."""
 
     params: type[Struct]
-    run: Callable[[Desk, Any], Awaitable[Any]]
+    run: Callable[[PageRequestHandler, Any], Awaitable[Any]]
 
 
-async def _hello(desk: Desk, params: Struct) -> HelloResult:
-    session, views = desk.session, desk.views
+async def _hello(handler: PageRequestHandler, params: Struct) -> HelloResult:
+    session, views = handler.session, handler.views
     return HelloResult(
         mcpd=__version__,
         target=session.options.name,
@@ -119,22 +119,22 @@ async def _hello(desk: Desk, params: Struct) -> HelloResult:
         quirks=views.quirks,
         versions=list(table.SUPPORTED),
         server=session.info(),
-        sandbox=SandboxInfo(origin=desk.sandbox_origin),
+        sandbox=SandboxInfo(origin=handler.sandbox_origin),
         context=session.context,
     )
 
 
-async def _connect(desk: Desk, params: Connect) -> ServerInfo:
+async def _connect(handler: PageRequestHandler, params: Connect) -> ServerInfo:
     if params.version is not None and params.version not in table.SUPPORTED:
         raise InvalidParams(f"protocol version {params.version!r:.40}: there are {', '.join(table.SUPPORTED)}")
-    return await desk.session.connect(params.version)
+    return await handler.session.connect(params.version)
 
 
 # ---------------------------------------------------------------------------------------- the server
 
 
-async def _tools(desk: Desk, params: Nothing) -> Any:
-    host = desk.session.host
+async def _tools(handler: PageRequestHandler, params: Nothing) -> Any:
+    host = handler.session.host
     await host.refresh_tools()
     return {"tools": [_entry(raw) for raw in await read_all(host.client, "tools/list", "tools")]}
 
@@ -147,72 +147,72 @@ def _entry(raw: Raw) -> dict[str, Any]:
     return {**listed, "visibility": audience, "app": resource_uri(tool), "problems": tool_problems(listed)}
 
 
-def _list(method: str, member: str) -> Callable[[Desk, Nothing], Awaitable[Any]]:
-    async def run(desk: Desk, params: Nothing) -> Any:
-        return {member: await read_all(desk.session.host.client, method, member)}
+def _list(method: str, member: str) -> Callable[[PageRequestHandler, Nothing], Awaitable[Any]]:
+    async def run(handler: PageRequestHandler, params: Nothing) -> Any:
+        return {member: await read_all(handler.session.host.client, method, member)}
 
     return run
 
 
-async def _subscribe(desk: Desk, params: Uri) -> Nothing:
-    await desk.session.host.client.subscribe(params.uri)
+async def _subscribe(handler: PageRequestHandler, params: Uri) -> Nothing:
+    await handler.session.host.client.subscribe(params.uri)
     return Nothing()
 
 
-async def _unsubscribe(desk: Desk, params: Uri) -> Nothing:
-    await desk.session.host.client.unsubscribe(params.uri)
+async def _unsubscribe(handler: PageRequestHandler, params: Uri) -> Nothing:
+    await handler.session.host.client.unsubscribe(params.uri)
     return Nothing()
 
 
-async def _set_level(desk: Desk, params: SetLevel) -> Nothing:
-    await desk.session.host.client.set_log_level(params.level)
+async def _set_level(handler: PageRequestHandler, params: SetLevel) -> Nothing:
+    await handler.session.host.client.set_log_level(params.level)
     return Nothing()
 
 
-async def _read(desk: Desk, params: Uri) -> Raw:
-    return await desk.session.host.client.request("resources/read", params)
+async def _read(handler: PageRequestHandler, params: Uri) -> Raw:
+    return await handler.session.host.client.request("resources/read", params)
 
 
-async def _prompt(desk: Desk, params: GetPrompt) -> Raw:
-    return await desk.session.host.client.request("prompts/get", params)
+async def _prompt(handler: PageRequestHandler, params: GetPrompt) -> Raw:
+    return await handler.session.host.client.request("prompts/get", params)
 
 
-async def _complete(desk: Desk, params: Complete) -> Raw:
-    return await desk.session.host.client.request("completion/complete", params)
+async def _complete(handler: PageRequestHandler, params: Complete) -> Raw:
+    return await handler.session.host.client.request("completion/complete", params)
 
 
 # --------------------------------------------------------------------------------------------- calls
 
 
-async def _call(desk: Desk, params: ToolsCall) -> CallResult:
-    call = desk.calls.get(params.call_id)
+async def _call(handler: PageRequestHandler, params: ToolsCall) -> CallResult:
+    call = handler.calls.get(params.call_id)
     if call is None or call.name != params.name:
-        call = desk.begin(params.call_id, params.name, params.caller)
+        call = handler.begin(params.call_id, params.name, params.caller)
 
     began = time.perf_counter()
-    result = await call.run(params.arguments or {}, on_progress=_progress(desk.page, params.call_id))
+    result = await call.run(params.arguments or {}, on_progress=_progress(handler.page, params.call_id))
     took = round((time.perf_counter() - began) * 1000, 1)
     assert call.raw_result is not None
     return CallResult(result=call.raw_result, milliseconds=took, view=call.view_uri, text=list(result.content))
 
 
-async def _begin_call(desk: Desk, params: CallId) -> Nothing:
-    desk.begin(params.call_id, params.name, params.caller)
+async def _begin_call(handler: PageRequestHandler, params: CallId) -> Nothing:
+    handler.begin(params.call_id, params.name, params.caller)
     return Nothing()
 
 
-async def _partial_call(desk: Desk, params: CallPartial) -> Any:
+async def _partial_call(handler: PageRequestHandler, params: CallPartial) -> Any:
     """The page sends all characters each time; a model would send those that are new."""
-    call, before = desk.call(params.call_id), desk.written.get(params.call_id, "")
+    call, before = handler.call(params.call_id), handler.written.get(params.call_id, "")
     if not params.text.startswith(before):
         raise InvalidParams("the text goes on from what was sent before")
-    desk.written[params.call_id] = params.text
+    handler.written[params.call_id] = params.text
     call.stream_arguments(params.text[len(before) :])
     return {"closed": call.partial}
 
 
-async def _cancel_call(desk: Desk, params: Cancel) -> Nothing:
-    desk.call(params.call_id).cancel(params.reason)
+async def _cancel_call(handler: PageRequestHandler, params: Cancel) -> Nothing:
+    handler.call(params.call_id).cancel(params.reason)
     return Nothing()
 
 
@@ -226,63 +226,63 @@ def _progress(page: Page, call_id: str) -> OnProgress:
 # --------------------------------------------------------------------------------------------- Views
 
 
-async def _open_view(desk: Desk, params: OpenView) -> ViewInfo:
-    call = desk.call(params.call_id)
+async def _open_view(handler: PageRequestHandler, params: OpenView) -> ViewInfo:
+    call = handler.call(params.call_id)
     if call.view_uri is None:
         raise InvalidRequest(f"the tool {call.name} has no View")
-    return await desk.views.open(call, params.call_id, params.context)
+    return await handler.views.open(call, params.call_id, params.context)
 
 
-async def _close_view(desk: Desk, params: ViewReason) -> Any:
-    return {"clean": await desk.views.close(params.view_id, params.reason)}
+async def _close_view(handler: PageRequestHandler, params: ViewReason) -> Any:
+    return {"clean": await handler.views.close(params.view_id, params.reason)}
 
 
-async def _reload_view(desk: Desk, params: ViewId) -> ViewInfo:
-    return await desk.views.reload(params.view_id)
+async def _reload_view(handler: PageRequestHandler, params: ViewId) -> ViewInfo:
+    return await handler.views.reload(params.view_id)
 
 
-async def _ping_view(desk: Desk, params: ViewId) -> Any:
-    return {"milliseconds": round(await desk.views.ping(params.view_id) * 1000, 2)}
+async def _ping_view(handler: PageRequestHandler, params: ViewId) -> Any:
+    return {"milliseconds": round(await handler.views.ping(params.view_id) * 1000, 2)}
 
 
-async def _change_context(desk: Desk, params: ChangeContext) -> Nothing:
-    desk.views.change_context(params.view_id, params.context)
+async def _change_context(handler: PageRequestHandler, params: ChangeContext) -> Nothing:
+    handler.views.change_context(params.view_id, params.context)
     return Nothing()
 
 
-async def _view_tools(desk: Desk, params: ViewId) -> Any:
-    return {"tools": desk.views.shown(params.view_id).app_tools}
+async def _view_tools(handler: PageRequestHandler, params: ViewId) -> Any:
+    return {"tools": handler.views.shown(params.view_id).app_tools}
 
 
-async def _call_view_tool(desk: Desk, params: ViewToolsCall) -> Any:
-    view = desk.views.shown(params.view_id)
+async def _call_view_tool(handler: PageRequestHandler, params: ViewToolsCall) -> Any:
+    view = handler.views.shown(params.view_id)
     return await view.call_app_tool(params.name, params.arguments, confirmed=params.confirmed)
 
 
-async def _allow(desk: Desk, params: Permission) -> Nothing:
+async def _allow(handler: PageRequestHandler, params: Permission) -> Nothing:
     if params.name not in PERMISSIONS:
         raise InvalidParams(f"permission {params.name!r:.40}: there are {', '.join(PERMISSIONS)}")
-    desk.views.allow(params.view_id, params.name)
+    handler.views.allow(params.view_id, params.name)
     return Nothing()
 
 
-async def _set_quirks(desk: Desk, params: SetQuirks) -> Nothing:
-    desk.views.quirks = params.quirks
+async def _set_quirks(handler: PageRequestHandler, params: SetQuirks) -> Nothing:
+    handler.views.quirks = params.quirks
     return Nothing()
 
 
-async def _set_profile(desk: Desk, params: SetProfile) -> Nothing:
-    if desk.views.is_plain and params.profile != "opaque":
+async def _set_profile(handler: PageRequestHandler, params: SetProfile) -> Nothing:
+    if handler.views.is_plain and params.profile != "opaque":
         raise InvalidParams("where the names of the sandbox are not found, Views are opaque")
-    desk.views.profile = params.profile
+    handler.views.profile = params.profile
     return Nothing()
 
 
 # ------------------------------------------------------------------------------------------- records
 
 
-async def _conversation(desk: Desk, params: Nothing) -> Any:
-    told = desk.session.conversation
+async def _conversation(handler: PageRequestHandler, params: Nothing) -> Any:
+    told = handler.session.conversation
     messages = [
         {"viewId": one.view, "tool": one.tool, "role": one.role, "content": one.content} for one in told.messages
     ]
@@ -294,8 +294,8 @@ async def _conversation(desk: Desk, params: Nothing) -> Any:
     return {"messages": messages, "context": context}
 
 
-async def _trace(desk: Desk, params: TraceGet) -> Any:
-    return desk.session.trace.get(params)
+async def _trace(handler: PageRequestHandler, params: TraceGet) -> Any:
+    return handler.session.trace.get(params)
 
 
 METHODS: dict[str, Method] = {
@@ -331,26 +331,26 @@ METHODS: dict[str, Method] = {
 """What a page asks."""
 
 
-def _message(desk: Desk, params: ViewMessage) -> None:
-    desk.views.receive(params.view_id, params.message)
+def _message(handler: PageRequestHandler, params: ViewMessage) -> None:
+    handler.views.receive(params.view_id, params.message)
 
 
-def _lost(desk: Desk, params: ViewLost) -> None:
-    desk.views.lost(params.view_id, params.reason)
+def _lost(handler: PageRequestHandler, params: ViewLost) -> None:
+    handler.views.lost(params.view_id, params.reason)
 
 
-def _violation(desk: Desk, params: ViewViolation) -> None:
+def _violation(handler: PageRequestHandler, params: ViewViolation) -> None:
     found = Violation(
         directive=params.directive, blocked=params.blocked_uri, source=params.source_file, line=params.line
     )
-    desk.views.violated(params.view_id, found)
+    handler.views.violated(params.view_id, found)
 
 
 class Heard(Struct, frozen=True):
     """One notification: what its params are, and what it does."""
 
     params: type[Struct]
-    run: Callable[[Desk, Any], None]
+    run: Callable[[PageRequestHandler, Any], None]
 
 
 HEARD: dict[str, Heard] = {

@@ -8,11 +8,11 @@ from ..transports.accepting import ConnectionLimit
 from ..transports.websocket_server import Endpoint, WebSocketLimits
 from .api import ApiEndpoint, PageConnection
 from .listeners import Listeners
-from .methods import Desk
+from .methods import PageRequestHandler
 from .origins import Origins
 from .page_files import PageFiles, page_folder
 from .sandbox import Sandbox
-from .session import Session, SessionOptions
+from .session import PreviewSession, SessionOptions
 from .views import PageViews
 
 __all__ = ["Preview"]
@@ -25,7 +25,7 @@ class Preview:
     """`async with Preview(options) as preview:` listens and is connected. `folder` has the page's files."""
 
     def __init__(self, options: SessionOptions, *, port: int = 0, folder: str | None = None) -> None:
-        self.session = Session(options)
+        self.session = PreviewSession(options)
         self.sandbox = Sandbox()
         self.token = token_urlsafe(24)
         """What a page has to know to be let in."""
@@ -71,11 +71,11 @@ class Preview:
 
     def _new_endpoint(self, limits: WebSocketLimits, connection_limit: ConnectionLimit) -> Endpoint:
         wide = WebSocketLimits(max_frame_bytes=MOST_FRAME_BYTES, max_connections=limits.max_connections)
-        return ApiEndpoint(self._is_page, self.token, self._new_desk, wide, connection_limit)
+        return ApiEndpoint(self._is_page, self.token, self._new_handler, wide, connection_limit)
 
     def _is_page(self, host: str | None, origin: str | None) -> bool:
         return self.origins.is_page(host, origin)
 
-    def _new_desk(self, page: PageConnection, page_origin: str) -> Desk:
+    def _new_handler(self, page: PageConnection, page_origin: str) -> PageRequestHandler:
         views = PageViews(self.session, page, self.sandbox, self.origins, page_origin)
-        return Desk(self.session, page, views, self.origins.sandbox(page_origin))
+        return PageRequestHandler(self.session, page, views, self.origins.sandbox(page_origin))

@@ -36,7 +36,7 @@ from .messages import ServerInfo
 from .reload import Freshness
 from .trace import ServerWatcher, Trace
 
-__all__ = ["PERMISSIONS", "Session", "SessionOptions"]
+__all__ = ["PERMISSIONS", "PreviewSession", "SessionOptions"]
 
 log = logging.getLogger("mcpd.preview")
 
@@ -59,7 +59,7 @@ class SessionOptions(Struct, frozen=True, kw_only=True):
     permissions: tuple[str, ...] = ()
 
 
-class Session:
+class PreviewSession:
     """Opened by `connect`. `pages` are those that are connected, `showing` which of them shows a View."""
 
     def __init__(self, options: SessionOptions) -> None:

@@ -26,7 +26,7 @@ from .messages import Permissions, Quirks, ViewInfo
 from .origins import Origins, Place
 from .quirks import OPENAI, treatment
 from .sandbox import Sandbox, policy_of
-from .session import Session
+from .session import PreviewSession
 from .violations import Violation, explain_violation, read_report
 
 __all__ = ["PageViews"]
@@ -52,7 +52,9 @@ class _Open:
 class PageViews:
     """The Views that one page shows, and how the next ones will be shown: `quirks`, `profile`, `context`."""
 
-    def __init__(self, session: Session, page: Page, sandbox: Sandbox, origins: Origins, page_origin: str) -> None:
+    def __init__(
+        self, session: PreviewSession, page: Page, sandbox: Sandbox, origins: Origins, page_origin: str
+    ) -> None:
         self.quirks = Quirks()
         self.is_plain = origins.is_plain(page_origin)
         """Whether the sandbox has no names: then all Views are opaque."""

@@ -289,7 +289,7 @@ async def test_a_violation_names_what_to_declare() -> None:
     async with previewing(make_server()) as preview, api_of(preview) as api:
         await api.request("tools/call", callId="1", name="show_bed")
         info = (await api.request("view/open", callId="1"))["result"]
-        (opened,) = next(iter(preview.session.pages))._desk.views._open.values()  # type: ignore[attr-defined]
+        (opened,) = next(iter(preview.session.pages))._handler.views._open.values()  # type: ignore[attr-defined]
         place, port = opened.place, preview.origins.sandbox_port
         guest, proxy = (place.guest_host, place.guest_report), (place.proxy_host, place.proxy_report)
         for (host, path), report, expected in (

@@ -73,7 +73,7 @@ async def test_the_policies_are_in_the_headers() -> None:
     async with previewing(_server(), permissions=("camera",)) as preview, api_of(preview) as api:
         info = await _open(api)
         page = f"http://mcpd.localhost:{preview.origins.port}"
-        (opened,) = next(iter(preview.session.pages))._desk.views._open.values()  # type: ignore[attr-defined]
+        (opened,) = next(iter(preview.session.pages))._handler.views._open.values()  # type: ignore[attr-defined]
         place = opened.place
         assert len({page, place.proxy_origin, place.guest_origin}) == 3
 

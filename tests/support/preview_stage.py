@@ -71,7 +71,7 @@ class Stage:
 
     def preview_views(self) -> list[Any]:
         """What the backend has open, of all pages."""
-        return [one for page in self.preview.session.pages for one in page._desk.views._open.values()]  # type: ignore[attr-defined]
+        return [one for page in self.preview.session.pages for one in page._handler.views._open.values()]  # type: ignore[attr-defined]
 
     async def events(self, view_id: str, kind: str) -> list[Any]:
         """What was told of a View, of one kind."""
