@@ -48,6 +48,7 @@ FLAGS = (
     "--disable-backgrounding-occluded-windows",
     "--force-color-profile=srgb",
     "--hide-scrollbars",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE *.localhost, EXCLUDE 127.0.0.1",  # at once
     "--mute-audio",
     "--no-default-browser-check",
     "--no-first-run",
