@@ -31,6 +31,9 @@ const stage = (window.stage = {
 
 addEventListener("message", ({ source, origin, data }) => {
   if (source !== stage.frame?.contentWindow || origin !== stage.origin) return;
-  stage.inbox.push(JSON.stringify(data) ?? "null");
+  if (stage.inbox.length >= 10_000) return;  // nobody takes so much: a View that floods is not to fill the memory
+  let text = "null";
+  try { text = JSON.stringify(data) ?? text; } catch { /* circular, a bigint: no JSON, and so no message */ }
+  stage.inbox.push(text);
   stage.wake?.();
 });

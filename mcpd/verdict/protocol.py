@@ -66,7 +66,7 @@ def _of_initialize(scene: Scene) -> Iterator[Finding]:
         yield Finding(severity="warning", text=text, advice=advice, rule="APP-V-03")
 
 
-def spy_check(scene: Scene, log: Any, *, is_live: bool) -> Check:
+def spy_check(log: Any, *, is_live: bool) -> Check:
     """Whether a listener was there when `ui/initialize` was sent, from what spy.js wrote down."""
     if not is_live or not isinstance(log, list):
         return skipped(*_ORDER, "it could not be watched", ["APP-V-03"])

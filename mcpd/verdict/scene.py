@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
+from ..errors import ConfigurationError
 from ..host.call import ToolCall
 from ..host.documents.csp import OUTER_TOKENS
 from ..host.host import Host
@@ -35,6 +36,10 @@ _PREFIX: Final = "mcpd-apps-test-"
 _RESERVED: Final = "ui/notifications/sandbox-"
 _QUIET: Final = 0.25
 _MOST_HEIGHT: Final = 4000
+STILL_SECONDS: Final = 20.0
+"""A page that does not answer for so long stands still."""
+_MOST_MESSAGES: Final = 20_000
+_MOST_COMPLAINTS: Final = 500
 _POLICY_WORDS: Final = ("Content Security Policy", "Content-Security-Policy", "violates the following")
 
 Violation = dict[str, Any]
@@ -56,6 +61,7 @@ class Scene:
         """What it wrote to the console as an error."""
         self.proxy_told: list[Any] = []
         self.is_hidden = False
+        self.stands_still = False
         self._guest_url = guest_url
         self._begun = time.monotonic()
         self._ids = count(1)
@@ -63,7 +69,7 @@ class Scene:
         self._sending: list[Any] = []
         self._wake = asyncio.Event()
         theatre.hearers[view.id] = self._on_event
-        page.on("pageerror", lambda error: self.errors.append(_line(error.stack or error.message)))
+        page.on("pageerror", lambda error: self._complain(self.errors, error.stack or error.message))
         page.on("console", self._on_console)
 
     # -------------------------------------------------------------------------------------- its life
@@ -122,9 +128,9 @@ class Scene:
         frame = self.frame()
         if frame is None or self.view.is_over:
             return None
-        await self._learn(frame)
         try:
             async with asyncio.timeout(10):
+                await self._learn(frame)
                 return await frame.evaluate(f"(given) => ({function})(window.__mcpdLook, given)", argument)
         except (Error, TimeoutError):
             return None
@@ -152,7 +158,11 @@ class Scene:
             where = str(message.location.get("url") or "")
             # What the page itself or the browser says of a load that failed is not the View's.
             if where.startswith(self._guest_url) or "Failed to load resource" not in message.text:
-                self.complaints.append(_line(message.text))
+                self._complain(self.complaints, message.text)
+
+    def _complain(self, complaints: list[str], text: str) -> None:
+        if len(complaints) < _MOST_COMPLAINTS:
+            complaints.append(_line(text))
 
     def on_report(self, body: bytes, of_proxy: bool) -> None:
         """A report of what a policy blocked."""
@@ -170,7 +180,8 @@ class Scene:
             # The proxy's own words: how often its frame has loaded, and what it kept back.
             self.proxy_told.append(message)
             return
-        self.messages.append((self._now(), True, message))
+        if len(self.messages) < _MOST_MESSAGES:
+            self.messages.append((self._now(), True, message))
         number = message.get("id") if isinstance(message, dict) and "method" not in message else None
         if isinstance(number, str) and number.startswith(_PREFIX):
             answer = self._answers.pop(number, None)
@@ -206,6 +217,21 @@ class Scene:
                 if isinstance(function, str):
                     await self.page.evaluate(function)
 
+    async def watch(self) -> None:
+        """Close the page once it stands still, until cancelled.
+
+        An endless loop in a View stops the whole page, and what is asked of that would be waited for without end.
+        """
+        while True:
+            await asyncio.sleep(1)
+            try:
+                async with asyncio.timeout(STILL_SECONDS):
+                    await self.page.evaluate("0")
+            except TimeoutError:
+                self.stands_still = True
+                await self.page.close()
+                return
+
     async def listen(self) -> None:
         """Take what the proxy's frame says, until cancelled."""
         while True:
@@ -227,7 +253,12 @@ async def show(
     size: tuple[int, int] = (1280, 800),
     spied: bool = False,
 ) -> AsyncIterator[Scene]:
-    """Show a call's View on a page of its own. Raises what `Host.prepare_view` raises."""
+    """Show a call's View on a page of its own.
+
+    Raises what `Host.prepare_view` raises, and ConfigurationError if the View makes the page stand still.
+    """
+    from playwright.async_api import Error
+
     scheme = context.theme or "light"
     async with theatre.page(*size, scheme=scheme, spied=spied) as page:
         treated = treatment(quirks, host.options.profile, host.options.permissions)
@@ -237,7 +268,7 @@ async def show(
         scene.is_hidden = quirks.hidden_until_initialized
         openai = OPENAI if quirks.openai_global else None
         theatre.sandbox.put(place, view.grant, scene.on_report, title=call.name, openai=openai)
-        tasks = [asyncio.create_task(work) for work in (scene.carry(), scene.listen())]
+        tasks = [asyncio.create_task(work) for work in (scene.carry(), scene.listen(), scene.watch())]
         try:
             view.begin(scene.send)
             await page.evaluate("(told) => stage.open(told)", {
@@ -245,6 +276,9 @@ async def show(
                 "allow": view.grant.allow, "title": call.name, "isHidden": scene.is_hidden,
             })  # fmt: skip
             yield scene
+        except Error:
+            if not scene.stands_still:
+                raise
         finally:
             view.lost("the test is over")
             theatre.sandbox.remove(place)
@@ -252,6 +286,9 @@ async def show(
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+        if scene.stands_still:
+            raise ConfigurationError(f"its page stood still for {STILL_SECONDS:g} s: a script of the app does not end")
 
 
 def _line(text: str) -> str:

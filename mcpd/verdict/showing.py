@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -162,14 +163,20 @@ async def _picture(scene: Scene, options: TryOptions, report: AppReport, name: s
 async def _watched(stage: _Stage) -> Check:
     """Once more, with a spy that writes down when it listens."""
     context = _context("light", _WIDE[0])
-    async with stage.room, show(stage.theatre, stage.host, stage.call, context=context, spied=True) as scene:
-        is_live = await scene.is_live(stage.options.timeout)
-        return spy_check(scene, await scene.look("() => window.__mcpdSpy"), is_live=is_live)
+    is_live, log = False, None
+    with suppress(ConfigurationError):  # others say so
+        async with stage.room, show(stage.theatre, stage.host, stage.call, context=context, spied=True) as scene:
+            is_live = await scene.is_live(stage.options.timeout)
+            log = await scene.look("() => window.__mcpdSpy")
+    return spy_check(log, is_live=is_live)
 
 
 async def _with_quirks(stage: _Stage, names: tuple[str, ...], known: frozenset[str]) -> list[Check]:
     """Once more, as a host with these quirks treats it; if that goes wrong once for each, to know which it was."""
-    findings, shown = await _treated(stage, names, known)
+    try:
+        findings, shown = await _treated(stage, names, known)
+    except ConfigurationError as error:
+        findings, shown = [Finding(severity="failure", text=str(error))], ""
     if findings and len(names) > 1:
         return [check for name in names for check in await _with_quirks(stage, (name,), known)]
     return [checked(f"quirk-{name}", f"It survives {QUIRKS[name][1]}", findings, shown, ["APP-V-05"]) for name in names]

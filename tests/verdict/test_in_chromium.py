@@ -12,6 +12,7 @@ import pytest
 from support.browser import find_chromium
 
 from mcpd import Server, ViewResult, view_result
+from mcpd.verdict import scene
 from mcpd.verdict.options import TryOptions
 from mcpd.verdict.report import AppReport, AppsReport
 from mcpd.verdict.run import try_apps
@@ -161,3 +162,24 @@ def test_one_that_says_nothing_and_leaves_is_named(report: AppsReport) -> None:
     assert "quirk-opaque" not in {check.name for check in app.checks}
     assert report.browser is not None
     assert report.browser.startswith("Chromium ")
+
+
+def test_one_that_never_stops_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An endless loop stops the whole page: the run comes to its end all the same."""
+    if find_chromium() is None:
+        pytest.skip("needs Chromium: apt-get install chromium")
+    monkeypatch.setattr(scene, "STILL_SECONDS", 4.0)
+    server = Server("endless")
+    loop = "addEventListener('message', ({ data }) => { if (data.id === 0) for (;;); });"
+    server.app("loop", RUDE.replace("<script>", f"<script>{loop}", 1))
+
+    @server.tool(ui="ui://endless/loop")
+    async def loop_tool() -> str:
+        return "once"
+
+    async def run() -> AppsReport:
+        async with asyncio.timeout(120):
+            return await try_apps(server, TryOptions(browser=find_chromium(), timeout=10))
+
+    (app,) = asyncio.run(run()).apps
+    assert "its page stood still for 4 s" in said(app, "handshake")
