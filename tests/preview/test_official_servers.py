@@ -46,7 +46,9 @@ async def opened(stage: Stage) -> tuple[Any, Frame]:
 async def faultless(stage: Stage, view_id: str) -> None:
     """Nothing was blocked but the one look of its schema library whether it may compile code."""
     assert {one["blockedUri"] for one in await stage.events(view_id, "violation")} <= {"eval"}
-    assert not [one for one in await stage.events(view_id, "finding") if one["refused"]]
+    # The debug app sends its log by calls of a tool: on a busy machine it has more of them open than a View may have.
+    refused = [one for one in await stage.events(view_id, "finding") if one["refused"]]
+    assert {one["rule"] for one in refused} <= {"limit"}, refused
     assert not stage.page.errors
 
 
