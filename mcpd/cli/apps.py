@@ -73,6 +73,7 @@ def command() -> None:
         ["--step-timeout"], type=click.FloatRange(min=0.1), default=10.0, show_default=True, metavar="SECONDS",
         help="How long an app has for its handshake, and for each answer.",
     ),
+    epilog=_EXIT_CODES,
 )  # fmt: skip
 def _test_command(
     target: str | None, command: tuple[str, ...], as_json: bool, junit: str | None, apps: tuple[str, ...],
@@ -206,10 +207,14 @@ def _can_print(text: str) -> bool:
 def _summary(terminal: Terminal, found: AppsReport) -> str:
     failed = sum(not app.passed for app in found.apps)
     where = f"in {found.browser}" if found.browser else "by their texts, without a browser"
-    counts = f"{len(found.apps)} apps tried {where} in {found.seconds:.1f} s"
-    counted = [f"{len(lines)} {what}" for lines, what in
-               ((found.failures, "failures"), (found.warnings, "warnings")) if lines]  # fmt: skip
+    counts = f"{_count(len(found.apps), 'app')} tried {where} in {found.seconds:.1f} s"
+    counted = [_count(len(lines), what) for lines, what in
+               ((found.failures, "failure"), (found.warnings, "warning")) if lines]  # fmt: skip
     said = f"{counts}: {', '.join(counted) or 'nothing is wrong'}"
     if failed:
-        said += f"; {failed} of them fail"
+        said += f"; {_count(failed, 'app')} did not pass"
     return terminal.styled(said, "green" if found.passed else "red")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

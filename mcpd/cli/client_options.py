@@ -16,6 +16,7 @@ __all__ = ["TARGET_HELP", "ClientCommand", "client_command", "json_option", "rea
 TARGET_HELP = """\b
 TARGET is the MCP server:
   server.py                   a file with a server, started for this; server.py:object names one of several
+  garden                      a folder that is a server, as mcpd init writes one
   package.module:object       a server in a module
   https://host/mcp            a server that runs already; ws://host/mcp and unix:/path/to/socket too
   mcp.json:github             the server github of a configuration file, which has "mcpServers" in it
@@ -84,10 +85,12 @@ class ClientCommand(click.Command):
         return left
 
 
-def client_command(name: str, help: str, *parameters: click.Parameter) -> Callable[[Callable[..., int]], click.Command]:
+def client_command(
+    name: str, help: str, *parameters: click.Parameter, epilog: str = EXIT_CODES
+) -> Callable[[Callable[..., int]], click.Command]:
     """A decorator: a command with these parameters, and those that all have."""
     params = [*parameters, *_options()]
-    return click.command(name, cls=ClientCommand, params=params, help=f"{help}\n{TARGET_HELP}", epilog=EXIT_CODES)
+    return click.command(name, cls=ClientCommand, params=params, help=f"{help}\n{TARGET_HELP}", epilog=epilog)
 
 
 def reach_of(target: str | None, command: Sequence[str], shared: dict[str, Any]) -> Reach:

@@ -96,7 +96,9 @@ def _of_result(tool: Tool, result: CallToolResult, is_made_up: bool) -> Iterator
 
 
 def _give(tool: Tool, text: str) -> Finding:
-    return Finding(severity="warning", text=text, advice=f"give some by --call '{tool.name}={{…}}'")
+    return Finding(
+        severity="warning", text=text, advice=f"give arguments that it can take by --call '{tool.name}={{…}}'"
+    )
 
 
 def _of_fallback(tool: Tool, result: CallToolResult) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -29,10 +29,11 @@ class Gathered(Struct, kw_only=True):
     """Why resources could not be listed; "" if they could, or if the server has none."""
 
 
-async def gather(client: Client, wanted: Sequence[str] = ()) -> Gathered:
+async def gather(client: Client, wanted: Sequence[str] = (), called: Iterable[str] = ()) -> Gathered:
     """Ask a server for its apps: those that `wanted` names by URI, name or tool, or all.
 
-    Raises ConfigurationError if there is none, and what a client raises.
+    `called` are the tools that somebody gave arguments for. Raises ConfigurationError if there is no app, or if one of
+    these names is nothing's, and what a client raises.
     """
     tools = await client.list_tools()
     resources, error = await _resources(client)
@@ -47,6 +48,7 @@ async def gather(client: Client, wanted: Sequence[str] = ()) -> Gathered:
     if not apps:
         raise ConfigurationError("the server has no apps: no tool names one, and no resource is one; see mcpd list")
 
+    _openers(tools, called)
     chosen = _chosen(list(apps.values()), wanted)
     await asyncio.gather(*(_read(client, app) for app in chosen))
     return Gathered(tools=tools, apps=chosen, resources_error=error)
@@ -61,6 +63,17 @@ async def _resources(client: Client) -> tuple[list[Resource], str]:
 
 def _is_app(resource: Resource) -> bool:
     return resource.uri.startswith(SCHEME) or is_app_type(resource.mime_type)
+
+
+def _openers(tools: Sequence[Tool], called: Iterable[str]) -> None:
+    """Raises ConfigurationError if one of the names is not a tool that opens an app: its arguments would go unused."""
+    known = [tool.name for tool in tools if linked_uri(tool) is not None]
+    for name in called:
+        if name not in known:
+            there = f"there are {', '.join(known[:20])}" if known else "there is none"
+            raise ConfigurationError(
+                f"arguments are given for {name!r}, but no tool of that name opens an app; {there}"
+            )
 
 
 def _chosen(apps: list[App], wanted: Sequence[str]) -> list[App]:

@@ -67,7 +67,15 @@ def server_checks(
         if hidden and not any(app.tools for app in apps):
             yield _warning(f"only an app may call {', '.join(hidden)}, and no tool opens one", "give a tool an app")
 
-    return [checked("server", "The server offers its apps", found(), f"{len(apps)} apps", ["APP-S-07", "APP-S-09"])]
+    return [
+        checked(
+            "server",
+            "The server offers its apps",
+            found(),
+            f"{len(apps)} app{'' if len(apps) == 1 else 's'}",
+            ["APP-S-07", "APP-S-09"],
+        )
+    ]
 
 
 def tool_checks(app: App) -> list[Check]:

@@ -48,7 +48,7 @@ async def try_apps(
         theatre = None if options.static else await stack.enter_async_context(open_theatre(options.browser))
         hooks = Hooks() if theatre is None else _hooks(theatre)
         host = await stack.enter_async_context(Host(target, hooks=hooks, options=_host_options(host_options, options)))
-        gathered = await gather(host.client, options.app)
+        gathered = await gather(host.client, options.app, options.calls)
         info = host.client.server_info
         report = AppsReport(
             target=name or str(target),

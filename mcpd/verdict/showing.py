@@ -20,7 +20,7 @@ from .blocked import console_check, errors_of, policy_check
 from .looks import contrast_check, keyboard_checks, layout_check, resize_check, shows
 from .options import TryOptions
 from .protocol import ending_checks, handshake_check, protocol_checks, spy_check
-from .report import AppReport, Check, Finding, checked
+from .report import AppReport, Check, Finding, checked, skipped
 from .scene import Scene, show
 from .theatre import Theatre
 
@@ -28,6 +28,11 @@ __all__ = ["show_app"]
 
 _WIDE: Final = (1280, 800)
 _NARROW: Final = (320, 800)
+_LOOKS: Final = (
+    f"layout-{_WIDE[0]}",
+    f"It fits {_WIDE[0]} px",
+    "not tried, nor how it looks, answers and does in other hosts: its handshake did not come to an end",
+)
 _ALL_AGAIN: Final = 0.35
 
 QUIRKS: Final = {
@@ -116,7 +121,8 @@ async def _first(stage: _Stage, report: AppReport) -> list[Check]:
         is_live = await scene.is_live(seconds)
         checks = [handshake_check(scene, is_live=is_live, seconds=seconds)]
         if not is_live:
-            return [*checks, console_check(scene)]
+            await _picture(scene, stage.options, report, f"{_WIDE[0]}-light")
+            return [*checks, skipped(*_LOOKS), console_check(scene)]
 
         await scene.settle()
         checks += [await layout_check(scene, _WIDE[0]), await contrast_check(scene, "light")]

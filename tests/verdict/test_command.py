@@ -42,7 +42,7 @@ def test_a_verdict_is_printed_and_kept(tmp_path: Path) -> None:
     assert shown.return_value == 1, shown.output
     assert "https://cdn.example.com/chart.js is blocked by script-src (<script src>, line 2)" in shown.output
     assert '"https://cdn.example.com" to _meta.ui.csp.resourceDomains' in shown.output
-    assert "1 failures; 1 of them fail" in shown.output
+    assert ": 1 failure; 1 app did not pass" in shown.output
     failed = ElementTree.parse(tmp_path / "apps.xml").findall(".//failure")
     assert [element.get("type") for element in failed] == ["loads"]
 
@@ -56,6 +56,7 @@ def test_a_verdict_is_printed_and_kept(tmp_path: Path) -> None:
     [
         (["--call", "x"], "--call 'TOOL={\"name\": value}'"),
         (["--app", "nothing"], "there is no app 'nothing'"),
+        (["--call", "nothing={}"], "no tool of that name opens an app; there are apps_diagnostics"),
         (["nowhere.py"], "nowhere.py"),
     ],
 )

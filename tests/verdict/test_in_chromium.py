@@ -159,7 +159,9 @@ def test_one_that_says_nothing_and_leaves_is_named(report: AppsReport) -> None:
     app = report.app("leaving")
     assert "ui/initialize" in said(app, "handshake")
     assert "it tries to leave" in said(app, "policy")
+    assert app.check("layout-1280").status == "skipped"
     assert "quirk-opaque" not in {check.name for check in app.checks}
+    assert [Path(shot).name for shot in app.screenshots] == ["odd-leaving-1280-light.png"]
     assert report.browser is not None
     assert report.browser.startswith("Chromium ")
 
