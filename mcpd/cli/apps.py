@@ -176,7 +176,9 @@ def _print_app(terminal: Terminal, report: AppReport) -> None:
     for check in report.checks:
         _print_check(terminal, check)
     if report.screenshots:
-        terminal.out_safe(f"  {_count(len(report.screenshots), 'picture')}, the first: {printable(report.screenshots[0])}")
+        terminal.out_safe(
+            f"  {_count(len(report.screenshots), 'picture')}, the first: {printable(report.screenshots[0])}"
+        )
 
 
 def _print_check(terminal: Terminal, check: Check) -> None:

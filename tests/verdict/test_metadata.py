@@ -129,7 +129,7 @@ async def test_the_server_is_looked_at_too(tmp_path: Path) -> None:
     (check,) = report.checks
     assert check.status == "failure"
     assert "resources/list fails" in str(report.failures)
-    assert "does not say that it has" in str(report.warnings)
+    assert [finding.severity for finding in check.findings if "does not say that it has" in finding.text] == ["note"]
     assert report.app("page").check("text-fallback").status == "failure"
     assert report.app("risky").check("call").status == "skipped"
 
