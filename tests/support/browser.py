@@ -143,9 +143,10 @@ class Chromium:
                 yield page
                 await wire.send("Target.disposeBrowserContext", browserContextId=context)
             finally:
-                # A frame that went while it was being attached to never answers.
-                for task in (reader, *wire.tasks):
-                    task.cancel()
+                reader.cancel()
+                wire.end(
+                    EOFError("the page is closed")
+                )  # a frame that went while it was being attached to never answers
                 await asyncio.gather(reader, *wire.tasks, return_exceptions=True)
 
 
@@ -195,9 +196,13 @@ class _Wire:
         try:
             async for frame in self._socket:
                 self._take(json.loads(frame))
-            self._ended = EOFError("it closed the connection")
+            self.end(EOFError("it closed the connection"))
         except Exception as error:
-            self._ended = error
+            self.end(error)
+
+    def end(self, reason: BaseException) -> None:
+        """Nothing is heard any more: who waits is told, and who asks."""
+        self._ended = reason
         for answer in self._waiting.values():
             if not answer.done():
                 answer.set_exception(BrowserError(f"the browser is not heard any more: {self._ended!r}"))

@@ -1,0 +1,176 @@
+"""What the page of `mcpd preview` keeps: messages, what the policy blocked, what apps said; and the quirks of hosts."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from support.browser import Chromium
+from support.preview_page_stage import PageStage, busy_server, opened
+
+pytestmark = pytest.mark.slow
+
+ROWS = """[...document.querySelectorAll('.trace-row')].sort((a, b) => a.dataset.at - b.dataset.at)
+  .map((row) => row.innerText)"""
+LIVE = "document.querySelector('.view')?.dataset.state === 'live'"
+
+
+async def show(stage: PageStage, tool: str = "show") -> None:
+    """Call a tool and await its View."""
+    await stage.pick(f"tool {tool}")
+    if tool == "show":
+        await stage.write("city", "Oslo")
+    await stage.press("Call")
+    await stage.until(LIVE)
+
+
+async def test_messages_are_filtered_opened_copied_and_saved(chromium: Chromium) -> None:
+    """All three parties in order; by party, kind, method and text; the whole message, the clipboard, the file."""
+    async with opened(chromium, busy_server()) as stage:
+        main = stage.main
+        await show(stage)
+        whole = await stage.until("Number(document.querySelector('.trace-list').getAttribute('aria-rowcount')) > 12")
+        await main.evaluate("document.querySelector('.trace-list').scrollTo(0, 0)")
+        await main.until(f"{ROWS}[0].includes('host → server')")
+        assert whole
+
+        await stage.write("Party", "Views")
+        await main.until(f"{ROWS}.length > 4 && {ROWS}.every((row) => row.includes('view'))")
+        await stage.press("responses")
+        await main.until(f"{ROWS}.length === 1 && {ROWS}[0].includes('ui/initialize')")
+        await stage.press("responses")
+        await stage.write("Party", "all parties")
+        await stage.write("Method", "tool-input")
+        await main.until(f"{ROWS}.length === 1 && {ROWS}[0].includes('ui/notifications/tool-input')")
+        await stage.write("Method", "")
+        await stage.write("Text in messages", "for 3 days")
+        await main.until(f"{ROWS}.length === 2")  # the server's answer, and what the View was told
+
+        await main.evaluate("document.querySelectorAll('.trace-row')[0].click()")
+        await stage.until("document.querySelector('.trace-detail pre')?.innerText.includes('Oslo for 3 days')")
+        await main.evaluate(
+            """(() => { window.copied = []; window.saved = [];
+              navigator.clipboard.writeText = async (text) => { copied.push(text); };
+              URL.createObjectURL = (blob) => { saved.push(blob); return "#"; };
+              URL.revokeObjectURL = () => {};
+            })()"""
+        )
+        await stage.press("Copy the message")
+        assert "Oslo for 3 days" in json.loads((await main.until("copied"))[0])["result"]["content"][0]["text"]
+        await stage.press("Save")
+        await main.until("saved.length")
+        lines = (await main.evaluate("saved[0].text()")).splitlines()
+        assert [json.loads(line)["method"] for line in lines] == ["tools/call", "ui/notifications/tool-result"]
+        await stage.write("Text in messages", "nowhere")
+        await stage.says("No message fits the filter")
+        assert not stage.page.errors
+
+
+async def test_fifty_thousand_messages_scroll(chromium: Chromium) -> None:
+    """A row exists only while it is seen; any place is reached at once, also by keys; the newest are followed."""
+    async with opened(chromium, busy_server()) as stage:
+        trace = stage.preview.session.trace
+        for number in range(50_100):
+            trace.add("host", "server", b'{"jsonrpc":"2.0","method":"notifications/x","params":{"number":%d}}' % number)
+        total = trace.total
+        rows = "Number(document.querySelector('.trace-list').getAttribute('aria-rowcount'))"
+        await stage.until(f"{rows} >= {total}")
+        await stage.until(f"{ROWS}.join().includes('{{\"number\":50099}}')")
+        for place in (25_000, 40_000, 1_000):
+            await stage.main.evaluate(f"document.querySelector('.trace-list').scrollTo(0, {place} * 28)")
+            await stage.until(f"document.getElementById('m{place}')?.innerText.startsWith('{place}')")
+        assert await stage.main.evaluate("document.querySelectorAll('.trace-row').length") < 40
+        await stage.main.evaluate("document.querySelector('.trace-list').focus()")
+        await stage.page.press("Home", 36)
+        await stage.says("Only the newest 50,000 messages are kept.")
+        await stage.page.press("End", 35)
+        last = "Number(document.activeElement.getAttribute('aria-activedescendant')?.slice(1))"
+        await stage.until(f"{last} >= {total - 1} && document.querySelector('.trace-detail pre')")
+        # A frame of scrolling is drawn from what is known: nothing waits for an answer.
+        slowest = """(async () => {
+          const list = document.querySelector('.trace-list');
+          let worst = 0;
+          for (let at = 0; at < 60; at += 1) {
+            const began = performance.now();
+            list.scrollTop -= 700;
+            list.dispatchEvent(new Event("scroll"));
+            await new Promise((drawn) => requestAnimationFrame(() => { list.scrollHeight; drawn(); }));
+            worst = Math.max(worst, performance.now() - began);
+          }
+          return worst;
+        })()"""
+        assert await stage.main.evaluate(slowest) < 1000
+        assert not stage.page.errors
+
+
+async def test_what_the_policy_blocked_is_named_with_what_to_write(chromium: Chromium) -> None:
+    """Each missing domain, its field, and one line for the app's metadata that has all of them and what was there."""
+    async with opened(chromium, busy_server()) as stage:
+        await show(stage, "leak")
+        await stage.press("2 blocked")
+        await stage.says("https://api.example.com is missing in connectDomains")
+        await stage.says("https://cdn.example.com is missing in resourceDomains")
+        line = await stage.main.evaluate("document.querySelector('.needed pre').textContent")
+        assert json.loads("{" + line + "}")["_meta"]["ui"]["csp"] == {
+            "connectDomains": ["https://known.example.com", "https://api.example.com"],
+            "resourceDomains": ["https://cdn.example.com"],
+        }
+        assert not stage.page.errors
+
+
+QUIRKS = {
+    "No tool-input": "!told.some(({ method }) => method === 'ui/notifications/tool-input')",
+    "isError result": "document.getElementById('said').textContent.includes('The tool failed')",
+    "Opaque origin": "origin === 'null'",
+    "window.openai": "typeof window.openai === 'object'",
+    "Drop structuredContent": "!told.some(({ params }) => params?.structuredContent)",
+    "Hidden until initialized": "told.some(({ method }) => method === 'ui/notifications/tool-result')",
+}
+
+
+async def test_quirks_of_other_hosts_are_done_to_the_next_view(chromium: Chromium) -> None:
+    """Each switch, seen from inside; and a profile, which the View says it has."""
+    async with opened(chromium, busy_server()) as stage:
+        await stage.press("Host")
+        await show(stage)
+        shown = [await stage.guest()]
+        for name, seen in QUIRKS.items():
+            tick = f"find.all().find((one) => find.name(one).startsWith('{name}'))"
+            await stage.main.until(f"{tick}?.type === 'checkbox'")
+            await stage.main.evaluate(f"{tick}.click()")
+            await stage.press("Call")
+            await stage.main.until(f"document.querySelectorAll('.view').length === 1 && {LIVE}")
+            shown.append(guest := await stage.guest(*shown))
+            await guest.until("document.getElementById('said').textContent !== 'nothing'", seconds=20)
+            await guest.until(seen, seconds=10)
+            await stage.main.evaluate(f"{tick}.click()")
+        assert await stage.main.evaluate("document.querySelector('.screen').classList.contains('unseen')") is False
+        await stage.write("Profile", "compat: as lax as the official example host")
+        await stage.press("Call")
+        await stage.says("compat · ")
+        assert not stage.page.errors
+
+
+async def test_what_an_app_says_is_asked_and_kept(chromium: Chromium) -> None:
+    """A message, context for the model, a link: allowed, denied, shown; and its log is in the log."""
+    async with opened(chromium, busy_server()) as stage:
+        await show(stage)
+        guest = await stage.guest()
+        await guest.evaluate("ask('ui/message', { role: 'user', content: [{ type: 'text', text: 'Hello model' }] })")
+        context = "{ content: [{ type: 'text', text: 'Oslo is open' }], structuredContent: { city: 'Oslo' } }"
+        await guest.evaluate(f"ask('ui/update-model-context', {context})")
+        await guest.evaluate("post({ method: 'notifications/message', params: { level: 'warning', data: 'careful' } })")
+        await stage.main.evaluate("find.all().find((one) => one.textContent.startsWith('Conversation')).click()")
+        await stage.says("Hello model")
+        await stage.says("Oslo is open")
+        await stage.main.evaluate("find.all().find((one) => one.textContent.startsWith('Log')).click()")
+        await stage.says("careful")
+
+        await guest.evaluate("ask('ui/open-link', { url: 'https://example.com/x' })")
+        await stage.says("show asks to open a link")
+        await stage.press("Deny")
+        await guest.until("told.some(({ error }) => error?.code === -32000)")
+        await guest.evaluate("ask('ui/open-link', { url: 'https://example.com/x' })")
+        await stage.press("Allow without opening")
+        await guest.until("told.at(-1).result && told.at(-1).id > 3")
+        assert not stage.page.errors
