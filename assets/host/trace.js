@@ -49,7 +49,7 @@ class Trace {
     const toggles = KINDS.map(([kind, text]) => { const node = button(text, () => { if (!this.kinds.delete(kind)) this.kinds.add(kind); node.setAttribute("aria-pressed", String(this.kinds.has(kind))); this.refilter(0); }, { class: "toggle", "aria-pressed": "false" }); return node; });
     this.count = el("span", { class: "quiet", role: "status" });
     this.followButton = button("Follow", () => { this.follows = !this.follows; this.showFollow(); if (this.follows) this.end(); }, { class: "toggle", "aria-pressed": "true", title: "Stay at the newest message" });
-    this.saveButton = button("Save", () => this.save(), { class: "button small", icon: "save", title: "Save what the filter shows as .jsonl" });
+    this.saveButton = button("Save", () => this.save(), { class: "button small", icon: "save", title: "Save what the filter shows as .jsonl, without tokens and passwords that are named so" });
     this.node = el("div", { class: "trace" },
       el("div", { class: "trace-bar" }, this.text, this.method, this.methods, this.party, el("div", { class: "toggles", role: "group", "aria-label": "Kinds of messages" }, toggles), this.count, this.followButton, this.saveButton),
       el("div", { class: "trace-body" }, el("div", { class: "trace-main" }, this.list, this.none), this.detail));
@@ -212,9 +212,9 @@ class Trace {
     const parts = [];
     try {
       for (let from = 0, told = null; !told || told.entries.length; from = told.first + told.entries.length) {
-        told = await api.request("trace/get", { from, count: SAVE_AT_ONCE, filter: this.filter });
+        told = await api.request("trace/get", { from, count: SAVE_AT_ONCE, filter: this.filter, masked: true });
         for (const entry of told.entries) {
-          const whole = entry.cut ? (await api.request("trace/get", { whole: entry.n })).entries[0] ?? entry : entry;
+          const whole = entry.cut ? (await api.request("trace/get", { whole: entry.n, masked: true })).entries[0] ?? entry : entry;
           parts.push(`${JSON.stringify(whole)}\n`);
         }
       }

@@ -300,4 +300,6 @@ class TraceGet(Wire, kw_only=True, rename={"start": "from"}):
     filter: TraceFilter | None = None
     brief: bool = False
     """Without the messages, for lists."""
+    masked: bool = False
+    """Without tokens, passwords and keys, as far as they are known by their names: for files."""
     whole: int | None = None

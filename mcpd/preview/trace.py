@@ -16,10 +16,12 @@ from typing import Any
 
 from msgspec import Raw, Struct
 from msgspec.json import decode
+from msgspec.structs import replace
 
 from ..client.watched import ChannelWatcher
 from ..errors import McpdError, ProtocolError
 from ..jsonrpc import MALFORMED, Id
+from ..masking import mask_json, mask_text, may_hold_secrets
 from ..trace.records import Head, head_of
 from .messages import TraceFilter, TraceGet
 
@@ -167,7 +169,7 @@ class Trace:
         """What a page shows: `total` of those that pass, the place of the `first`, and the `entries`."""
         if asked.whole is not None:
             found = self._entry(asked.whole)
-            entries = [] if found is None else [_shown(found, len(found.data))]
+            entries = [] if found is None else [_shown(_masked(found) if asked.masked else found, None)]
             return {"total": self.total, "first": asked.whole, "entries": entries}
 
         count = max(0, min(asked.count, MOST_WINDOW))
@@ -175,17 +177,19 @@ class Trace:
         if wanted is None or wanted == TraceFilter():
             first = max(asked.start, self._forgotten)
             numbers: Sequence[int] = range(first, min(first + count, self.total))
-            return {"total": self.total, "first": first, "entries": self._all(numbers, brief=asked.brief)}
+            return {"total": self.total, "first": first, "entries": self._all(numbers, asked)}
 
         view = self._view_of(wanted)
         gone = bisect_left(view.numbers, self._forgotten)
         first = max(asked.start, gone)
         numbers = view.numbers[first : first + count]
-        return {"total": len(view.numbers), "first": first, "entries": self._all(numbers, brief=asked.brief)}
+        return {"total": len(view.numbers), "first": first, "entries": self._all(numbers, asked)}
 
-    def _all(self, numbers: Iterable[int], *, brief: bool) -> list[dict[str, Any]]:
+    def _all(self, numbers: Iterable[int], asked: TraceGet) -> list[dict[str, Any]]:
         found = [entry for number in numbers if (entry := self._entry(number)) is not None]
-        return [_shown(entry, None if brief else CUT_BYTES) for entry in found]
+        if asked.brief:
+            return [{**_facts(entry), "preview": entry.gist} for entry in found]
+        return [_shown(_masked(entry) if asked.masked else entry, CUT_BYTES) for entry in found]
 
     def _entry(self, number: int) -> TraceEntry | None:
         place = number - (self.total - len(self._entries))
@@ -217,9 +221,20 @@ def _gist(head: Head | None) -> str:
     return ""
 
 
-def _shown(entry: TraceEntry, most: int | None) -> dict[str, Any]:
-    """An entry as JSON, its message cut to `most` bytes; None leaves it out, for lists."""
-    shown: dict[str, Any] = {
+def _masked(entry: TraceEntry) -> TraceEntry:
+    """Without what is a secret by its name."""
+    if not may_hold_secrets(entry.data):
+        return entry
+    try:
+        data = mask_json(entry.data)
+    except MALFORMED:
+        data = mask_text(entry.data.decode(errors="replace")).encode(errors="replace")
+    return replace(entry, data=data)
+
+
+def _facts(entry: TraceEntry) -> dict[str, Any]:
+    """An entry as JSON, without its message."""
+    facts: dict[str, Any] = {
         "n": entry.n,
         "time": entry.at,
         "from": entry.sender,
@@ -230,11 +245,14 @@ def _shown(entry: TraceEntry, most: int | None) -> dict[str, Any]:
         "bytes": len(entry.data),
     }
     if entry.note:
-        shown["note"] = entry.note
-    if most is None:
-        return {**shown, "preview": entry.gist}
+        facts["note"] = entry.note
+    return facts
 
-    if len(entry.data) > most:
+
+def _shown(entry: TraceEntry, most: int | None) -> dict[str, Any]:
+    """An entry as JSON, its message cut to `most` bytes; None for the whole."""
+    shown = _facts(entry)
+    if most is not None and len(entry.data) > most:
         shown |= {"cut": True, "text": entry.data[:most].decode(errors="replace")}
     elif _is_json(entry.data):
         shown["message"] = Raw(entry.data)

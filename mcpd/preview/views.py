@@ -99,7 +99,7 @@ class PageViews:
         return _info(opened)
 
     async def reload(self, view_id: str) -> ViewInfo:
-        """Show the same call again, as its document and its tool are now; the View before is torn down meanwhile."""
+        """Show the same call again, as its document and its tool are now; the View before is torn down first."""
         opened = self._find(view_id)
         host, call = self._session.host, opened.shown.call
         await host.refresh_tools()
@@ -108,7 +108,7 @@ class PageViews:
             call.follow(tool)
 
         await host.find_document(call.view_uri or "", fresh=True)
-        self._do(opened.shown.close("the app is loaded again"))
+        await opened.shown.close("the app is loaded again")  # its frame stands until it has answered, or had its time
         return await self.open(call, opened.call_id, opened.context)
 
     async def close(self, view_id: str, reason: str) -> bool:

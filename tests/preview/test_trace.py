@@ -68,3 +68,19 @@ async def test_large_messages() -> None:
     assert sum(entry["bytes"] for entry in kept) <= MOST_BYTES
     assert kept[-1]["n"] == trace.total - 1
     trace.close()
+
+
+async def test_what_is_saved_has_no_secrets() -> None:
+    """A file is given away: what is a token, password or key by its name is not in it; on the page everything is."""
+    trace = Trace()
+    large = {"text": "a" * 100_000, "apiKey": "hidden-1"}
+    trace.add("host", "server", json.dumps({"jsonrpc": "2.0", "method": "x", "params": large}).encode())
+    trace.add(
+        "server", "host", b'{"jsonrpc":"2.0","method":"y","params":{"headers":{"Authorization":"Bearer hidden-2"}}}'
+    )
+    trace.add("server", "host", b"password=hidden-3, and no JSON")
+    told = trace.get(TraceGet(masked=True))["entries"] + trace.get(TraceGet(whole=0, masked=True))["entries"]
+    assert "hidden" not in repr(told)
+    assert len(told) == 4
+    assert b"hidden-2" in bytes(trace.get(TraceGet(whole=1))["entries"][0]["message"])
+    trace.close()
