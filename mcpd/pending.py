@@ -100,8 +100,8 @@ class PendingRequests(Generic[R]):
 
     def add(self, request: R) -> Id:
         """It begins to wait: gives its id, which was `next_id`."""
-        request_id = request.id = self.next_id
-        self._last += 1
+        number = self._last = self._last + 1
+        request_id = request.id = f"{self._prefix}{number}" if self._prefix else number
         self._requests[request_id] = request
         return request_id
 

@@ -38,7 +38,7 @@ class ClientRequest(PendingRequest, kw_only=True, eq=False):
     def hand_over(self, result: Raw) -> None:
         """Settle it, and let whoever waits go on at once where that can be."""
         waiter = self.waiter
-        if isinstance(waiter, AnswerWaiter) and not waiter.done():
+        if isinstance(waiter, AnswerWaiter):
             waiter.hand_over(result)
         else:
             self.settle(result)

@@ -49,7 +49,10 @@ class AnswerWaiter:
         self._wake()
 
     def hand_over(self, result: Raw) -> None:
-        """Here is the result: whoever waits goes on now, unless another task is running."""
+        """Here is the result: whoever waits goes on now, unless another task is running. Nothing if nobody waits."""
+        if self._outcome is not None or self._is_cancelled:
+            return
+
         self._outcome = result
         callback, context = self._callback, self._context
         if callback is None or context is None:
@@ -76,6 +79,9 @@ class AnswerWaiter:
         if self._outcome is None and not self._is_cancelled:
             self._asyncio_future_blocking = True
             yield self
+
+        if isinstance(self._outcome, Raw):
+            return self._outcome
         return self.result()
 
     def get_loop(self) -> AbstractEventLoop:

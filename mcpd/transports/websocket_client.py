@@ -269,7 +269,7 @@ class WebSocketClientChannel(WebSocketStream):
         if receiver is None or self._has_told:
             return
 
-        if isinstance(frame, bytes):
+        if isinstance(frame, bytes):  # nearly always
             if frame.isascii() or self._is_text(frame):
                 receiver.receive(frame)
         elif frame.opcode in DATA:

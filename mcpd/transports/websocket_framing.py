@@ -81,6 +81,12 @@ class MaskedFrames:
 
 # -- reading -------------------------------------------------------------------------------------
 
+_head = Struct("!HH").unpack_from
+"""The first two bytes, and the next two, which are the length if these say so: in one step, as this is on every way."""
+
+_SHORT_PLAIN, _LONG_PLAIN = _TEXT << 8, _TEXT << 8 | 126
+_SHORT_MASKED, _LONG_MASKED = _SHORT_PLAIN | _MASKED, _LONG_PLAIN | _MASKED
+
 
 def cut_masked(data: bytes, most: int, messages: list[bytes]) -> int:
     """Append the payloads of the whole text frames of a client that `data` begins with; how many bytes they took.
@@ -88,15 +94,17 @@ def cut_masked(data: bytes, most: int, messages: list[bytes]) -> int:
     A frame whose payload has more than `most` bytes is left, with all behind it.
     """
     at, end = 0, len(data)
-    while end - at >= 6 and data[at] == _TEXT:
-        size, start = data[at + 1] - _MASKED, at + 6
-        if size > 125:
-            if size == 127:
+    while end - at >= 6:
+        head, size = _head(data, at)
+        if head == _LONG_MASKED:
+            start = at + 8
+        else:
+            size, start = head - _SHORT_MASKED, at + 6
+            if not 0 <= size < 126:
                 break
-            size, start = data[at + 2] << 8 | data[at + 3], at + 8
 
         stop = start + size
-        if size < 0 or stop > end or size > most:
+        if stop > end or size > most:
             break
         messages.append(apply_mask(data[start:stop], data[start - _KEY_BYTES : start]))
         at = stop
@@ -104,14 +112,16 @@ def cut_masked(data: bytes, most: int, messages: list[bytes]) -> int:
 
 
 def cut_plain(data: bytes, most: int, messages: list[bytes]) -> int:
-    """As `cut_masked`, of a server."""
+    """As `cut_masked`, of a server; what has less than four bytes is left too, as no message of MCP has."""
     at, end = 0, len(data)
-    while end - at >= 2 and data[at] == _TEXT:
-        size, start = data[at + 1], at + 2
-        if size > 125:
-            if size != 126 or end - at < 4:
+    while end - at >= 4:
+        head, size = _head(data, at)
+        if head == _LONG_PLAIN:
+            start = at + 4
+        else:
+            size, start = head - _SHORT_PLAIN, at + 2
+            if not 0 <= size < 126:
                 break
-            size, start = data[at + 2] << 8 | data[at + 3], at + 4
 
         stop = start + size
         if stop > end or size > most:
