@@ -116,8 +116,12 @@ class ClientConnection:
     def receive(self, frame: bytes) -> None:
         """Take one frame."""
         if self._lost is None:
-            self.session.receive(frame)
-            self._turn()
+            session = self.session
+            session.receive(frame)
+            for event in session.events():  # `_turn`, without one call more on the way of each answer
+                self._take(event)
+            if session.has_data_to_send:
+                self.flush()
 
     def receive_error(self, error: ProtocolError) -> None:
         """What arrived was no frame. Of one that was too large whoever waits for it hears."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator
 from functools import cache
 from struct import Struct
 
@@ -47,6 +48,7 @@ _long = Struct("!BBH").pack
 
 _KEY_BYTES = 4
 _POOL_BYTES = 64 * _KEY_BYTES
+_keys = Struct("4s" * 64).unpack
 
 
 def text_frame(payload: bytes) -> bytes:
@@ -58,21 +60,18 @@ def text_frame(payload: bytes) -> bytes:
 class MaskedFrames:
     """The text frames of one client: each is masked with a key that nobody can foresee (RFC 6455 5.3, 10.3)."""
 
-    __slots__ = ("_keys", "_used")
+    __slots__ = ("_keys",)
 
     def __init__(self) -> None:
-        # As many keys as one call of the system gives for the price of one.
-        self._keys = b""
-        self._used = 0
+        self._keys: Iterator[bytes] = iter(())
 
     def text_frame(self, payload: bytes) -> bytes:
         """A whole text frame as clients send it. The payload has at most `MOST_BYTES`."""
-        start = self._used
-        if start >= len(self._keys):
-            self._keys, start = os.urandom(_POOL_BYTES), 0
-
-        self._used = end = start + _KEY_BYTES
-        key = self._keys[start:end]
+        key = next(self._keys, None)
+        if key is None:
+            # As many keys as one call of the system gives for the price of one.
+            self._keys = iter(_keys(os.urandom(_POOL_BYTES)))
+            key = next(self._keys)
 
         size = len(payload)
         head = _short(_TEXT, _MASKED | size) if size < 126 else _long(_TEXT, _MASKED | 126, size)
