@@ -99,7 +99,7 @@ export function start() {
     messages: el("div", { id: "messages", class: "record" }),
     findings: el("div", { class: "record scrolls" }, el("div", { id: "no-findings" }, empty("Nothing was found", "What the policy blocks is listed here with the domain that is missing, and what an app does against the rules.")), el("div", { id: "needed" }), el("ul", { class: "plain-list", id: "finding-list" })),
     conversation: el("div", { class: "record scrolls two", id: "conversation-body" }),
-    log: el("div", { class: "record scrolls" }, el("div", { id: "no-log" }, empty("Nothing was logged", "What the server and the apps log is listed here.")), el("ol", { class: "plain-list", id: "log-list" })),
+    log: el("div", { class: "record scrolls" }, el("div", { id: "no-log" }, empty("Nothing was logged", "What the server and the apps log is listed here. What the server writes to stderr is in the terminal of mcpd preview, and the console of an app in the browser’s developer tools.")), el("ol", { class: "plain-list", id: "log-list" })),
   };
   bar = tabs("Records", [["messages", "Messages", panels.messages], ["findings", "Findings", panels.findings], ["conversation", "Conversation", panels.conversation], ["log", "Log", panels.log]], { onChange: (key) => { if (key === "log") unread = 0; bar?.count("log", 0); tell("records", key); } });
   const level = select(LEVELS.map((one) => [one, one]), "info", (value) => api.request("logging/setLevel", { level: value }).then(() => announce(`The server logs from ${value}`), (error) => announce(error.message, true)), { class: "field small" });

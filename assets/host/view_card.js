@@ -138,7 +138,7 @@ export class ViewCard {
   fail(title, text) {
     this.become("failed");
     this.alarm.replaceChildren(el("div", { class: "problem", role: "alert" }, icon("warn"), el("div", {}, el("p", { class: "problem-title" }, title), el("p", { class: "pre" }, clip(String(text), 1000)),
-      el("p", {}, "Its messages are under “Messages”, what the policy blocked under “Findings”."), button("Load again", () => reload(this), { class: "button small", icon: "reload" }))));
+      el("p", {}, "Its messages are under “Messages”, what the policy blocked under “Findings”, errors of its scripts in the console of the browser’s developer tools."), button("Load again", () => reload(this), { class: "button small", icon: "reload" }))));
   }
 
   toggleDetails() {

@@ -23,6 +23,7 @@ def command(folder: str) -> None:
     for path in written:
         click.echo(path)
     shown = shlex.quote(folder)
-    click.echo("mcpd: next, to see what it offers, and to serve it:", err=True)
+    click.echo("mcpd: next, to see what it offers, to try it in a page, and to serve it:", err=True)
     click.echo(f"  mcpd check {shown}", err=True)
+    click.echo(f"  mcpd preview {shown}", err=True)
     click.echo(f"  mcpd serve --http :8080 {shown}", err=True)

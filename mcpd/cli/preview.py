@@ -118,8 +118,8 @@ async def _preview(
         terminal.note(note, "dim")
         if not is_plain:
             terminal.note(f"mcpd: in a browser that does not find the page: {other}", "dim")
-        if opens:
-            await _open(url)
+        if opens and not await _open(url):
+            terminal.note("mcpd: no browser could be opened from here: open the address yourself", "dim")
         await asyncio.Event().wait()
     return 0
 
@@ -137,10 +137,10 @@ def _finds_no_names() -> bool:
     return False
 
 
-async def _open(url: str) -> None:
-    """Open the user's browser; where there is no screen nothing is opened."""
+async def _open(url: str) -> bool:
+    """Open the user's browser, and say whether there was one; where there is no screen nothing is opened."""
     if _SYSTEM not in ("darwin", "win32") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        return
+        return False
     import webbrowser
 
-    await asyncio.get_running_loop().run_in_executor(None, webbrowser.open, url)
+    return await asyncio.get_running_loop().run_in_executor(None, webbrowser.open, url)

@@ -25,7 +25,9 @@ async def test_as_a_new_user_does_it(tmp_path: Path, child: Child) -> None:
         "mcpd.toml", "apps/list_notes.html", "prompts/tidy.md", "resources/about.md", "tools/notes.py",
         ".mcpd.schema.json",
     ]  # fmt: skip
-    assert done.stderr.splitlines()[1:] == ["  mcpd check 'my notes'", "  mcpd serve --http :8080 'my notes'"]
+    assert done.stderr.splitlines()[1:] == [
+        "  mcpd check 'my notes'", "  mcpd preview 'my notes'", "  mcpd serve --http :8080 'my notes'",
+    ]  # fmt: skip
     check = subprocess.run(
         child.mcpd("check", "--strict", "my notes"), cwd=tmp_path, env=child.env, capture_output=True, text=True,
         timeout=100, check=False,
