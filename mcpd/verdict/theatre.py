@@ -98,7 +98,7 @@ async def open_theatre(named: str | None) -> AsyncIterator[Theatre]:
     try:
         from playwright.async_api import Error, async_playwright
     except ImportError:
-        text = "showing apps in a browser needs Playwright: pip install 'mcpd-server[apps]'; without: --static"
+        text = "showing apps in a browser needs Playwright: pip install 'mcpd-server[apps,http]'; without: --static"
         raise ConfigurationError(text) from None
     from ..http.listener import HttpListener
     from ..http.pages import PageApp
