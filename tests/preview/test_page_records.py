@@ -8,6 +8,8 @@ import pytest
 from support.browser import Chromium
 from support.preview_page_stage import PageStage, busy_server, opened
 
+from mcpd import Server
+
 pytestmark = pytest.mark.slow
 
 ROWS = """[...document.querySelectorAll('.trace-row')].sort((a, b) => a.dataset.at - b.dataset.at)
@@ -174,3 +176,21 @@ async def test_what_an_app_says_is_asked_and_kept(chromium: Chromium) -> None:
         await stage.press("Allow without opening")
         await guest.until("told.at(-1).result && told.at(-1).id > 3")
         assert not stage.page.errors
+
+
+async def test_an_app_that_floods_loses_its_frame(chromium: Chromium) -> None:
+    """APP-H-20: nothing but that would give the page back to its user."""
+    flood = "setInterval(() => { for (let n = 0; n < 500; n += 1) parent.postMessage({ n }, '*'); }, 20);"
+    server = Server("flood")
+    server.app("storm", f"<!doctype html><title>Storm</title><p>hello</p><script>{flood}</script>")
+
+    @server.tool(ui="ui://flood/storm")
+    async def storm() -> str:
+        return "words"
+
+    async with opened(chromium, server) as stage:
+        await stage.pick("tool storm")
+        await stage.press("Call")
+        await stage.until("document.querySelector('.view')?.dataset.state === 'failed'")
+        assert await stage.main.evaluate("document.querySelector('.view iframe')") is None
+        assert "2000 messages" in await stage.main.evaluate("document.querySelector('.view').innerText")
