@@ -59,7 +59,7 @@ test: $(VENV)/.test
 	rm -f .coverage .coverage.*
 ifeq ($(PYTEST_ARGS),)
 	$(PY) -m pytest -n 2 --dist worksteal -q -m "not slow and not clients" --cov --cov-report=term
-	$(PY) -m pytest -n 2 --dist worksteal -q -m "slow and not clients"
+	$(PY) -m pytest -n 3 --dist worksteal -q -m "slow and not clients"
 else
 	$(PY) -m pytest -n 2 --dist worksteal -m "not clients" $(PYTEST_ARGS)
 endif
