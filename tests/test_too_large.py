@@ -135,7 +135,11 @@ async def talking_to(answer: Callable[[dict[str, Any]], bytes]) -> AsyncIterator
 def _opening(message: dict[str, Any]) -> bytes:
     if message["method"] != "initialize":
         return json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32601, "message": "?"}}).encode()
-    result = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}}
+    result = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {"tools": {}},
+        "serverInfo": {"name": "s", "version": "1"},
+    }
     return json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode()
 
 
