@@ -48,6 +48,15 @@
     return { letters, pictures };
   };
 
+  // The browser's words on code that the policy refused, if they are to be read here.
+  const refusal = () => {
+    for (const [, own] of texts()) {
+      const text = own.map((node) => node.data).join(" ").trim().replace(/\s+/g, " ");
+      if (/violates the following Content Security Policy directive/i.test(text)) return text.slice(0, 200);
+    }
+    return "";
+  };
+
   // ----------------------------------------------------------------------------------------- size
   const scrolls = (element) => {
     for (let up = element.parentElement; up && up !== document.body && up !== document.documentElement; up = up.parentElement) {
@@ -184,7 +193,7 @@
   };
   const before = new Map();
   return {
-    shows, overflow, contrast, controls,
+    shows, refusal, overflow, contrast, controls,
     text: () => (document.body?.innerText ?? "").slice(0, 20000),
     // Remembers how each control looks without the focus.
     unfocused: () => { active()?.blur(); for (const element of usable()) before.set(element, looksOf(element)); },

@@ -188,10 +188,12 @@ def _print_check(terminal: Terminal, check: Check) -> None:
     text = check.text if not worst else check.title
     terminal.out_safe(f"  {mark} {check.name:<{_NAME_WIDTH}}{printable(text, 1000)}")
     margin = " " * (_NAME_WIDTH + 4)
-    for finding in worst:
+    for at, finding in enumerate(worst):
         rule = f" [{finding.rule}]" if finding.rule else ""
         terminal.out_safe(f"{margin}{printable(finding.text, 2000)}{rule}")
-        if finding.advice:
+        # One advice for several that follow each other is given once, after the last.
+        is_last = at + 1 == len(worst) or worst[at + 1].advice != finding.advice
+        if finding.advice and is_last:
             arrow = "→" if _can_print("→") else "->"
             terminal.out_safe(f"{margin}{arrow} {printable(finding.advice, 2000)}")
 

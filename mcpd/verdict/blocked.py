@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ..extensions.ui.csp_sources import UiCsp
-from .report import Check, Finding, checked
+from .report import Check, Finding, Severity, checked
 from .scene import Scene, Violation
 from .sources import Kind, refusal
 
@@ -29,6 +30,8 @@ _KINDS: Final[dict[str, Kind]] = {
     "worker-src": "worker",
     "default-src": "resource",
 }
+_FAULT: Final = re.compile(r"\b(?:Type|Reference|Range|Syntax|Eval)Error\b")
+"""What a script did wrong, whatever it was given."""
 _CODE: Final = ("eval", "wasm-eval", "trusted-types-policy", "inline")
 
 
@@ -39,6 +42,8 @@ def policy_check(scenes: Iterable[Scene], granted: UiCsp | None) -> Check:
         for violation in scene.violations:
             finding = _of_violation(violation, granted)
             found.setdefault(finding.text, finding)
+        if scene.refusal:
+            found.setdefault(scene.refusal, _of_refusal(scene.refusal))
     return checked("policy", "Nothing is blocked by the policy", found.values(), "nothing", ["APP-X-04", "APP-V-05"])
 
 
@@ -50,7 +55,7 @@ def _of_violation(violation: Violation, granted: UiCsp | None) -> Finding:
         advice = "no host lets an app navigate away; ask by ui/open-link for the link to be opened"
         return Finding(severity="failure", text=text, advice=advice, url=blocked)
     if blocked in _CODE:
-        # Libraries try whether they may, and go on without: what really needs it throws, and shows elsewhere.
+        # Libraries try whether they may, and go on without: what really needs it throws, or shows that it was refused.
         text = f"it tries {blocked}, which strict hosts do not allow ({directive}{_place(violation)})"
         return Finding(severity="warning", text=text, advice="do without, or try only once", rule="APP-V-05")
     if blocked in ("data", "blob"):
@@ -66,18 +71,36 @@ def _of_violation(violation: Violation, granted: UiCsp | None) -> Finding:
     )
 
 
+def _of_refusal(words: str) -> Finding:
+    return Finding(
+        severity="failure",
+        text=f"it does not do without, and shows the browser's refusal: {words}",
+        advice="do it without eval and new Function: strict hosts allow neither, and nothing can be declared for them",
+        rule="APP-V-05",
+    )
+
+
 def _place(violation: Violation) -> str:
     line = violation.get("line-number")
     return f", line {line}" if isinstance(line, int) and line > 1 else ""
 
 
 def console_check(scene: Scene) -> Check:
-    """Exceptions and errors of the first showing."""
-    return checked("console", "No exception and no error", errors_of(scene), "none", [])
+    """Exceptions and errors of the first showing, and what the network did not give it."""
+    unloaded = (_of_unloaded(url, why) for url, why in scene.unloaded.items())
+    return checked("console", "No exception and no error", [*unloaded, *errors_of(scene)], "none", [])
 
 
-def errors_of(scene: Scene, known: frozenset[str] = frozenset()) -> Iterator[Finding]:
-    """What went wrong in a showing, but for what is `known` from another."""
+def _of_unloaded(url: str, why: str) -> Finding:
+    advice = "is the address right, reached from here, and open to other origins (CORS)? What needs it was not tried"
+    return Finding(severity="warning", text=f"{url} could not be loaded: {why}", advice=advice, url=url)
+
+
+def errors_of(scene: Scene, known: frozenset[str] = frozenset(), *, is_told_error: bool = False) -> Iterator[Finding]:
+    """What went wrong in a showing, but for what is `known` from another.
+
+    With `is_told_error` its result was an error: to write that to the console is right.
+    """
     for text in dict.fromkeys(scene.errors):
         if text not in known:
             yield Finding(severity="failure", text=f"an exception: {text}", advice="catch it, or mend what throws it")
@@ -87,4 +110,5 @@ def errors_of(scene: Scene, known: frozenset[str] = frozenset()) -> Iterator[Fin
         if "Failed to load resource" in text or "net::ERR_" in text:
             yield Finding(severity="warning", text=f"could not be loaded: {text}", advice="is the address right?")
         else:
-            yield Finding(severity="failure", text=f"an error on the console: {text}", advice="mend what is told there")
+            severity: Severity = "note" if is_told_error and not _FAULT.search(text) else "failure"
+            yield Finding(severity=severity, text=f"an error on the console: {text}", advice="mend what is told there")

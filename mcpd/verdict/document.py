@@ -29,9 +29,9 @@ def document_checks(html: str, granted: UiCsp | None) -> list[Check]:
         checked("document", "A complete HTML5 document", _of_document(html, markup), f"{_bytes(size)}", ["APP-S-04"]),
         checked("loads", "Nothing is loaded that was not declared", _of_loads(markup, granted), _loaded(markup),
                 ["APP-H-05", "APP-X-04"]),
-        checked("needs", "Nothing is needed that strict hosts do not give", _of_needs(markup), "nothing", ["APP-V-05"]),
-        checked("links", "Links are opened by the host", _of_links(markup), "no link leads out by itself",
-                ["APP-H-17"]),
+        checked("needs", "Nothing is needed that strict hosts do not give", _of_needs(markup), _needed(markup),
+                ["APP-V-05"]),
+        checked("links", "Links are opened by the host", _of_links(markup), _linked(markup), ["APP-H-17"]),
     ]  # fmt: skip
 
 
@@ -92,6 +92,16 @@ def _of_needs(markup: Markup) -> Iterator[Finding]:
             if line
             else Finding(severity="note", text=text, advice=advice)
         )
+
+
+def _needed(markup: Markup) -> str:
+    named = ", ".join(markup.needs)
+    return f"the scripts name {named}; a browser shows whether they do without" if named else "nothing"
+
+
+def _linked(markup: Markup) -> str:
+    number = len(markup.outward_links)
+    return f"{number} lead out: hosts follow none unless the app asks" if number else "no link leads out by itself"
 
 
 def _of_links(markup: Markup) -> Iterator[Finding]:

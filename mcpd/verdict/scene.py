@@ -27,7 +27,7 @@ from ..preview.quirks import OPENAI, treatment
 from .theatre import Theatre, script
 
 if TYPE_CHECKING:
-    from playwright.async_api import ConsoleMessage, Frame, Page
+    from playwright.async_api import ConsoleMessage, Frame, Page, Request
 
 __all__ = ["Scene", "Violation", "show"]
 
@@ -40,6 +40,7 @@ STILL_SECONDS: Final = 20.0
 """A page that does not answer for so long stands still."""
 _MOST_MESSAGES: Final = 20_000
 _MOST_COMPLAINTS: Final = 500
+_NOT_NETWORK: Final = ("net::ERR_ABORTED", "net::ERR_BLOCKED_BY_CSP", "net::ERR_BLOCKED_BY_CLIENT")
 _POLICY_WORDS: Final = ("Content Security Policy", "Content-Security-Policy", "violates the following")
 
 Violation = dict[str, Any]
@@ -59,6 +60,10 @@ class Scene:
         """Exceptions that nobody caught."""
         self.complaints: list[str] = []
         """What it wrote to the console as an error."""
+        self.unloaded: dict[str, str] = {}
+        """What the policy allowed and the network did not give: why, by the address."""
+        self.refusal = ""
+        """The browser's words on code that the policy refused, where the View shows them to its user."""
         self.proxy_told: list[Any] = []
         self.is_hidden = False
         self.stands_still = False
@@ -71,6 +76,7 @@ class Scene:
         theatre.hearers[view.id] = self._on_event
         page.on("pageerror", lambda error: self._complain(self.errors, error.stack or error.message))
         page.on("console", self._on_console)
+        page.on("requestfailed", self._on_unloaded)
 
     # -------------------------------------------------------------------------------------- its life
 
@@ -154,11 +160,20 @@ class Scene:
             self._steer(f"() => stage.resize({height})")
 
     def _on_console(self, message: ConsoleMessage) -> None:
-        if message.type == "error" and not any(words in message.text for words in _POLICY_WORDS):
+        # Only what a script wrote has arguments; what the browser says of the policy is reported by the policy.
+        is_policy = not message.args and any(words in message.text for words in _POLICY_WORDS)
+        if message.type == "error" and not is_policy:
             where = str(message.location.get("url") or "")
             # What the page itself or the browser says of a load that failed is not the View's.
             if where.startswith(self._guest_url) or "Failed to load resource" not in message.text:
                 self._complain(self.complaints, message.text)
+
+    def _on_unloaded(self, request: Request) -> None:
+        why = request.failure or ""
+        is_elsewhere = request.url.startswith("http") and not request.url.startswith(self._guest_url)
+        is_network = why.startswith("net::") and why not in _NOT_NETWORK
+        if is_elsewhere and is_network and len(self.unloaded) < _MOST_COMPLAINTS:
+            self.unloaded.setdefault(request.url[:500], why)
 
     def _complain(self, complaints: list[str], text: str) -> None:
         if len(complaints) < _MOST_COMPLAINTS:

@@ -125,6 +125,7 @@ async def _first(stage: _Stage, report: AppReport) -> list[Check]:
             return [*checks, skipped(*_LOOKS), console_check(scene)]
 
         await scene.settle()
+        scene.refusal = await scene.look("(look) => look.refusal()") or ""
         checks += [await layout_check(scene, _WIDE[0]), await contrast_check(scene, "light")]
         await _picture(scene, stage.options, report, f"{_WIDE[0]}-light")
         checks += await keyboard_checks(scene)
@@ -209,7 +210,8 @@ async def _treated(stage: _Stage, names: tuple[str, ...], known: frozenset[str])
             if not scene.view.is_over:
                 await scene.view.close("the test is over")
 
-        findings = [replace(finding, text=f"with {words}: {finding.text}") for finding in errors_of(scene, known)]
+        wrong = errors_of(scene, known, is_told_error=names == ("error-result",))
+        findings = [replace(finding, text=f"with {words}: {finding.text}") for finding in wrong]
         if not is_live:
             text = f"with {words} its handshake does not come to an end: {scene.failure or 'no answer in time'}"
             findings.insert(0, Finding(severity="failure", text=text, advice="finish it whatever comes"))

@@ -134,6 +134,10 @@ def test_what_strict_hosts_do_not_give_is_noted() -> None:
     check = look('<script>\neval("1");\nlocalStorage.x = 1; new Function(""); alert(1); o.eval(1)</script>')["needs"]
     assert check.status == "ok"
     assert [f.line for f in check.findings] == [2, 3, 3, 3]
+    assert check.text.startswith("the scripts name eval, localStorage, new Function, alert")
+    links = look('<a href="https://a.example/">a</a>')["links"]
+    assert (links.status, links.text[:10]) == ("ok", "1 lead out")
+    assert look("")["links"].text == "no link leads out by itself"
 
 
 def test_a_document_is_whole() -> None:

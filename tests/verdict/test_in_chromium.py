@@ -27,7 +27,7 @@ RUDE = f"""{HEAD}<style>
   #wide {{ width: 900px; height: 10px; background: #eee }}
   button:focus {{ outline: none }}
 </style></head><body>
-<p>Hardly to be read</p><div id="wide"></div><p id="said"></p>
+<p>Hardly to be read</p><div id="wide"></div><p id="said"></p><p id="why"></p>
 <button style="color:#000;background:#fff"></button><input style="color:#000">
 <div role="button" style="color:#000">no stop</div>
 <script>
@@ -48,6 +48,8 @@ RUDE = f"""{HEAD}<style>
   console.error("something is odd");
   setTimeout(() => {{ throw new Error("nobody caught me"); }}, 10);
   fetch("https://api.example/rows").catch(() => 0);
+  try {{ new Function("return 1")(); }} catch (error) {{ why.textContent = error.message; console.error(error); }}
+  document.body.append(Object.assign(new Image(), {{ src: "http://127.0.0.1:1/declared.png" }}));
   document.body.append(Object.assign(new Image(), {{ src: "https://img.example/x.png" }}));
 </script></body></html>"""
 
@@ -70,7 +72,10 @@ FRAIL = f"""{HEAD}</head><body>
     }}
     if (data.method === "ui/notifications/tool-result" && hasInput) {{
       if (window.openai) throw new Error("what host is this?");
-      if (data.params.isError) return;
+      if (data.params.isError) {{
+        console.error("it said that it failed", data.params.content);
+        return console.error("not mine", new TypeError("no such member"));
+      }}
       const text = data.params._meta.note.text + data.params.structuredContent.rows.length;
       document.body.append(text);
     }}
@@ -86,7 +91,7 @@ LEAVING = f'{HEAD}</head><body>I say nothing<script>location.href = "https://els
 def make_server() -> Server:
     server = Server("odd", version="1")
     for name, html in (("rude", RUDE), ("frail", FRAIL), ("leaving", LEAVING)):
-        server.app(name, html)
+        server.app(name, html, csp={"resourceDomains": ["http://127.0.0.1:1"]} if name == "rude" else None)
 
         def answer() -> ViewResult:
             return view_result("words", {"rows": [1]}, meta={"note": {"text": "noted"}})
@@ -125,13 +130,16 @@ def test_what_a_rude_app_does_is_named(report: AppsReport) -> None:
     assert "new size" in said(app, "resize")
     assert "nobody caught me" in said(app, "console")
     assert "something is odd" in said(app, "console")
+    assert "an error on the console: EvalError" in said(app, "console")
+    assert "http://127.0.0.1:1/declared.png could not be loaded: net::ERR" in said(app, "console")
     assert "too wide for 320 px; <div#wide> stick out" in said(app, "layout-320")
     assert app.check("layout-1280").status == "ok"
     assert "'Hardly to be read' in <p>: #bbbbbb on #ffffff is 1.9" in said(app, "contrast-light")
     assert "<button> has no name" in said(app, "names")
     assert "<div> (no stop) is not reached by Tab" in said(app, "keyboard")
     assert "looks the same with the focus" in said(app, "keyboard")
-    blocked = {finding.domain: finding.field for finding in app.check("policy").findings}
+    assert "shows the browser's refusal: Evaluating a string as JavaScript" in said(app, "policy")
+    blocked = {finding.domain: finding.field for finding in app.check("policy").findings if finding.domain}
     assert blocked == {"https://api.example": "connectDomains", "https://img.example": "resourceDomains"}
     assert {Path(shot).name for shot in app.screenshots} == {
         f"odd-rude-{width}-{scheme}.png" for width in (1280, 320) for scheme in ("light", "dark")
@@ -151,6 +159,10 @@ def test_each_quirk_of_other_hosts_is_survived_or_named(report: AppsReport) -> N
     assert "no width" in said(app, "quirk-hidden")
     assert "localStorage" in said(app, "quirk-opaque")
     assert "nothing is to be seen" in said(app, "quirk-error-result")
+    # That it says so on the console is no fault, if it is not one of its script.
+    of_error = app.check("quirk-error-result").findings
+    assert [finding.severity for finding in of_error if "not mine" in finding.text] == ["failure"]
+    assert [finding.severity for finding in of_error if "it said that" in finding.text] == ["note"]
     assert "what host is this?" in said(app, "quirk-openai")
 
 
