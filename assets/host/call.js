@@ -47,7 +47,7 @@ class Panel {
     this.stageButton = button("Stage input", () => this.staging.toggle(), { "aria-expanded": "false", "aria-controls": this.staging.node.id, icon: "step", title: "Give the app unfinished arguments, step by step" });
     this.progress = el("progress", { "aria-label": "Progress of the call", hidden: true });
     this.said = el("span", { class: "quiet said" });
-    this.output = el("div", { class: "output" }, empty("Not called yet", tool.app ? "Its result is shown here as a host without Apps would show it; its app on the right." : "Its result will be here."));
+    this.output = el("div", { class: "output" }, empty("Not called yet", tool.app ? "Its result is shown here as a host without Apps would show it; its app beside it, or under “App”." : "Its result will be here."));
     this.node = el("div", { class: "tool", keydown: (event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); this.call(); } } },
       this.heading(), el("section", { class: "arguments", "aria-label": "Arguments" }, this.bar.list, formPanel, rawPanel, schemaPanel),
       el("div", { class: "actions" }, this.callButton, this.cancelButton, this.as, tool.app ? this.stageButton : null, this.said), this.progress, this.staging.node);
@@ -143,6 +143,7 @@ class Panel {
     this.progress.removeAttribute("value");
     this.said.textContent = "Running";
     this.node.setAttribute("aria-busy", "true");
+    if (this.output.querySelector(".empty")) fill(this.output, empty("Running", "Its result will be here."));
     this.output.classList.add("old");
   }
 
