@@ -42,6 +42,7 @@ def _is_gone(pid: int) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.covered
 async def test_a_file_is_followed_and_nothing_is_left(child: Child, tmp_path: Path) -> None:
     """The View of a changed document is stale, shown again it is the new one; with Ctrl-C the server ends too."""
     file = tmp_path / "server.py"

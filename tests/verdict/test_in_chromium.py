@@ -17,7 +17,7 @@ from mcpd.verdict.options import TryOptions
 from mcpd.verdict.report import AppReport, AppsReport
 from mcpd.verdict.run import try_apps
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.covered]
 
 HEAD = '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>A</title>'
 
