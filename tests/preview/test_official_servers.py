@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from support.browser import Chromium, Frame
+from support.preview_page_stage import opened as opened_page
 from support.preview_stage import Stage, staged
 
 from mcpd.client.targets.named import CommandTarget
@@ -87,3 +88,19 @@ async def test_an_official_server_is_shown(chromium: Chromium, name: str, button
 # The View's own tools/call has come back to it.
 _ANSWERED = """bare.told.some(({ method, params }) => method === 'view/message' && params.message.result
   && Array.isArray(params.message.result.content))"""
+
+
+async def test_the_page_shows_them_all(chromium: Chromium) -> None:
+    """In the page that users have: found among the tools, called by its button, live in its frame."""
+    in_page = "[...document.querySelectorAll('[data-key^=tool]')].find((row) => row.innerText.includes('app'))"
+    shown = {"basic-vanillajs": "Server Time", "basic-react": "Server Time", "budget-allocator": "Marketing",
+             "debug": "ontoolresult"}  # fmt: skip
+    for name, text in shown.items():
+        async with opened_page(chromium, target(name)) as stage:
+            await stage.pick(await stage.until(f"{in_page}?.dataset.key"))
+            await stage.press("Call")
+            await stage.until("document.querySelector('.view')?.dataset.state === 'live'")
+            guest = await stage.guest()
+            await guest.until(f"document.body.innerText.includes('{text}')")
+            assert await stage.main.evaluate("document.querySelector('.view .origin').textContent !== ''")
+            assert not stage.page.errors
