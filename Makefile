@@ -9,6 +9,7 @@
 #   make conformance   the official conformance suite, with what it needs
 #   make bench    our figures against the raw floors
 #   make soak     clients of every transport coming and going for ten minutes, with counts that add up
+#   make soak-nodes   clients of three nodes that are killed and stopped, for twenty minutes, with counts that add up
 #   make format   let the formatter and the linter mend what they can
 #   make clean    forget what was set up
 
@@ -33,7 +34,7 @@ ADDR  ?= :8080
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
 
-.PHONY: serve check static test unit test-all-pythons clients bench soak conformance format clean setup setup-serve setup-test setup-clients debian
+.PHONY: serve check static test unit test-all-pythons clients bench soak soak-nodes conformance format clean setup setup-serve setup-test setup-clients debian
 
 # ------------------------------------------------------------------------------- what to run
 
@@ -73,9 +74,13 @@ test-all-pythons: $(VENV)/.test
 
 bench: $(VENV)/.test
 	$(PY) tests/bench/run.py $(BENCH_ARGS)
+	$(PY) tests/bench/listed_tools.py
 
 soak: $(VENV)/.test
 	$(PY) tests/hostile/soak.py $(SOAK_ARGS)
+
+soak-nodes: $(VENV)/.test
+	$(PY) tests/hostile/soak_nodes.py $(SOAK_ARGS)
 
 conformance: $(VENV)/.test $(TOOLS)/.node conformance/node_modules/.package-lock.json
 	$(PY) conformance/suite.py $(CONFORMANCE_ARGS)
@@ -103,7 +108,7 @@ COMPAT := $(TOOLS)/compat/.original $(TOOLS)/compat/.second $(TOOLS)/compat/.our
 setup-clients: $(TOOLS)/.node $(TOOLS)/.mcp1 $(TOOLS)/.wheels $(FRAMEWORKS:%=$(TOOLS)/clients/.%) $(COMPAT) tests/clients/js/node_modules/.package-lock.json tests/clients/foreign/node_modules/.package-lock.json tests/clients/hosts/node_modules/.package-lock.json
 
 # Debian's packages: the command that proves that one is there, then the package.
-DEBIAN := npm:npm chromium:chromium
+DEBIAN := npm:npm chromium:chromium redis-server:redis-server nginx:nginx-light haproxy:haproxy caddy:caddy promtool:prometheus
 
 # Installs what is missing if it may, else says so in one line; the tests that need it skip, saying so too.
 debian:

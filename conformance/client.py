@@ -13,6 +13,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import aiohttp
 import msgspec
 
 from mcpd import (
@@ -26,6 +27,7 @@ from mcpd import (
     Root,
     TextContent,
 )
+from mcpd.client.auth import ClientCredentials, EnterpriseManaged, OAuth, PrivateKeyJwt, WorkloadIdentity
 
 Scenario = Callable[[Client], Awaitable[object]]
 
@@ -160,6 +162,66 @@ SCENARIOS: dict[str, Scenario] = {
 }
 
 
+async def log_in(client: Client) -> None:
+    """Be let in, and call what there is: some tools want more rights than the first login asked for."""
+    for tool in await client.list_tools():
+        await client.call_tool(tool.name, {})
+
+
+class Browser:
+    """A user who agrees to everything: the browser returns where the page redirects to."""
+
+    def __init__(self) -> None:
+        self.returned = ""
+
+    async def visit(self, url: str) -> None:
+        """Ask for the page, and do not follow."""
+        async with aiohttp.ClientSession() as session, session.get(url, allow_redirects=False) as reply:
+            self.returned = reply.headers["Location"]
+
+    def callback(self) -> str:
+        """Where the browser was sent."""
+        return self.returned
+
+
+def authorization(name: str) -> Any:
+    """How the scenario wants the client to be let in; None for those without a login."""
+    if not name.startswith("auth/"):
+        return None
+    context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
+    scenario = name.removeprefix("auth/")
+    if scenario == "client-credentials-basic":
+        return ClientCredentials(client_id=context["client_id"], client_secret=context["client_secret"])
+    if scenario == "client-credentials-jwt":
+        return PrivateKeyJwt(
+            client_id=context["client_id"],
+            key_pem=context["private_key_pem"],
+            algorithm=context.get("signing_algorithm", "ES256"),
+        )
+    if scenario in ("enterprise-managed-authorization", "cross-app-access-complete-flow"):
+        return EnterpriseManaged(
+            client_id=context["client_id"],
+            client_secret=context["client_secret"],
+            idp_token_endpoint=context["idp_token_endpoint"],
+            idp_client_id=context["idp_client_id"],
+            id_token=context["idp_id_token"],
+        )
+    if scenario == "wif-jwt-bearer":
+        return WorkloadIdentity(source=lambda: str(context["valid_jwt"]))
+
+    browser = Browser()
+    return OAuth(
+        client_id=context.get("client_id"),
+        client_secret=context.get("client_secret"),
+        issuer=context.get("issuer"),
+        client_metadata_url="https://conformance-test.local/client-metadata.json",
+        redirect="http://127.0.0.1:33418/callback",
+        open_url=browser.visit,
+        wait_callback=browser.callback,
+        store="memory",
+    )
+
+
 EXTENSIONS: dict[str, dict[str, Any]] = {
     name: {"io.modelcontextprotocol/skills": {}} for name in SCENARIOS if name.startswith("sep-2640-")
 }
@@ -168,13 +230,16 @@ EXTENSIONS: dict[str, dict[str, Any]] = {
 async def main() -> int:
     """Do what the scenario asks for; 1 if the server was in the way."""
     name = os.environ["MCP_CONFORMANCE_SCENARIO"]
-    if name not in SCENARIOS:
+    scenario = log_in if name.startswith("auth/") else SCENARIOS.get(name)
+    if scenario is None:
         print(f"no scenario {name!r} here", file=sys.stderr)
         return 2
     callbacks = Callbacks(elicit_form=fill_in, sample=sample, roots=lambda: [Root(uri="file:///tmp")])
     try:
-        async with Client(sys.argv[-1], callbacks, extensions=EXTENSIONS.get(name), timeout=20) as client:
-            await SCENARIOS[name](client)
+        async with Client(
+            sys.argv[-1], callbacks, extensions=EXTENSIONS.get(name), timeout=20, auth=authorization(name)
+        ) as client:
+            await scenario(client)
     except McpdError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1

@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from .client import Callbacks as Callbacks
     from .client import Client as Client
     from .client import ClientLimits as ClientLimits
+    from .client.auth.settings import ClientCredentials as ClientCredentials
+    from .client.auth.settings import EnterpriseManaged as EnterpriseManaged
+    from .client.auth.settings import OAuth as OAuth
+    from .client.auth.settings import PrivateKeyJwt as PrivateKeyJwt
+    from .client.auth.settings import WorkloadIdentity as WorkloadIdentity
     from .client.group import ClientGroup as ClientGroup
     from .context.context import Context as Context
     from .context.forms import choices as choices
@@ -21,6 +26,8 @@ if TYPE_CHECKING:
     from .context.questions import list_roots as list_roots
     from .context.questions import sample as sample
     from .context.sync import SyncContext as SyncContext
+    from .errors import AuthorizationFailed as AuthorizationFailed
+    from .errors import AuthorizationRequired as AuthorizationRequired
     from .errors import CannotConnect as CannotConnect
     from .errors import ConnectionLost as ConnectionLost
     from .errors import HttpError as HttpError
@@ -101,6 +108,8 @@ __all__ = [
     "ANONYMOUS",
     "AudioContent",
     "Authenticator",
+    "AuthorizationFailed",
+    "AuthorizationRequired",
     "BlobResourceContents",
     "CacheHint",
     "CallNext",
@@ -110,6 +119,7 @@ __all__ = [
     "CatalogEntry",
     "Challenge",
     "Client",
+    "ClientCredentials",
     "ClientGroup",
     "ClientLimits",
     "ConnectionLost",
@@ -122,6 +132,7 @@ __all__ = [
     "ElicitResult",
     "ElicitUrlParams",
     "EmbeddedResource",
+    "EnterpriseManaged",
     "GetPromptResult",
     "Hooks",
     "Host",
@@ -134,12 +145,14 @@ __all__ = [
     "LogMessageParams",
     "McpdError",
     "MiddlewareRequest",
+    "OAuth",
     "ObservedCall",
     "ObservedFrame",
     "Observer",
     "Outcome",
     "Params",
     "Principal",
+    "PrivateKeyJwt",
     "Prompt",
     "PromptMessage",
     "ProtocolError",
@@ -169,6 +182,7 @@ __all__ = [
     "ToolError",
     "View",
     "ViewResult",
+    "WorkloadIdentity",
     "__version__",
     "add_skills",
     "audio",
@@ -186,6 +200,13 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ClientCredentials": "client.auth.settings",
+    "EnterpriseManaged": "client.auth.settings",
+    "OAuth": "client.auth.settings",
+    "PrivateKeyJwt": "client.auth.settings",
+    "WorkloadIdentity": "client.auth.settings",
+    "AuthorizationFailed": "errors",
+    "AuthorizationRequired": "errors",
     "ANONYMOUS": "principal",
     "AudioContent": "types.content",
     "Authenticator": "transports.authentication",

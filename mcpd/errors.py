@@ -14,6 +14,7 @@
         MissingCapability        -32021
         UnsupportedVersion       -32022
         UrlElicitationRequired   -32042, 2025-11-25 only
+        AccessDenied             -32600, and over HTTP 401 or 403: who asks may not do that
         RateLimited              429; the specification has no code for it, and leaves such numbers free
       LocalProtocolError         we were asked to send what is not legal now
       RemoteError                the peer answered with an error
@@ -23,6 +24,8 @@
           CannotConnect          the server was not reached: nothing was sent to it
           SessionLost            the server has forgotten an HTTP session
         HttpError                an HTTP server refused a request, or answered what is no MCP
+          AuthorizationRequired  nobody is logged in there, and nobody may be asked to
+        AuthorizationFailed      a login did not come about, or what it gave is refused
       RequestTimeout             the peer did not answer in time
       RequestCancelled           the peer, or we, gave the request up
       ToolError                  a failed tool: a result with isError, no JSON-RPC error
@@ -44,7 +47,10 @@ from typing import Any, ClassVar
 
 __all__ = [
     "NAMESAKE",
+    "AccessDenied",
     "ArgumentsError",
+    "AuthorizationFailed",
+    "AuthorizationRequired",
     "CannotConnect",
     "ConfigurationError",
     "ConnectionLost",
@@ -235,6 +241,22 @@ class UrlElicitationRequired(ProtocolError):
         super().__init__(message, {"elicitations": [dict(e) for e in elicitations]})
 
 
+class AccessDenied(InvalidRequest):
+    """Who asks may not do that: its token lacks `scopes`, or has to be exchanged for another one.
+
+    `error` is OAuth's word for it: insufficient_scope, invalid_token, or unauthorized where no token came. Over HTTP
+    that is status 403 or 401 with a challenge, as long as nothing was answered; in a tool else a result with isError,
+    whose `_meta` has the challenge. Spec: 2026-07-28 basic/authorization, insufficient scope.
+    """
+
+    default_message = "Access denied"
+
+    def __init__(self, message: str = "", *, scopes: Sequence[str] = (), error: str = "insufficient_scope") -> None:
+        self.scopes = tuple(scopes)
+        self.error = error
+        super().__init__(message, {"error": error, **({"scope": " ".join(self.scopes)} if self.scopes else {})})
+
+
 class RateLimited(ProtocolError):
     """The caller asks too often; `retryAfter` in the data says in how many seconds it may again.
 
@@ -303,6 +325,26 @@ class HttpError(TransportError):
     def __init__(self, message: str, status: int) -> None:
         self.status = status
         super().__init__(message)
+
+
+class AuthorizationRequired(HttpError):
+    """The server wants a login, and there is none that is good enough; nobody may be asked for one here.
+
+    `url` is the server's, `scopes` what it asks for, as far as it says. `mcpd login URL` logs in.
+    """
+
+    def __init__(self, url: str, scopes: Sequence[str] = (), message: str = "", status: int = 401) -> None:
+        self.url = url
+        self.scopes = tuple(scopes)
+        named = f" (scopes: {' '.join(self.scopes)})" if self.scopes else ""
+        super().__init__(message or f"{url} wants a login{named}: run mcpd login {url}", status)
+
+
+class AuthorizationFailed(TransportError):
+    """A login that did not come about, or a token that was just issued and is refused all the same.
+
+    The text names what was wrong and at whom. It never has a token, a code or a secret in it.
+    """
 
 
 class RequestTimeout(McpdError):

@@ -32,11 +32,13 @@ __all__ = [
     "MALFORMED",
     "MOST_PARTS",
     "Batch",
+    "Call",
     "ErrorObject",
     "Failure",
     "Id",
     "Message",
     "Notification",
+    "PlainResult",
     "Request",
     "Response",
     "Result",
@@ -44,8 +46,8 @@ __all__ = [
     "as_object",
     "call",
     "decode",
-    "decode_answer",
     "decode_batch",
+    "decode_result",
     "encode",
     "encoder",
     "error_answer",
@@ -136,7 +138,9 @@ class _Part(Struct, tag_field="jsonrpc", tag="2.0"):
     """What every part of a batch is, if it is a message."""
 
 
-class _Call(Struct, tag_field="jsonrpc", tag="2.0"):
+class Call(Struct, tag_field="jsonrpc", tag="2.0"):
+    """A request to send, or without an id a notification: see `call`. `params` is whatever can be written."""
+
     method: str
     params: Any
     id: Id | UnsetType = UNSET
@@ -147,7 +151,9 @@ class _BareCall(Struct, tag_field="jsonrpc", tag="2.0"):
     id: Id | UnsetType = UNSET
 
 
-class _PlainResult(Struct, forbid_unknown_fields=True):
+class PlainResult(Struct, forbid_unknown_fields=True):
+    """A `Response` that has nothing else in its message."""
+
     jsonrpc: Literal["2.0"]
     id: Id
     result: Raw
@@ -156,7 +162,9 @@ class _PlainResult(Struct, forbid_unknown_fields=True):
 Message: TypeAlias = Request | Notification | Response | Failure
 
 _decode_request = Decoder(Request).decode
-_decode_result = Decoder(_PlainResult).decode
+decode_result = Decoder(PlainResult).decode
+"""One frame as a plain result, for who mostly gets these. Raises MALFORMED for all else: for that there is `decode`."""
+
 _envelope_decoder: Decoder[_Envelope] | None = None
 _batch_decoder: Decoder[list[Raw]] | None = None
 _probe_decoder: Decoder[list[_Part]] | None = None
@@ -177,15 +185,6 @@ def decode(frame: bytes | Raw | str) -> Message | Batch:
         # Text from a WebView or a script may hold a lone surrogate, which UTF-8 has no bytes for.
         assert isinstance(frame, str)
         return decode(frame.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))
-
-
-def decode_answer(frame: bytes | Raw) -> Message | Batch:
-    """`decode`, for who mostly gets answers: a plain result is read in one step."""
-    try:
-        found = _decode_result(frame)
-    except MALFORMED:
-        return _decode_other(frame)
-    return Response(found.id, found.result)
 
 
 def decode_batch(batch: Batch) -> list[Message | ProtocolError]:
@@ -437,4 +436,4 @@ def call(method: str, params: Any = None, request_id: Id | UnsetType = UNSET) ->
     """A request, or without an id a notification, as bytes; `params` None leaves the member out."""
     if params is None:
         return encode(_BareCall(method, request_id))
-    return encode(_Call(method, params, request_id))
+    return encode(Call(method, params, request_id))

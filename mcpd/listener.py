@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 
 from .channel import Channel, Receiver
 
-__all__ = ["Accept", "Ending", "HasConnections", "Listener"]
+__all__ = ["Accept", "Ending", "HasConnections", "Lingers", "Listener"]
 
 
 class Accept(Protocol):
@@ -64,3 +64,14 @@ class HasConnections(Protocol):
     @property
     def connections(self) -> Iterable[Ending]:
         """All that may have calls running, which get the time to be answered."""
+
+
+@runtime_checkable
+class Lingers(Protocol):
+    """A listener whose clients may be asking something when it pauses, on connections that they use again and again.
+
+    It is known by having that member.
+    """
+
+    async def linger(self) -> None:
+        """After `pause` take what was on its way then: within about a second, and at once if nothing can be."""

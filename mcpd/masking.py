@@ -14,7 +14,7 @@ from typing import NamedTuple
 from msgspec import DecodeError
 from msgspec.json import decode, encode
 
-__all__ = ["mask_command", "mask_json", "mask_text", "may_hold_secrets"]
+__all__ = ["is_secret", "mask_command", "mask_json", "mask_text", "may_hold_secrets"]
 
 _NAMES = frozenset((
     "authorization", "proxyauthorization", "cookie", "setcookie", "apikey", "xapikey", "token", "accesstoken",
@@ -95,7 +95,7 @@ def mask_command(words: Sequence[str]) -> list[str]:
 def _masked(value: object) -> object:
     if isinstance(value, dict):
         return {
-            name: _stand_in(member) if _is_secret(name) and isinstance(member, str) else _masked(member)
+            name: _stand_in(member) if is_secret(name) and isinstance(member, str) else _masked(member)
             for name, member in value.items()
         }
     if isinstance(value, list):
@@ -115,7 +115,8 @@ def _masked_string(text: str) -> str:
     return mask_text(text)
 
 
-def _is_secret(name: object) -> bool:
+def is_secret(name: object) -> bool:
+    """Whether what stands below this name is a secret."""
     return isinstance(name, str) and name.lower().replace("-", "").replace("_", "") in _NAMES
 
 

@@ -5,11 +5,13 @@ Observers are called in the event loop, between a request and its answer: they c
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
-__all__ = ["ObservedCall", "ObservedFrame", "Observer", "Outcome", "hears_frames"]
+__all__ = ["ObservedCall", "ObservedFrame", "Observer", "Outcome", "SessionObserver", "hears_frames",
+           "refusals_to"]  # fmt: skip
 
 
 class ObservedCall(Struct, eq=False):
@@ -29,6 +31,10 @@ class ObservedCall(Struct, eq=False):
     """What the client calls itself, with its version; empty if it did not say so, or the request was refused."""
     principal: str = ""
     """The `Principal.id` of who asks; empty for nobody in particular."""
+    trace: str = ""
+    """The `traceparent` of its span, at its end, where requests are traced; else empty."""
+    transport: str = ""
+    """Which way it came: stdio, http, websocket, memory."""
     arguments: bytes = b""
     """The JSON of the arguments of a tool or prompt; only where an observer `hears_arguments`."""
 
@@ -88,6 +94,35 @@ class Observer(Protocol):
     def frame_sent(self, frame: ObservedFrame) -> None:
         """A frame was handed to the transport, once, however often a client gets it on a stream that it resumes."""
         return
+
+
+class SessionObserver(Observer):
+    """One that is told nothing, but has a session class of its own: for what each call may cost next to nothing."""
+
+    def session_class(self, base: Any, channel: Any) -> Any:
+        """A class derived from `base`, a `Session` or `ObservedSession`, for the connection of this channel."""
+        raise NotImplementedError
+
+    def refused(self, reason: str) -> None:
+        """Something was refused before any session had it, over HTTP or in a handshake: with this status or code."""
+        return
+
+    def watched_backplane(self, backplane: Any) -> Any:
+        """What takes the place of a `Backplane` that is shared, and asks it in its turn."""
+        return backplane
+
+
+def refusals_to(observers: Iterable[Observer]) -> Callable[[str], object] | None:
+    """What tells of refusals, by their status or code; None if nobody hears of them."""
+    told = [each.refused for each in observers if isinstance(each, SessionObserver)]
+    if not told:
+        return None
+
+    def tell(reason: str) -> None:
+        for each in told:
+            each(reason)
+
+    return tell
 
 
 def hears_frames(observer: Observer) -> bool:

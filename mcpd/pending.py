@@ -70,22 +70,24 @@ class PendingRequests(Generic[R]):
     Ids are 1, 2, 3, …; with a `prefix` they are strings that begin with it.
     """
 
-    __slots__ = ("_last", "_prefix", "_requests")
+    __slots__ = ("_last", "_prefix", "by_id")
 
     def __init__(self, prefix: str = "") -> None:
         self._prefix = prefix
         self._last = 0
-        self._requests: dict[object, R] = {}
+        self.by_id: dict[object, R] = {}
+        """In the order in which they were sent. A client takes what is answered out of here, as that is to make no
+        function calls; all others use the methods."""
 
     def __len__(self) -> int:
-        return len(self._requests)
+        return len(self.by_id)
 
     def __iter__(self) -> Iterator[R]:
         """Those that wait now; what comes or goes meanwhile changes nothing."""
-        return iter(list(self._requests.values()))
+        return iter(list(self.by_id.values()))
 
     def __contains__(self, request_id: object) -> bool:
-        return request_id in self._requests
+        return request_id in self.by_id
 
     @property
     def next_id(self) -> Id:
@@ -96,29 +98,29 @@ class PendingRequests(Generic[R]):
     @property
     def deadline(self) -> float | None:
         """When the first of them is overdue; None if none ever is."""
-        return min((one.deadline for one in self._requests.values() if one.deadline is not None), default=None)
+        return min((one.deadline for one in self.by_id.values() if one.deadline is not None), default=None)
 
     def add(self, request: R) -> Id:
         """It begins to wait: gives its id, which was `next_id`."""
         number = self._last = self._last + 1
         request_id = request.id = f"{self._prefix}{number}" if self._prefix else number
-        self._requests[request_id] = request
+        self.by_id[request_id] = request
         return request_id
 
     def get(self, request_id: object) -> R | None:
         """The request with this id, if it waits."""
-        return self._requests.get(request_id)
+        return self.by_id.get(request_id)
 
     def receive(self, answer: Response | Failure) -> R | None:
         """Settle the request that this answers, an error as RemoteError; None if there is none, or no longer."""
-        request = self._requests.pop(answer.id, None)
+        request = self.by_id.pop(answer.id, None)
         if request is not None:
             request.settle(outcome_of(answer))
         return request
 
     def take(self, request_id: object) -> R | None:
         """Wait for this no longer; None if it does not wait."""
-        return self._requests.pop(request_id, None)
+        return self.by_id.pop(request_id, None)
 
     def take_unread(self, request_id: Id | None) -> list[R]:
         """Those that an answer which could not be read was for: the one that it names, all if it names none."""
@@ -131,12 +133,12 @@ class PendingRequests(Generic[R]):
         """Those whose time is up."""
         overdue = [one for one in self if one.deadline is not None and one.deadline <= now]
         for request in overdue:
-            del self._requests[request.id]
+            del self.by_id[request.id]
         return overdue
 
     def take_all(self) -> list[R]:
         """All of them."""
-        requests, self._requests = list(self._requests.values()), {}
+        requests, self.by_id = list(self.by_id.values()), {}
         return requests
 
     def fail_all(self, reason: str) -> None:

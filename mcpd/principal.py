@@ -6,7 +6,7 @@ in a debugger or a log. Pure, and known to every layer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
@@ -23,16 +23,21 @@ class Principal:
 
     These three are who it is: the same three with other scopes or claims, as after a token was refreshed, are the
     same principal. `scopes` are what it may do, `claims` all else that is known of it, neither of which can be
-    changed. Raises TypeError for anything but texts, and for `scopes` that are one text.
+    changed. `expires` is when that ends, in seconds since 1970, as the token it came with: streams and WebSockets of
+    this principal end then; None for never. Raises TypeError for anything but texts, and for `scopes` that are one
+    text.
     """
 
-    __slots__ = ("_id", "claims", "client", "issuer", "scopes", "subject")
+    __slots__ = ("_id", "claims", "client", "expires", "issuer", "scopes", "subject", "upstream")
 
     subject: str
     issuer: str
     client: str
     scopes: frozenset[str]
     claims: Mapping[str, object]
+    expires: float | None
+    upstream: Callable[[], Awaitable[str]] | None
+    """Gives the token of the provider by which it signed in, where the server's own login keeps these."""
     _id: str | None
 
     def __init__(
@@ -43,6 +48,7 @@ class Principal:
         client: str = "",
         scopes: Iterable[str] = (),
         claims: Mapping[str, object] | None = None,
+        expires: float | None = None,
     ) -> None:
         for name, value in (("subject", subject), ("issuer", issuer), ("client", client)):
             if not isinstance(value, str):
@@ -56,6 +62,8 @@ class Principal:
         keep(self, "client", client)
         keep(self, "scopes", frozenset(scopes))
         keep(self, "claims", MappingProxyType({**(claims or {})}))
+        keep(self, "expires", expires)
+        keep(self, "upstream", None)
         keep(self, "_id", None if subject or issuer or client else "")
 
     @property
@@ -69,6 +77,31 @@ class Principal:
             # With their lengths: else "ab" of "c" would be "a" of "bc".
             found = sha256(b"".join(b"%d:%s" % (len(part), part) for part in parts)).hexdigest()
             object.__setattr__(self, "_id", found)
+        return found
+
+    def with_scopes(self, scopes: Iterable[str]) -> Principal:
+        """The same with other scopes."""
+        found = Principal(
+            self.subject,
+            issuer=self.issuer,
+            client=self.client,
+            scopes=scopes,
+            claims=self.claims,
+            expires=self.expires,
+        )
+        return found if self.upstream is None else found.with_upstream(self.upstream)
+
+    def with_upstream(self, upstream: Callable[[], Awaitable[str]]) -> Principal:
+        """The same, with what gives its provider's token."""
+        found = Principal(
+            self.subject,
+            issuer=self.issuer,
+            client=self.client,
+            scopes=self.scopes,
+            claims=self.claims,
+            expires=self.expires,
+        )
+        object.__setattr__(found, "upstream", upstream)
         return found
 
     @property

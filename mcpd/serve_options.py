@@ -12,19 +12,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Any, NewType, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NewType, get_type_hints
 
 from msgspec import Struct
 
 from .serve_defaults import MAX_FRAME_BYTES, MAX_THREADS, SESSION_TIMEOUT, THREAD_TIMEOUT
 
 if TYPE_CHECKING:
+    from socket import socket
+
     from .http import HttpSettings
     from .listener import Listener
+    from .overseer import Overseer
+    from .transports.authentication import Protection
     from .transports.websocket_owner import WebSocketLimits
 else:
     # For whoever evaluates annotations (`msgspec.structs.fields`): the real ones would cost every start-up.
-    for _name in ("HttpSettings", "Listener", "WebSocketLimits"):
+    for _name in ("HttpSettings", "Listener", "Overseer", "Protection", "WebSocketLimits", "socket"):
         globals()[_name] = NewType(_name, object)
 
 __all__ = [
@@ -38,7 +42,7 @@ __all__ = [
     "parse_size",
 ]
 
-SECTIONS = ("Transports", "HTTP", "Access", "Limits", "Other")
+SECTIONS = ("Transports", "HTTP", "Access", "Limits", "Observing", "Other")
 """How the help is divided, in its order; sections of extensions come before the last."""
 
 
@@ -87,7 +91,8 @@ class Settings(Struct, kw_only=True):
         Option(
             "--http",
             "Transports",
-            "Serve Streamable HTTP, and WebSocket on the same port; ADDR as for --ws, or unix:/PATH.",
+            "Serve Streamable HTTP, and WebSocket on the same port; ADDR as for --ws, or unix:/PATH, or fd:// for what "
+            "a socket unit of systemd hands over.",
             "ADDR",
         ),
     ] = None
@@ -97,10 +102,14 @@ class Settings(Struct, kw_only=True):
     """The details of HTTP; None for the defaults."""
     ws_limits: WebSocketLimits | None = None
     """What one WebSocket client may use; None for the defaults."""
+    sockets: Mapping[str, Sequence[socket]] = {}
+    """By `http`, `ws` and `metrics` what is bound to their address already, and is listened on and closed."""
     descriptors: tuple[int, int] | None = None
     """(in, out), if stdio was claimed already."""
     token: str | None = None
     """The bearer token that clients have to send."""
+    auth: Protection | None = None
+    """What protects it, one of those in `mcpd.auth`; goes before the server's own."""
     insecure: Annotated[bool, Option("--insecure", "Access", "Serve beyond this machine without a token.")] = False
     allowed_hosts: Annotated[
         tuple[str, ...],
@@ -142,6 +151,34 @@ class Settings(Struct, kw_only=True):
     """How many plain functions run at once for all clients; one connection gets two thirds of these at most."""
     thread_timeout: float = THREAD_TIMEOUT
     """How many seconds a call of a plain function waits for a thread before it fails with "try again"."""
+    metrics: Annotated[
+        str | None,
+        Option(
+            "--metrics",
+            "Observing",
+            "Count calls, and tell Prometheus at http://ADDR/metrics; with http for ADDR on the port of --http.",
+            "ADDR",
+        ),
+    ] = None
+    control: Annotated[
+        str,
+        Option(
+            "--control",
+            "Observing",
+            "Whether mcpd status and mcpd stop find it: auto (unless it serves on stdio alone), always or never.",
+            "WHEN",
+            ("auto", "always", "never"),
+        ),
+    ] = "never"
+    """`auto` is `always` where others can connect, but what keeps the socket from being made is only logged."""
+    wire_log: Annotated[
+        str | None,
+        Option("--wire-log", "Observing", "Write each message into this file, without what is secret by name.", "FILE"),
+    ] = None
+    on_state: Callable[[Literal["ready", "stopping"]], None] | None = None
+    """Told when everything listens, and when it is told to stop. Without it a service manager is (`NOTIFY_SOCKET`)."""
+    overseer: Overseer | None = None
+    """The parent process, in one of its workers."""
     announce: Callable[[str], None] | None = None
     """Told the address of each listening transport, once it listens. Without it `run` writes that on a terminal."""
     look_over: Callable[[], None] | None = None
@@ -164,6 +201,16 @@ class Options(Settings, kw_only=True):
     """What stands behind the target and is no option of ours: the target's own extensions may know it."""
     arguments: tuple[str, ...] = ()
     """What stands behind `--`: for a target that is a program with arguments of its own."""
+    workers: Annotated[
+        int | None,
+        Option(
+            "--workers",
+            "Transports",
+            "Serve --http and --ws from so many processes, which a parent starts again when they die, and one after "
+            "the other with new code on SIGHUP.",
+            "NUMBER",
+        ),
+    ] = None
     stateless: Annotated[
         bool, Option("--stateless", "HTTP", "HTTP: keep no sessions for clients older than 2026-07-28.")
     ] = False
@@ -181,15 +228,76 @@ class Options(Settings, kw_only=True):
         ),
     ] = "auto"
     public_url: Annotated[
-        str | None, Option("--public-url", "HTTP", "HTTP: the URL of the endpoint that the Server Card names.", "URL")
+        str | None,
+        Option("--public-url", "HTTP", "HTTP: the URL of the endpoint that clients use.", "URL"),
     ] = None
+    backplane: Annotated[
+        str | None,
+        Option(
+            "--backplane",
+            "HTTP",
+            "HTTP: what processes share that serve the same clients, as redis://HOST:PORT/0 or sqlite:///FILE; "
+            "needs MCPD_STATE_KEY.",
+            "URL",
+        ),
+    ] = None
+    strict_ready: Annotated[
+        bool, Option("--strict-ready", "HTTP", "HTTP: /readyz says 503 while the backplane is away.")
+    ] = False
     token_file: Annotated[
         str | None,
         Option("--token-file", "Access", "Ask for the bearer token in this file; needed beyond this machine.", "FILE"),
     ] = None
+    issuer: Annotated[
+        tuple[str, ...],
+        Option(
+            "--issuer",
+            "Access",
+            "Ask for access tokens of this authorization server, which clients log in to; can be repeated.",
+            "URL",
+        ),
+    ] = ()
+    audience: Annotated[
+        tuple[str, ...],
+        Option(
+            "--audience",
+            "Access",
+            "What access tokens for this server name; by default its public URL; can be repeated.",
+            "NAME",
+        ),
+    ] = ()
+    scope: Annotated[
+        tuple[str, ...],
+        Option("--scope", "Access", "A scope that every access token needs here; can be repeated.", "SCOPE"),
+    ] = ()
+    tokens_file: Annotated[
+        str | None,
+        Option("--tokens-file", "Access", "Ask for one of the tokens in this file, each with a name.", "FILE"),
+    ] = None
+    auth_table: Mapping[str, Any] | None = None
+    """What the file of a folder says of authorization."""
+    auth_server: Annotated[
+        str | None,
+        Option(
+            "--auth-server",
+            "Access",
+            "HTTP: let people log in at this server, as this file says; dev lets in anybody on this machine.",
+            "FILE",
+        ),
+    ] = None
     max_frame_bytes: Annotated[
         int, Option("--max-message-bytes", "Limits", "Refuse messages that are larger.", "BYTES")
     ] = MAX_FRAME_BYTES
+    control: Annotated[
+        str,
+        Option(
+            "--control",
+            "Observing",
+            "Whether mcpd status and mcpd stop find it: auto (unless it serves on stdio alone), always or never.",
+            "WHEN",
+            ("auto", "always", "never"),
+        ),
+    ] = "auto"
     no_compat: Annotated[
         bool,
         Option("--no-compat", "Other", "Let the target import other MCP libraries themselves, if they are installed."),

@@ -26,7 +26,8 @@ Spec: 2025-11-25 basic/lifecycle; 2026-07-28 basic/index, basic/versioning.
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from msgspec import UNSET, Raw, Struct
 from msgspec.json import Decoder
@@ -42,6 +43,7 @@ from .envelope import (
     read_params,
 )
 from .errors import (
+    AccessDenied,
     InternalError,
     InvalidParams,
     InvalidRequest,
@@ -71,6 +73,9 @@ from .versions import table
 from .versions.table import Version
 from .versions.vocabulary import NO_EXTENSIONS, Vocabulary
 
+if TYPE_CHECKING:
+    from .wire.trace_context import TraceContext
+
 __all__ = ["MAX_FRAME_BYTES", "WATCH_BYTES", "Call", "Opening", "Phase", "Session"]
 
 WATCH_BYTES = 200
@@ -88,6 +93,7 @@ class _Answer(Struct):
 
 
 _read_id = Decoder(_Answer).decode
+_read_members = Decoder(dict[str, Raw]).decode
 
 
 class Call(RequestInFlight, eq=False):
@@ -103,6 +109,12 @@ class Call(RequestInFlight, eq=False):
     """How many bytes were sent about it since the event loop turned last, but never 0 again after the first."""
     charge: Charge | None = None
     """What it takes of the budget; most calls are small, and never have one."""
+    denied: AccessDenied | None = None
+    """Why it was refused to who sent it, for transports that have a status for that."""
+    trace: Callable[[], TraceContext] | None = None
+    """Gives its span, where somebody traces; None where nobody does."""
+    began: float = 0.0
+    """By `perf_counter`: when it came, where calls are measured; else when it began to wait, 0.0 if it does not."""
     identity: ClientIdentity | None = None
     """What its client says of itself in this request, kept once somebody asks: what is decoded then stays with it."""
 
@@ -173,6 +185,9 @@ class Session:
     __slots__ = ("client", "identity", "in_flight", "is_stateless", "log_level", "max_frame_bytes",
                  "max_in_flight", "peer", "phase", "principal", "said", "version", "vocabulary", "watched",
                  "__weakref__")  # fmt: skip
+
+    call_class: ClassVar[type[Call]] = Call
+    """What calls are; those of a class that measures them know when they came."""
 
     def __init__(
         self,
@@ -288,7 +303,7 @@ class Session:
         meta: RequestMeta | None = params.meta
         if meta is not None and meta.protocol_version is not UNSET:
             raise InvalidRequest(_ERA_FIXED)
-        return Call(request.id, request.method, self, request.params, version, params, meta)
+        return self.call_class(request.id, request.method, self, request.params, version, params, meta)
 
     def _open_modern(self, request: Request) -> Call:
         """A request where the version is in its own `_meta`, or where no version is known yet.
@@ -316,7 +331,7 @@ class Session:
                     # To ask what is served binds to nothing: an `initialize` may follow.
                     if self.version is None and method != "server/discover":
                         self.phase, self.version = "modern", newest
-                    return Call(request.id, request.method, self, request.params, newest, params, meta)
+                    return self.call_class(request.id, request.method, self, request.params, newest, params, meta)
         return self._open_unusual(request)
 
     def _open_unusual(self, request: Request) -> Call:
@@ -335,7 +350,7 @@ class Session:
                 return self._initialize(request)
             newest_legacy = table.get(table.NEWEST_LEGACY)
             if method == "ping":
-                return Call(request.id, request.method, self, request.params, newest_legacy, head, meta)
+                return self.call_class(request.id, request.method, self, request.params, newest_legacy, head, meta)
             if not table.is_known_method(method) and self.vocabulary.request(newest_legacy, method) is None:
                 raise MethodNotFound(f"Method not found: {method}")
         elif bare and method == "initialize":
@@ -358,7 +373,7 @@ class Session:
 
         if self.version is None and method != "server/discover":
             self.phase, self.version = "modern", table.get(table.MODERN[-1])
-        return Call(request.id, request.method, self, request.params, version, params, params.meta)
+        return self.call_class(request.id, request.method, self, request.params, version, params, params.meta)
 
     def _initialize(self, request: Request) -> Call:
         params: InitializeParams = read_params(read_initialize, request.params)
@@ -369,7 +384,7 @@ class Session:
         self.phase, self.version = "initializing", table.negotiate(params.protocol_version)
         # What the version does not know was not declared, whatever the client wrote.
         self.client = ClientIdentity(self.version.shape(params.capabilities), params.client_info)
-        return Call(request.id, request.method, self, request.params, self.version, params, params.meta)
+        return self.call_class(request.id, request.method, self, request.params, self.version, params, params.meta)
 
     def receive_notification(self, message: Notification) -> Any | None:
         """The params of a notification, in the newest vocabulary; None if it is to be ignored.
@@ -432,7 +447,11 @@ class Session:
 
     def refuse(self, error: ProtocolError, request_id: Id | None = None) -> bytes:
         """The error answer to something that never became a call; without an id if that was unreadable."""
+        self.refused(error)
         return _failure(error, self.version, error.request_id if request_id is None else request_id)
+
+    def refused(self, error: ProtocolError) -> None:
+        """Something was answered with an error that never became a call. For classes that count."""
 
     def replace(self, answer: bytes, error: ProtocolError) -> bytes:
         """An error in the place of an answer of ours that cannot be sent after all."""
@@ -449,14 +468,20 @@ class Session:
             return None
         return call(method, version.shape(params))
 
-    def ask(self, method: str, params: Any, request_id: Id) -> bytes:
-        """A request of ours as a frame. Raises LocalProtocolError where the version has no such request."""
+    def ask(self, method: str, params: Any, request_id: Id, meta: Mapping[str, str] | None = None) -> bytes:
+        """A request of ours as a frame, with these members in its `_meta`.
+
+        Raises LocalProtocolError where the version has no such request.
+        """
         version = self.version
         if version is None or method not in version.server_requests:
             raise LocalProtocolError(
                 f"{method} cannot be asked of this client: its protocol version has no such request"
             )
-        frame = call(method, version.shape(params), request_id)
+        shaped = version.shape(params)
+        if meta:
+            shaped = {**({} if shaped is None else _read_members(encode(shaped))), "_meta": meta}
+        frame = call(method, shaped, request_id)
         if len(frame) > self.max_frame_bytes:
             raise LocalProtocolError(
                 f"{method} is too large to be asked: {len(frame)} bytes, and a message may have {self.max_frame_bytes}"

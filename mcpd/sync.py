@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from .client import Callbacks, ClientLimits
 from .client import client as awaited
 from .client import group as awaited_group
+from .client.auth_settings import Auth
 from .client.blocking import BlockingCalls, BlockingClient
 from .client.group_lists import Collision
 from .client.loop_thread import in_thread
@@ -59,6 +60,7 @@ class Client(BlockingClient[awaited.Client]):
         headers: Headers | None = None,
         http: HttpOptions | None = None,
         watcher: ChannelWatcher | None = None,
+        auth: Auth | None = None,
     ) -> None:
         super().__init__(
             awaited.Client(
@@ -75,6 +77,7 @@ class Client(BlockingClient[awaited.Client]):
                 headers=headers,
                 http=http,
                 watcher=watcher,
+                auth=auth,
             )
         )
 

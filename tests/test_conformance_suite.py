@@ -1,6 +1,6 @@
 """The official conformance suite, every scenario of both pinned releases, without a failure or a warning.
 
-All of servers, and those of clients that need no authorization.
+All of servers, and all of clients, with authorization and without.
 """
 
 from __future__ import annotations
@@ -59,6 +59,14 @@ def test_the_official_suite_finds_no_blemish_in_our_client(suite: ModuleType, no
     assert score.scenarios == suite.CLIENT_LEGS[leg].scenarios, score.output[-2000:]
     assert not score.blemishes, "\n".join([*score.blemishes, score.output[-2000:]])
     assert score.code == 0, score.output[-2000:]
+
+
+@pytest.mark.timeout(120)
+def test_the_official_suite_finds_no_blemish_in_our_authorization_server(suite: ModuleType, node: str) -> None:
+    """AUTH-120, AUTH-121, AUTH-124, AUTH-127, AUTH-148: metadata, and a login whose user allows it."""
+    score = suite.run_authorization_leg(node)
+    assert score.scenarios == suite.AUTHORIZATION_SCENARIOS, score.output[-2000:]
+    assert not score.blemishes, "\n".join([*score.blemishes, score.output[-2000:]])
 
 
 @pytest.mark.timeout(300)

@@ -107,6 +107,7 @@ ERAS_ARE_KNOWN = {
     "mcpd/http/eras.py": 1,  # which endpoint answers: chosen here
     "mcpd/http/legacy.py": 1,  # what a header may name
     "mcpd/http/modern.py": 1,  # what a connection begins with
+    "mcpd/http/sealed_ids.py": 1,  # what an id may name, by number
     "mcpd/http/session_records.py": 1,  # what a stored session may name
     "mcpd/preview/session.py": 1,  # what the page shows of a connection
 }
@@ -138,6 +139,7 @@ APPS_ARE_WHAT_IT_IS_ABOUT = (
 )  # fmt: skip
 APPS_ARE_KNOWN = {
     "mcpd/__init__.py": "the public names of the extension",
+    "mcpd/auth/providers.py": "other things that providers call so, as in a URL",
     "mcpd/bundle/pack.py": "a server that has them needs one extra more",
     "mcpd/client/group_names.py": "URIs of pages, and what names them, in a group of servers",
     "mcpd/client/functions.py": "what is for pages alone is no function for a model",
@@ -426,7 +428,8 @@ def test_an_installed_mcpd_works_in_any_folder(installed: Installed, tmp_path: P
 def test_an_installed_mcpd_is_small(installed: Installed) -> None:
     """D8: four dependencies, and the two that one of those needs. (A peer: 28 packages, 31 MB.)
 
-    The client, its commands and folders brought it from 5 to 6 MB, installing, documents and the preview to 7.
+    The client, its commands and folders brought it from 5 to 6 MB, installing, documents and the preview to 7,
+    authorization to 8.
     """
     names = {path.name.partition("-")[0].replace("_", "-").lower() for path in installed.packages.glob("*.dist-info")}
     assert names - {"typing-extensions", "sniffio"} == {
@@ -439,7 +442,7 @@ def test_an_installed_mcpd_is_small(installed: Installed) -> None:
     }
     files = [path for path in installed.packages.rglob("*") if path.is_file() and path.suffix != ".pyc"]
     megabytes = sum(path.stat().st_size for path in files) / 1e6
-    assert megabytes < 7.5, megabytes
+    assert megabytes < 8.5, megabytes
 
 
 def test_all_extras_are_in_all() -> None:

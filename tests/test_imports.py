@@ -21,26 +21,31 @@ PACKAGE = REPOSITORY / "mcpd"
 CORE = {"anyio", "click", "msgspec", "websockets"}
 # What extras bring, and the few files that may import each.
 EXTRAS: dict[str, set[str]] = {
-    "aiohttp": {"transports"},
+    "aiohttp": {"auth", "transports"},
+    "cryptography": {"auth"},
     "docutils": {"docs"},
     "httptools": {"http"},
+    "joserfc": {"auth", "auth_server", "client"},
     "jsonschema": {"compat"},
     "jsonschema_rs": {"registry"},
+    "keyring": {"client"},
     "latex2mathml": {"docs"},
     "markdown_it": {"docs"},
     "mdit_py_plugins": {"docs"},
     "multidict": {"transports"},
+    "opentelemetry": {"observe"},
     "playwright": {"verdict"},
     "publicsuffixlist": {"extensions"},
     "pypdf": {"docs"},
     "pytest": {"pytest_plugin", "testing"},
+    "redis": {"backplane"},
     "ruamel": {"install"},
     "selectolax": {"docs", "verdict"},
     "typing_extensions": {"client"},  # anyio brings it before Python 3.13, and it is used before 3.12
     "uvicorn": {"http"},
     "uvloop": {"server"},
     "watchfiles": {"sources"},
-    "yarl": {"transports"},
+    "yarl": {"auth", "transports"},
 }
 # Used where the user has them installed, never required.
 WELCOME = {"attr", "attrs", "httpx", "pydantic", "pydantic_core", "starlette"}
@@ -80,11 +85,15 @@ def test_pyproject_names_the_same_four() -> None:
     assert set(project["optional-dependencies"]) == {
         "all",
         "apps",
+        "auth",
         "client",
         "compat",
         "docs",
         "http",
         "install",
+        "otel",
+        "keyring",
+        "redis",
         "schema",
         "test",
         "watch",
@@ -162,16 +171,17 @@ def test_each_module_imports_first(child: Child) -> None:
 # What `mcpd serve --stdio` must not pay for (issue: at most 1.6 times the raw floor from spawn to first answer).
 # Each is loaded at one seam, by the command, transport or extra that needs it.
 NOT_FOR_STDIO = {
-    "click", "email", "http", "httptools", "importlib.metadata", "jsonschema_rs", "publicsuffixlist", "pydantic",
-    "urllib.request", "uvicorn", "uvloop", "watchfiles", "websockets",
+    "click", "email", "http", "httptools", "importlib.metadata", "jsonschema_rs", "opentelemetry", "publicsuffixlist",
+    "pydantic", "redis", "sqlite3", "urllib.request", "uvicorn", "uvloop", "watchfiles", "websockets",
 }  # fmt: skip
 # Of ours: what most servers never need, or not before somebody calls.
 OURS_NOT_FOR_STDIO = {
     "mcpd.channel", "mcpd.cli.commands", "mcpd.cli.log", "mcpd.cli.stderr", "mcpd.cli.user_errors",
     "mcpd.cli.wrong_target", "mcpd.dispatcher.batch_reply", "mcpd.dispatcher.outgoing", "mcpd.dispatcher.subscriptions",
-    "mcpd.listener", "mcpd.registry.arguments", "mcpd.registry.completion", "mcpd.registry.options",
-    "mcpd.registry.prompts", "mcpd.registry.thread_slots", "mcpd.registry.threads", "mcpd.server.hiding",
-    "mcpd.transports.memory", "mcpd.types.elicitation", "mcpd.types.sampling", "mcpd.wire.mirrors",
+    "mcpd.listener", "mcpd.observe", "mcpd.registry.arguments", "mcpd.registry.completion", "mcpd.registry.options",
+    "mcpd.registry.prompts", "mcpd.registry.thread_pool", "mcpd.registry.thread_slots", "mcpd.registry.threads",
+    "mcpd.server.hiding", "mcpd.transports.memory", "mcpd.types.elicitation", "mcpd.types.sampling",
+    "mcpd.wire.mirrors",
 }  # fmt: skip
 # And what servers need none of whose functions takes a Context, and whose URIs have no variables.
 NOT_FOR_PLAIN_SERVERS = {"mcpd.context.context", "mcpd.registry.uri_template"}
@@ -213,6 +223,7 @@ def loaded_at_start(child: Child, *target: str) -> set[str]:
 
 
 def test_a_stdio_server_loads_only_what_it_uses(child: Child) -> None:
+    """OBS-09: of opentelemetry, and of what watches a server, nothing."""
     assert not loaded_at_start(child) & (NOT_FOR_STDIO | OURS_NOT_FOR_STDIO)
     named = OURS_NOT_FOR_STDIO | NOT_FOR_PLAIN_SERVERS
     assert all(find_spec(name) for name in named), "one of them is another module now"

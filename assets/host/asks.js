@@ -9,6 +9,7 @@ import { folded, jsonBox } from "./json.js";
 import { blockOf } from "./result.js";
 import { consent } from "./host.js";
 import { cardOf } from "./views.js";
+import { addressOf, opener, visited } from "./visits.js";
 
 const waiting = [];  // {about, answer, node}
 let roots = [];
@@ -19,7 +20,8 @@ let before = null;  // what had the focus
 const KINDS = {
   elicitForm({ message, schema }, done) {
     const form = makeForm(schema ?? {});
-    const submit = () => {
+    const submit = async () => {
+      await form.settled();
       const { value, problems } = form.read();
       if (problems.length) { problems[0].focus(); return; }
       done({ action: "accept", content: value });
@@ -27,13 +29,10 @@ const KINDS = {
     return { title: "The server asks", nodes: [el("p", { class: "pre", dir: "auto" }, message), form.node], submit, actions: [button("Send", submit, { class: "button primary" }), button("Decline", () => done({ action: "decline" })), button("Dismiss", () => done({ action: "cancel" }))] };
   },
 
-  elicitUrl({ message, url }, done) {
-    let target = null;
-    try { target = new URL(url); } catch { /* said below */ }
-    const isWeb = target !== null && ["http:", "https:"].includes(target.protocol);
-    const nodes = [el("p", { class: "pre", dir: "auto" }, message), el("div", { class: "address" }, el("strong", {}, target ? target.host : "Not an address"), el("span", { class: "mono wrap" }, String(url)))];
-    if (!isWeb) nodes.push(el("p", { class: "wrong" }, "Only http and https addresses are opened."));
-    const open = isWeb ? el("a", { class: "button primary", href: target.href, target: "_blank", rel: "noopener noreferrer", click: () => setTimeout(() => done({ action: "accept" }), 0) }, "Open it") : null;
+  elicitUrl({ message, url, elicitationId }, done) {
+    const open = opener(url, () => { visited({ elicitationId, message, url }); done({ action: "accept" }); });
+    const nodes = [el("p", { class: "pre", dir: "auto" }, message), addressOf(url)];
+    if (!open) nodes.push(el("p", { class: "wrong" }, "Only http and https addresses are opened."));
     return { title: "The server asks to open an address", nodes, actions: [open, button("Decline", () => done({ action: "decline" })), button("Dismiss", () => done({ action: "cancel" }))].filter(Boolean) };
   },
 
@@ -75,9 +74,8 @@ const KINDS = {
   },
 
   openLink({ url }, done) {
-    const isWeb = /^https?:\/\//i.test(String(url));
-    const open = isWeb ? el("a", { class: "button primary", href: url, target: "_blank", rel: "noopener noreferrer", click: () => setTimeout(() => done({ allow: true }), 0) }, "Open") : null;
-    return { title: "asks to open a link", nodes: [el("p", { class: "address mono wrap" }, String(url))], actions: [open, button("Allow without opening", () => done({ allow: true })), button("Deny", () => done({ allow: false }))].filter(Boolean) };
+    const open = opener(url, () => done({ allow: true }), "Open");
+    return { title: "asks to open a link", nodes: [addressOf(url)], actions: [open, button("Allow without opening", () => done({ allow: true })), button("Deny", () => done({ allow: false }))].filter(Boolean) };
   },
 
   message({ content }, done) {
@@ -87,10 +85,6 @@ const KINDS = {
   download({ items }, done) {
     const names = (items ?? []).map((one) => el("li", { class: "mono wrap" }, [one.name ?? one.url ?? "a file", one.mimeType, one.url].filter(Boolean).join(" · ")));
     return { title: "asks to save files", nodes: [el("ul", { class: "plain-list" }, names)], ...yesNo(done, "Save") };
-  },
-
-  appTool(about, done) {
-    return { title: "Call a tool of the app?", nodes: [jsonBox(about, "the call")], ...yesNo(done, "Call") };
   },
 };
 

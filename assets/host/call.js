@@ -9,6 +9,7 @@ import { failure, resultOf } from "./result.js";
 import { Staging } from "./staging.js";
 import { on, store, tell } from "./state.js";
 import { openView } from "./views.js";
+import { required } from "./visits.js";
 
 const panels = new Map();  // a tool's name -> its panel, so that what was typed stays
 const running = new Map();  // call id -> panel
@@ -100,7 +101,9 @@ class Panel {
   }
 
   /** The arguments as they stand, or undefined: then it is shown what is wrong. */
-  read() {
+  async arguments() {
+    this.isReading = true;
+    try { if (this.mode !== "json") await this.form.settled(); } finally { this.isReading = false; }
     if (this.mode === "json") { const value = this.parsed(); if (value === undefined) { this.bar.choose("json"); this.raw.focus(); } return value; }
     const { value, problems } = this.form.read();
     if (!problems.length) return value;
@@ -111,8 +114,8 @@ class Panel {
   }
 
   async call(staged = null) {
-    if (this.callId && !staged) return;
-    const given = staged?.value ?? this.read();
+    if ((this.callId || this.isReading) && !staged) return;
+    const given = staged?.value ?? await this.arguments();
     if (given === undefined) return;
     const callId = staged?.callId ?? crypto.randomUUID();
     this.begin(callId);
@@ -128,10 +131,18 @@ class Panel {
       if (!(error instanceof RemoteError)) throw error;
       const isOver = /cancel/i.test(error.message);
       this.say(isOver ? "Cancelled" : "The call failed");
-      fill(this.output, isOver ? empty("Cancelled", "The server was told; what it still answers is thrown away.") : failure(error, "The call failed"));
+      fill(this.output, isOver ? empty("Cancelled", "The server was told; what it still answers is thrown away.") : this.refused(error));
       if (!isOver) this.objections({ content: [{ type: "text", text: error.message }] });
     } finally { this.end(callId); }
     await opened;
+  }
+
+  /** A JSON-RPC error; one that wants pages visited first has them to open. */
+  refused(error) {
+    const pages = error.code === -32042 ? error.data?.elicitations : null;
+    const node = failure(error, "The call failed");
+    if (Array.isArray(pages)) node.prepend(required(pages.filter(isObject), el("div", { class: "actions" }, button("Call again", () => this.call()))));
+    return node;
   }
 
   begin(callId) {

@@ -1,6 +1,6 @@
 /* What the server offers, on the left: tools, resources, prompts; one list each, searched in, with one tab stop. */
 
-import { byId, chip, el, empty, icon, plural, roving, tabs } from "./dom.js";
+import { button, byId, chip, clip, el, empty, icon, plural, roving, tabs } from "./dom.js";
 import { on, showPane, store, tell } from "./state.js";
 
 const KINDS = {
@@ -8,37 +8,52 @@ const KINDS = {
   resources: { name: "Resources", icon: "file", none: ["No resources", "The server lists neither resources nor templates."] },
   prompts: { name: "Prompts", icon: "prompt", none: ["No prompts", "The server lists none."] },
 };
+const AT_ONCE = 300;  // rows of a list; more of them are made when its end is seen
 const panels = {};
 let bar, search, chosen = null;
 
 const seen = (tool) => tool.visibility ?? ["model", "app"];
 
-/** What is shown of an entry: {key, title, name, text, marks, about}. */
+/** What is shown of an entry: {key, title, name, text, marks(), about}. */
 function rowsOf(kind) {
   if (kind === "tools") return store.tools.map((tool) => ({
     key: `tool ${tool.name}`, about: { kind: "tool", tool }, title: tool.title ?? tool.annotations?.title ?? "", name: tool.name, text: tool.description ?? "",
-    marks: [tool.app ? chip("app", "accent", { title: `Opens ${tool.app}` }) : null, seen(tool).includes("model") ? null : chip("app only", "", { title: "The model does not see it" }), seen(tool).includes("app") || !tool.app ? null : chip("model only", "", { title: "Views may not call it" }), tool.problems?.length ? chip("!", "warn", { title: tool.problems.join("\n"), "aria-label": plural(tool.problems.length, "problem") }) : null],
+    marks: () => [tool.app ? chip("app", "accent", { title: `Opens ${tool.app}` }) : null, seen(tool).includes("model") ? null : chip("app only", "", { title: "The model does not see it" }), seen(tool).includes("app") || !tool.app ? null : chip("model only", "", { title: "Views may not call it" }), tool.problems?.length ? chip("!", "warn", { title: tool.problems.join("\n"), "aria-label": plural(tool.problems.length, "problem") }) : null],
   }));
-  if (kind === "prompts") return store.prompts.map((prompt) => ({ key: `prompt ${prompt.name}`, about: { kind: "prompt", prompt }, title: prompt.title ?? "", name: prompt.name, text: prompt.description ?? "", marks: [] }));
+  if (kind === "prompts") return store.prompts.map((prompt) => ({ key: `prompt ${prompt.name}`, about: { kind: "prompt", prompt }, title: prompt.title ?? "", name: prompt.name, text: prompt.description ?? "", marks: () => [] }));
   return [
-    ...store.resources.map((resource) => ({ key: `resource ${resource.uri}`, about: { kind: "resource", resource }, title: resource.title ?? resource.name ?? "", name: resource.uri, text: resource.description ?? "", marks: [String(resource.uri).startsWith("ui://") ? chip("app", "accent") : null] })),
-    ...store.templates.map((template) => ({ key: `template ${template.uriTemplate}`, about: { kind: "template", template }, title: template.title ?? template.name ?? "", name: template.uriTemplate, text: template.description ?? "", marks: [chip("template")] })),
+    ...store.resources.map((resource) => ({ key: `resource ${resource.uri}`, about: { kind: "resource", resource }, title: resource.title ?? resource.name ?? "", name: resource.uri, text: resource.description ?? "", marks: () => [String(resource.uri).startsWith("ui://") ? chip("app", "accent") : null] })),
+    ...store.templates.map((template) => ({ key: `template ${template.uriTemplate}`, about: { kind: "template", template }, title: template.title ?? template.name ?? "", name: template.uriTemplate, text: template.description ?? "", marks: () => [chip("template")] })),
   ];
 }
 
 const words = () => search.value.toLowerCase().split(/\s+/).filter(Boolean);
 
+const item = (row) => el("li", {}, el("button", {
+  type: "button", class: "entry", tabindex: "-1", "data-key": row.key, "aria-current": row.key === chosen ? "true" : null,
+  click: () => pick(row),
+}, el("span", { class: "entry-top" }, el("span", { class: "entry-name" }, row.title || row.name), el("span", { class: "entry-marks" }, row.marks())),
+el("span", { class: "entry-text" }, row.title && row.title !== row.name ? el("span", { class: "mono" }, row.name) : null, row.text ? ` ${clip(row.text.split("\n", 1)[0], 200)}` : null)));
+
+/** The next rows of a list, as many as are made at once. */
+function extend(panel, count = AT_ONCE) {
+  const from = panel.list.children.length;
+  panel.list.append(...panel.fit.slice(from, from + count).map(item));
+  const left = panel.fit.length - panel.list.children.length;
+  panel.more.hidden = left <= 0;
+  panel.more.textContent = `${left.toLocaleString("en")} more`;
+}
+
 function draw(kind) {
   const panel = panels[kind];
-  const all = rowsOf(kind);
+  const all = panel.rows;
   const wanted = words();
-  const fit = all.filter(({ title, name, text }) => { const hay = `${title} ${name} ${text}`.toLowerCase(); return wanted.every((one) => hay.includes(one)); });
+  const fit = wanted.length ? all.filter((row) => { row.hay ??= `${row.title} ${row.name} ${row.text}`.toLowerCase(); return wanted.every((one) => row.hay.includes(one)); }) : all;
   const hadFocus = panel.list.contains(document.activeElement);
-  panel.list.replaceChildren(...fit.map((row) => el("li", {}, el("button", {
-    type: "button", class: "entry", tabindex: "-1", "data-key": row.key, "aria-current": row.key === chosen ? "true" : null,
-    click: () => pick(row),
-  }, el("span", { class: "entry-top" }, el("span", { class: "entry-name" }, row.title || row.name), el("span", { class: "entry-marks" }, row.marks)),
-  el("span", { class: "entry-text" }, row.title && row.title !== row.name ? el("span", { class: "mono" }, row.name) : null, row.text ? ` ${row.text.split("\n")[0]}` : null)))));
+  panel.fit = fit;
+  panel.list.replaceChildren();
+  const place = chosen === null ? -1 : fit.findIndex(({ key }) => key === chosen);
+  extend(panel, Math.max(AT_ONCE, place + 10));
   const current = panel.list.querySelector("[aria-current]") ?? panel.list.querySelector(".entry");
   if (current) { panel.move.hold(current); if (hadFocus) current.focus(); }
   panel.note.replaceChildren();
@@ -58,7 +73,7 @@ function pick(row) {
 /** Choose an entry by its key, as if it was clicked; false if there is none. */
 export function choose(key) {
   const kind = key.startsWith("tool") ? "tools" : key.startsWith("prompt") ? "prompts" : "resources";
-  const row = rowsOf(kind).find((one) => one.key === key);
+  const row = panels[kind].rows.find((one) => one.key === key);
   if (!row) return false;
   bar.choose(kind);
   pick(row);
@@ -81,9 +96,11 @@ export function start() {
   for (const kind of Object.keys(KINDS)) {
     const list = el("ul", { class: "entries", "aria-label": KINDS[kind].name });
     const note = el("div", {});
-    panels[kind] = { node: el("div", { class: "entries-box" }, list, note), list, note, move: roving(list, ".entry"), problem: null };
+    const more = button("", () => extend(panel), { class: "button small more", hidden: true });
+    const panel = panels[kind] = { node: el("div", { class: "entries-box" }, list, more, note), list, note, more, move: roving(list, ".entry"), problem: null, rows: [], fit: [] };
+    new IntersectionObserver((seen) => { if (seen.some((one) => one.isIntersecting)) extend(panel); }, { root: panel.node, rootMargin: "400px" }).observe(more);
   }
   bar = tabs("What the server offers", Object.entries(KINDS).map(([kind, { name }]) => [kind, name, panels[kind].node]), { onChange: (kind) => { if (bar) draw(kind); } });
   byId("browse").append(el("div", { class: "search" }, icon("search"), search, el("span", { id: "shown", class: "quiet", role: "status" })), bar.list, ...Object.values(panels).map(({ node }) => node));
-  for (const kind of Object.keys(KINDS)) on(kind, () => { panels[kind].problem = null; draw(kind); });
+  for (const kind of Object.keys(KINDS)) on(kind, () => { panels[kind].problem = null; panels[kind].rows = rowsOf(kind); draw(kind); });
 }

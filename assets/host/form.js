@@ -5,6 +5,7 @@
 import { button, clip, el, newId } from "./dom.js";
 import { MISSING, Wrong, choiceInput, inputFor, isRightKind, jsonInput } from "./form_inputs.js";
 import { listGroup, objectGroup, severalGroup, unionGroup } from "./form_groups.js";
+import { settle } from "./patterns.js";
 import { apart, branches, choices, inWords, objection, typeOf } from "./schema.js";
 
 const NEEDED = "This is required.";
@@ -170,20 +171,23 @@ class Field {
   }
 }
 
-/** A form for `schema`: `{node, read({quiet}), write(value), complain(path, text), focus()}`; `onChange` hears of each change. */
+/** A form for `schema`: `{node, read({quiet}), settled(), write(value), complain(path, text), focus()}`; `onChange` hears of
+    each change. `settled` is awaited before a reading that counts: patterns are tried where they cannot stop the page. */
 export function makeForm(schema, { onChange = () => {} } = {}) {
   const form = { root: schema ?? {}, changed: onChange, made: 0 };
   const top = new Field(form, { key: "", label: "Arguments", given: schema ?? {}, isRequired: true, isTop: true });
   top.start();
+  const read = ({ quiet = false } = {}) => {
+    const problems = [];
+    form.isQuiet = quiet;
+    const value = top.read([], problems);
+    form.isQuiet = false;
+    return { value: value === MISSING ? {} : value, problems };
+  };
   return {
     node: top.node,
-    read: ({ quiet = false } = {}) => {
-      const problems = [];
-      form.isQuiet = quiet;
-      const value = top.read([], problems);
-      form.isQuiet = false;
-      return { value: value === MISSING ? {} : value, problems };
-    },
+    read,
+    settled: () => settle(() => read({ quiet: true })),
     write: (value) => top.set(value),
     complain: (path, text) => { const field = top.find(path); field.wrong(text); return field; },
     focus: () => top.focus(),

@@ -3,7 +3,8 @@
 
 import { MISSING, Wrong } from "./form_inputs.js";
 import { button, el, iconButton, isObject } from "./dom.js";
-import { fits, inWords, matches, objection, plain, schemaOfMember, typeOf } from "./schema.js";
+import { matches } from "./patterns.js";
+import { fits, inWords, objection, plain, schemaOfMember, typeOf } from "./schema.js";
 
 /** The fields of an object, and rows of key and value for members that no property names. */
 export function objectGroup(field) {

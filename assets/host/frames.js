@@ -2,9 +2,8 @@
    proxy's exact origin, and is only sent to that origin. What it says is none of the page's business: the preview decides. */
 
 import { api } from "./api.js";
-import { tell } from "./state.js";
+import { on, tell } from "./state.js";
 
-const TOKENS = "allow-scripts allow-same-origin allow-forms";  // the proxy's; the View's own are in `sandbox` of its info
 const LARGEST = 4 * 1024 * 1024;
 const MOST_A_SECOND = 2000;  // ten times what the preview takes of a View: beyond it the page itself would stand still
 const frames = new Map();  // view id -> ViewFrame
@@ -17,7 +16,7 @@ export class ViewFrame {
     this.second = 0;
     this.count = 0;
     const node = document.createElement("iframe");
-    node.setAttribute("sandbox", TOKENS);
+    node.setAttribute("sandbox", info.outerSandbox);  // the proxy's; the View's own is in `sandbox` of its info
     if (info.allow) node.allow = info.allow;
     node.title = `App: ${info.title}`;
     node.addEventListener("load", () => {
@@ -64,8 +63,21 @@ addEventListener("message", ({ source, origin, data }) => {
   }
 });
 
+/** Keep an empty document of the proxies' site, and with it the process that a proxy would have to wait for. */
+function warm(origin) {
+  if (!origin?.includes("*") || document.getElementById("warm")) return;
+  const node = document.createElement("iframe");
+  node.id = "warm";
+  node.hidden = true;
+  node.title = "Nothing";
+  node.setAttribute("sandbox", "allow-same-origin");
+  node.src = `${origin.replace("*", "warm")}/warm`;
+  document.body.append(node);
+}
+
 /** Messages for Views pass here, once their frames stand. */
 export function start() {
+  on("hello", ({ sandbox }) => requestIdleCallback(() => warm(sandbox?.origin), { timeout: 2000 }));
   api.on("view/message", ({ viewId, message }) => {
     const frame = frames.get(viewId);
     if (frame) frame.send(message);

@@ -20,10 +20,10 @@ export function coloured(text) {
   return nodes;
 }
 
-/** A box with a value (or with a text that is JSON already). */
-export function jsonBox(value, name, { text = JSON.stringify(value, null, 2) ?? "undefined", tall = false } = {}) {
+/** A box with a value (or with a text that is JSON already; one that may be none `isPlain`). */
+export function jsonBox(value, name, { text = JSON.stringify(value, null, 2) ?? "undefined", tall = false, isPlain = false } = {}) {
   const pre = el("pre", { class: tall ? "json tall" : "json", tabindex: "0", role: "region", "aria-label": name });
-  for (const node of coloured(text)) pre.append(node);
+  if (isPlain) pre.textContent = text; else for (const node of coloured(text)) pre.append(node);
   return el("div", { class: "json-box" }, pre, copyButton(`Copy ${name}`, () => text));
 }
 

@@ -12,6 +12,7 @@ import { open as openRecords, start as startRecords } from "./records.js";
 import { start as startResources } from "./resources.js";
 import { on, showPane, store, tell } from "./state.js";
 import { start as startViews } from "./views.js";
+import { start as startVisits } from "./visits.js";
 
 const LISTS = {
   tools: async () => { store.tools = (await api.request("tools/list")).tools; },
@@ -84,7 +85,8 @@ function banner(kind, title, text, ...actions) {
   if (kind) fill(node, icon(kind === "bad" ? "warn" : "info"), el("div", {}, el("strong", {}, title), text ? el("span", {}, ` ${text}`) : null), actions); else node.replaceChildren();
 }
 
-function serverStatus({ state, message }) {
+function serverStatus({ state, message, server }) {
+  if (server) store.server = server;
   if (store.server) { store.server.state = state; showServer(); }
   if (state === "lost") banner("bad", "The server has stopped.", `${message ?? ""} Its output is under “Log”; mend it, then connect anew.`, button("Connect anew", () => reconnect(byId("version").value || null), { class: "button small" }), button("Log", () => openRecords("log"), { class: "button small" }));
   else { banner(null); announce(state === "connected" ? "The server is connected" : `The server was ${state}. ${message ?? ""}`); if (state !== "connected") for (const kind of Object.keys(LISTS)) list(kind); }
@@ -190,7 +192,7 @@ function enter() {
 }
 
 function start() {
-  for (const one of [startCatalogue, startCalls, startResources, startFrames, startViews, startHost, startRecords, startAsks, panes, shortcuts]) one();
+  for (const one of [startCatalogue, startCalls, startResources, startFrames, startViews, startHost, startRecords, startAsks, startVisits, panes, shortcuts]) one();
   byId("theme").append(icon("half"));
   byId("help-button").append(icon("key"));
   byId("host-button").prepend(icon("sliders"));

@@ -41,7 +41,7 @@ function finding({ title, text, detail, kind = "warn", where = "" }) {
     list.prepend(el("li", { class: "finding", "data-sign": `${where}${title}${text}`, "data-times": "1" }, chip(kind === "bad" ? "blocked" : "note", kind), el("div", {}, el("p", {}, el("strong", {}, title), el("span", { class: "times quiet" })), text ? el("p", {}, text) : null, detail ? el("p", { class: "mono quiet wrap" }, detail) : null, where ? el("p", { class: "quiet" }, where) : null)));
     if (list.children.length > MOST) list.lastChild.remove();
   }
-  bar.count("findings", list.children.length, "bad");
+  bar.count("findings", list.children.length, list.querySelector(".chip.bad") ? "bad" : "");
 }
 
 function viewEvent({ card, event }) {
@@ -49,8 +49,8 @@ function viewEvent({ card, event }) {
   if (event.kind === "violation") {
     const domain = event.domain ?? event.blockedUri;
     if (event.field && event.domain) { needed(card, event.field, event.domain); drawNeeded(); }
-    finding({ kind: "bad", where, title: event.field ? `${domain} is missing in ${event.field}` : `${event.directive} blocked ${domain}`, text: event.advice ?? "", detail: `${event.directive} blocked ${event.blockedUri}${event.sourceFile ? ` at ${event.sourceFile}${event.line ? `:${event.line}` : ""}` : ""}` });
-    announce(`The policy blocked ${domain}`, true);
+    finding({ kind: event.harmless ? "" : "bad", where, title: event.harmless ? "It tried whether it may compile code" : event.field ? `${domain} is missing in ${event.field}` : `${event.directive} blocked ${domain}`, text: event.advice ?? "", detail: `${event.directive} blocked ${event.blockedUri}${event.sourceFile ? ` at ${event.sourceFile}${event.line ? `:${event.line}` : ""}` : ""}` });
+    if (!event.harmless) announce(`The policy blocked ${domain}`, true);
   } else if (event.kind === "finding") {
     finding({ where, title: event.title ?? event.rule ?? "The app broke a rule", text: event.message ?? event.text ?? event.reason ?? "", detail: event.rule ?? "" });
   } else if (event.kind === "logged") logLine({ level: event.level, logger: event.logger ?? card.info.title, data: event.data }, card.info.title);

@@ -47,7 +47,7 @@ export function contentOf({ uri = "", mimeType = "", text, blob }) {
   }
   if (typeof blob !== "string") return el("div", { class: "block" }, head, problem("Neither text nor blob", "A content of a resource has one of them."));
   if (PICTURE.test(mimeType) || SOUND.test(mimeType)) return el("div", { class: "block" }, head, media(blob, mimeType, uri));
-  return el("div", { class: "block" }, head, el("div", { class: "line" }, el("span", { class: "quiet" }, `${bytes(Math.floor((blob.length * 3) / 4))} of data`),
+  return el("div", { class: "block" }, head, el("div", { class: "line" }, el("span", { class: "quiet" }, `${bytes(Math.floor((blob.replace(/=+$/, "").length * 3) / 4))} of data`),
     button("Save", () => saveFile(fileName(uri), "application/octet-stream", [asBytes(blob)]), { icon: "save", class: "button small" })));
 }
 

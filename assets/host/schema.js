@@ -2,6 +2,7 @@
    union it is. Conditions (`if`, `not`, `dependentSchemas`) are left to the server, which checks everything anyway. */
 
 import { clip, isObject, plural } from "./dom.js";
+import { matches } from "./patterns.js";
 
 const DEEP = 16;
 const same = (left, right) => left === right || JSON.stringify(left) === JSON.stringify(right);
@@ -161,10 +162,6 @@ export function schemaOfMember(schema, name) {
   return schema.additionalProperties === false ? null : schema.additionalProperties ?? {};
 }
 
-export function matches(pattern, text) {
-  try { return new RegExp(pattern, "u").test(text); } catch { return true; }  // not of this language: the server checks it
-}
-
 /** What a value breaks of its schema's limits, in words; "" if nothing. */
 export function objection(schema, value) {
   if (typeof value === "string") return ofText(schema, value);
@@ -196,7 +193,7 @@ function ofText(schema, text) {
   const length = [...text].length;
   if (length < schema.minLength) return `At least ${plural(schema.minLength, "character")}.`;
   if (length > schema.maxLength) return `At most ${plural(schema.maxLength, "character")}; this has ${length.toLocaleString("en")}.`;
-  if (typeof schema.pattern === "string" && length < 10_000 && !matches(schema.pattern, text)) return `Must fit the pattern ${clip(schema.pattern, 80)}`;
+  if (typeof schema.pattern === "string" && !matches(schema.pattern, text)) return `Must fit the pattern ${clip(schema.pattern, 80)}`;
   const [looks, name] = FORMATS[schema.format] ?? [];
   if (looks && !looks.test(text)) return `Must be ${name}.`;
   if (["uri", "url", "iri"].includes(schema.format) && !URL.canParse(text)) return "Must be an address with a scheme (https://…).";

@@ -32,9 +32,9 @@ export class Staging {
       el("h3", {}, "What the app was given"), this.closed);
   }
 
-  toggle() {
+  async toggle() {
     const isOpen = this.node.hidden;
-    if (isOpen && !this.reset()) return;
+    if (isOpen && !(await this.reset())) return;
     if (!isOpen) this.stop();
     this.node.hidden = !isOpen;
     this.panel.stageButton.setAttribute("aria-expanded", String(isOpen));
@@ -42,8 +42,8 @@ export class Staging {
   }
 
   /** Begin anew with the arguments as they stand in the form. */
-  reset() {
-    const value = this.panel.read();
+  async reset() {
+    const value = await this.panel.arguments();
     if (value === undefined) return false;
     this.stop();
     if (this.callId) api.request("call/cancel", { callId: this.callId, reason: "The user started over" }).catch(() => {});

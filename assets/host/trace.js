@@ -200,7 +200,7 @@ class Trace {
     this.detail.hidden = false;
     fill(this.detail, el("div", { class: "detail-head" }, el("strong", { class: "clip" }, whole.method ?? whole.kind), iconButton("close", "Close this message", () => { this.unchoose(); this.list.focus(); }, { class: "button only small" })),
       el("p", { class: "quiet" }, facts.join(" · ")), whole.note ? el("p", { class: "note" }, whole.note) : null,
-      whole.message === undefined ? jsonBox(null, "the message", { text: whole.text ?? "", tall: true }) : jsonBox(whole.message, "the message", { tall: true }));
+      whole.message === undefined ? jsonBox(null, "the message", { text: whole.text ?? "", tall: true, isPlain: true }) : jsonBox(whole.message, "the message", { tall: true }));
     this.list.setAttribute("aria-activedescendant", `m${at}`);
   }
 
@@ -231,6 +231,7 @@ export function start() {
   let timer = null;
   api.on("trace/added", () => { timer ??= setTimeout(() => { timer = null; trace.renew(); }, 60); });
   on("hello", () => { trace.forget(); trace.renew(); });
+  on("pane", () => { trace.schedule(); if (trace.follows) trace.end(); });
   on("records", () => { trace.schedule(); if (trace.follows) trace.end(); });
   return trace;
 }

@@ -120,7 +120,7 @@ export class ViewCard {
     if (kind === "failed") this.fail("The app does not answer", event.reason ?? event.message ?? "");
     if (kind === "closed") this.end("Closed", event.clean ? "It answered the teardown." : event.reason ?? "It did not answer the teardown.");
     if (kind === "teardownRequested") { announce(`${this.info.title} asks to be closed`); this.teardown("the app asked for it"); }
-    if (kind === "violation") { this.violations += 1; this.blocked.textContent = `${this.violations} blocked`; this.blocked.hidden = false; }
+    if (kind === "violation" && !event.harmless) { this.violations += 1; this.blocked.textContent = `${this.violations} blocked`; this.blocked.hidden = false; }
     tell("viewEvent", { card: this, event });
     if (!this.details.hidden && ["appTools", "violation", "connected"].includes(kind)) this.drawDetails();
   }

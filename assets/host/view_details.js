@@ -33,6 +33,7 @@ function appTool(card, tool) {
   const output = el("div", {});
   const isSafe = tool.annotations?.readOnlyHint === true;
   const call = button(isSafe ? "Call" : "Call, I confirm", async () => {
+    await form.settled();
     const { value, problems } = form.read();
     if (problems.length) { problems[0].focus(); return; }
     call.disabled = true;

@@ -18,5 +18,9 @@
     document.write(data.params.html);
     document.close();
   });
-  parent.postMessage({ jsonrpc: "2.0", method: "ui/notifications/sandbox-guest-ready", params: {} }, proxy);
+  // The other end of this is with the proxy, and nobody answers there any more when this document is left.
+  const { port1, port2 } = new MessageChannel();
+  port1.onmessage = () => port1.postMessage(0);
+  const ready = { jsonrpc: "2.0", method: "ui/notifications/sandbox-guest-ready", params: {} };
+  parent.postMessage(ready, proxy, [port2]);
 })(/* constants */);

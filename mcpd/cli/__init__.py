@@ -51,8 +51,7 @@ def _run(words: Sequence[str]) -> int:
 
             options = quick.read(words, os.environ)
             if options is not None:
-                launch.launch(options)
-                return 0
+                return launch.launch(options)
         if words[:1] == ["call"]:
             from .quick_call import run_quickly
 

@@ -20,6 +20,7 @@ __all__ = ["cli", "run"]
 
 _COMMANDS = {
     "apps": "Try the apps of a server in a browser: a verdict for CI.",
+    "auth": "Say who may log in at a server of yours.",
     "bundle": "Write a server into one file that Claude Desktop installs by a double click.",
     "call": "Call a tool of any MCP server.",
     "check": "Load a server, list what it offers, name every problem.",
@@ -27,6 +28,8 @@ _COMMANDS = {
     "completion": "Print the script by which a shell completes commands and tools.",
     "init": "Write a small server into a folder, to begin with.",
     "install": "Tell a host of a server: its file, edited with care.",
+    "login": "Log in to a server that wants to know who asks.",
+    "logout": "End a login.",
     "list": "List what any MCP server offers.",
     "ping": "Ask a server whether it is there, and how fast.",
     "preview": "Open a page that shows what a server offers, its apps too, as a strict host would.",
@@ -35,8 +38,11 @@ _COMMANDS = {
     "read": "Print what a resource holds.",
     "doctor": "Try a server step by step: what works, what does not, what to do.",
     "serve": "Serve a server of yours over stdio, WebSocket or HTTP.",
+    "status": "Say what your servers that run do now.",
+    "stop": "Stop a server of yours that runs.",
     "uninstall": "Take a server out of a host's file again.",
     "trace": "Write down what a host and a server say to each other.",
+    "whoami": "Show where you are logged in.",
     "watch": "Print what a server tells, until Ctrl-C.",
 }
 
@@ -80,12 +86,16 @@ _ELSEWHERE = {
     "debug": "to see what is wrong with a server: mcpd doctor {file}",
     "diagnose": "to see what is wrong with a server: mcpd doctor {file}",
     "record": "to write down what host and server say: mcpd trace -- COMMAND",
+    "ps": "for your servers that run: mcpd status",
+    "kill": "for a server of yours that runs: mcpd stop",
+    "restart": "to stop one: mcpd stop; then start it again: mcpd serve {file}",
     "subscribe": "to hear of changes: mcpd watch {file} URI",
     "logs": "for what a server logs: mcpd watch {file}",
     "proxy": "it serves files only; in Python there is mcpd.Client for other servers",
     "pack": "for one file that hosts install: mcpd bundle {file}",
     "package": "for one file that hosts install: mcpd bundle {file}",
     "publish": "for the registry of servers: mcpd publish-info {file}",
+    "auth": "to log in to a server: mcpd login URL",
     "version": "write mcpd --version",
     "help": "write mcpd --help",
 }

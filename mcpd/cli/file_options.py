@@ -13,6 +13,8 @@ from ..sources.lookup import ServerFolder
 __all__ = ["take"]
 
 _TRANSPORTS = frozenset(("stdio", "ws", "http"))
+_NO_FILES = {"auth_server": "dev"}
+"""What may stand where a file does, and is none."""
 
 
 def take(options: Options, said: Mapping[str, Any], place: ServerFolder) -> frozenset[str]:
@@ -34,7 +36,7 @@ def take(options: Options, said: Mapping[str, Any], place: ServerFolder) -> froz
         if id:
             extensions.setdefault(id, {})[name] = value
         elif name not in given:
-            if option.metavar == "FILE":
+            if option.metavar == "FILE" and value != _NO_FILES.get(name):
                 value = os.path.join(place.root, value)
             setattr(options, name, value)
             taken.add(name)

@@ -24,22 +24,26 @@ if TYPE_CHECKING:
 
     from ..http import HttpSettings
     from ..server import Server
-    from .target import Watcher
+    from ..transports.authentication import Protection
+    from .target import Found, Watcher
 
-__all__ = ["launch"]
+__all__ = ["launch", "read_token"]
+
+_WORKER = "_MCPD_WORKER"
+"""As in `workers.handover`, which few starts load."""
 
 _SETTLED_SECONDS = 1.0
 """After a list a host may still want its first answers."""
 
 
-def launch(options: Options) -> None:
-    """Load the target and serve it until it is stopped. Raises ConfigurationError.
+def launch(options: Options) -> int:
+    """Load the target and serve it until it is stopped; the exit code. Raises ConfigurationError.
 
     With no transport named: stdio if a program started us; in a terminal, where nobody writes JSON-RPC by hand,
     `--http :8080`, or `--ws :8080` where HTTP is not installed.
     """
     from .header_files import surroundings
-    from .target import find, load
+    from .target import find
 
     began = time_ns()
 
@@ -51,8 +55,16 @@ def launch(options: Options) -> None:
         from .file_options import take
 
         from_file = take(options, target.configuration.serve, place)
+        if target.configuration.auth is not None:
+            from .protection import table_of
+
+            options.auth_table = table_of(target.configuration.auth, place)
     if not options.stdio and options.ws is None and options.http is None:
         _choose_transport(options)
+    if options.workers is not None:
+        from .worker_options import check
+
+        check(options, from_file)
     is_typed_at = options.stdio and sys.stdin is not None and sys.stdin.isatty()
     without_effect = list(_without_effect(options, from_file))
     if options.stdio:
@@ -61,6 +73,11 @@ def launch(options: Options) -> None:
 
         options.descriptors = claim()
     configure(options.log_level, options.target, options.log_format)
+    is_worker = _WORKER in os.environ
+    if is_worker:
+        from .worker_options import become_worker
+
+        become_worker(options)
 
     # What is said from here on has the form of the log.
     for name, why in without_effect:
@@ -69,6 +86,18 @@ def launch(options: Options) -> None:
         _tell("mcpd: serving on stdio: an MCP client is expected to talk here, line by line. Ctrl-C ends it.")
     if place is not None and place.others_file:
         _tell(f"mcpd: {printable(place.others_file)} belongs to another user and says nothing here")
+    if options.workers is not None and not is_worker:
+        from .worker_options import run_parent
+
+        _resume_collector()
+        return run_parent(options, read_token(options.token_file))
+    _load_and_serve(options, found, left_out, began)
+    return 0
+
+
+def _load_and_serve(options: Options, found: list[Found], left_out: dict[str, str], began: int) -> None:
+    from .target import load
+
     way = _Way(options)
     watched = _to_be_watched(options)
     if options.more_targets:
@@ -78,7 +107,7 @@ def launch(options: Options) -> None:
     else:
         program = None if options.no_compat else way
         words = (*options.words, *options.arguments)
-        server = load(target, program, words, watched=watched, is_growing=options.reload, left_out=left_out)
+        server = load(found[0], program, words, watched=watched, is_growing=options.reload, left_out=left_out)
     if server is not None:
         _serve(server, way, options, watched, began)
 
@@ -148,20 +177,33 @@ class _Way:
         self._options = options
         self.has_served = False
         self.later: _Later | None = None
+        self._protection: Protection | None = None
 
     def run(self, server: Server, wanted: object = None) -> None:
         """Serve until stopped; blocks. What a program wants is not asked: the options say it all."""
         from ..server.serving import run
 
         self._prepare(server, wanted)
-        run(server, self._options)
+        try:
+            run(server, self._options)
+        finally:
+            self._close()
 
     async def serve(self, server: Server, wanted: object = None) -> None:
         """The same in a program's own event loop."""
         from ..server.serving import serve_here
 
         self._prepare(server, wanted)
-        await serve_here(server, self._options)
+        try:
+            await serve_here(server, self._options)
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        """Close what was opened for the options."""
+        close = getattr(self._protection, "close", None)
+        if close is not None:
+            close()
 
     def take_words(self) -> None:
         """The words behind the target were for the program."""
@@ -172,11 +214,16 @@ class _Way:
         if wanted is not None and options.reload:
             _tell("mcpd: --reload has no effect: the target is a program, and serves itself; start it again")
         self.has_served = True
+        if any(each is not None and each.startswith("fd:") for each in (options.http, options.ws, options.metrics)):
+            from ..server.listening import take_handed_over
+
+            take_handed_over(options)
         _hear_own_options(server, options)
         _log_calls(server, options)
         if options.http is not None:
             options.http_settings = _http_settings(options)
-        options.token = _token(options.token_file)
+        options.auth = self._protection = _protection(options, server)
+        options.token = None if options.auth is not None else read_token(options.token_file)
         teller = _Teller(server, options)
         options.announce, options.look_over = teller.announce, teller.look_over_once_listed
         if self.later is not None:
@@ -234,6 +281,9 @@ class _Teller:
 
         for line in addresses(url, self._options):
             _tell(line)
+        metadata = None if self._options.auth is None else self._options.auth.url_of_metadata()
+        if metadata is not None and self._awaited == 1:
+            _tell(f"mcpd: clients log in as {metadata} says: see that they reach it")
         self._awaited -= 1
         if not self._awaited:
             for line in pointers(url, self._server.name, self._options):
@@ -302,9 +352,11 @@ _ALWAYS_WITH_EFFECT = {
     "extensions",
     "words",
     "arguments",
+    "auth_table",
     "no_compat",
     "no_reload",
     "reload",
+    "workers",
 }
 
 
@@ -332,11 +384,15 @@ def _http_settings(options: Options) -> HttpSettings:
         session_idle_timeout=options.session_timeout,
         server_card=cast("Any", options.server_card),
         public_url=options.public_url or "",
+        backplane=options.backplane,
+        strict_ready=options.strict_ready,
     )
 
 
 def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    from .telling import tell
+
+    tell(line)
 
 
 def _is_nothing(descriptor: int) -> bool:
@@ -347,7 +403,22 @@ def _is_nothing(descriptor: int) -> bool:
         return True
 
 
-def _token(path: str | None) -> str | None:
+def _protection(options: Options, server: Server) -> Protection | None:
+    if options.http is None and options.ws is None:
+        return None
+    if options.auth_server is not None:
+        from .login_server import login_server
+
+        return login_server(options.auth_server, server, options)
+    if not (options.issuer or options.audience or options.scope or options.tokens_file or options.auth_table):
+        return None
+    from .protection import protection_of
+
+    return protection_of(options)
+
+
+def read_token(path: str | None) -> str | None:
+    """The token in a file, else that of the environment; None if there is none. Raises ConfigurationError."""
     if path is None:
         return os.environ.get("MCPD_TOKEN") or None
     try:

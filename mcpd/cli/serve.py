@@ -35,8 +35,9 @@ With none of --stdio, --ws and --http it serves on stdio if a program started it
 _EPILOG = """\b
 Also from the environment:
   MCPD_TOKEN              the bearer token itself; --token-file goes before it
-  MCPD_STATE_KEY          a secret of 16 bytes or more that seals what clients carry between the rounds of one
-                          request; the same for all processes that serve the same clients
+  MCPD_STATE_KEY          a secret of 16 bytes or more that seals what clients carry: the state between the rounds
+                          of one request, and the ids of sessions; the same for all processes that serve the same
+                          clients. Several with commas between them: the first seals, all open
 {extensions}
 An option that can be repeated takes its values from the environment with spaces between them.
 
@@ -55,8 +56,8 @@ _PARAMETERS: list[click.Parameter] = [
 
 @click.command("serve", cls=ServeCommand, params=_PARAMETERS, help=_HELP, epilog=_EPILOG)
 @click.pass_context
-def command(ctx: click.Context, /, **_: Any) -> None:
-    launch(options_of(ctx))
+def command(ctx: click.Context, /, **_: Any) -> int:
+    return launch(options_of(ctx))
 
 
 def options_of(ctx: click.Context) -> Options:

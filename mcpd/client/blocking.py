@@ -274,3 +274,7 @@ class BlockingClient(BlockingCalls[One]):
     ) -> Raw:
         """Any request; the raw result. Raises as `Client.request`."""
         return self._wait_telling(on_progress, self._client.request, method, params, timeout=timeout)
+
+    def list_tools_as_sent(self, *, fresh: bool = False) -> tuple[list[Tool], list[Raw]]:
+        """All tools, and beside them the entries as the server wrote them, those too that cannot be read."""
+        return self._wait(self._client.list_tools_as_sent, fresh=fresh)

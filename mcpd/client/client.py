@@ -43,6 +43,7 @@ from ..types.prompts import GetPromptResult, Prompt
 from ..types.resources import ReadResourceResult, Resource, ResourceTemplate
 from ..types.tools import CallToolResult, Tool
 from ..versions import table
+from .auth_settings import Auth
 from .callbacks import Callbacks, capabilities
 from .events import OnProgress
 from .faults import Faults
@@ -78,6 +79,8 @@ class Client(ServerLink):
     has ended by itself is opened anew for the next request, unless `reconnect` is False: see docs/targets.md.
     What a tool gives that was listed is held against its output schema (with `mcpd-server[schema]`), unless
     `check_results` is False. What the server does not offer is not asked for, but by `request`: LocalProtocolError.
+    `auth` lets it in where a login is wanted: a token, a function that gives one, `OAuth` or a grant for programs of
+    `mcpd.client.auth`; without it the login that `mcpd login URL` has left is used, if there is one.
     `watcher` is told of each frame, both ways, before it is passed on.
     """
 
@@ -97,6 +100,7 @@ class Client(ServerLink):
         headers: Headers | None = None,
         http: HttpOptions | None = None,
         watcher: ChannelWatcher | None = None,
+        auth: Auth | None = None,
     ) -> None:
         if version is not None and version not in table.SUPPORTED:
             raise ConfigurationError(f"protocol version {version!r}: there are {', '.join(table.SUPPORTED)}")
@@ -112,6 +116,7 @@ class Client(ServerLink):
             reconnects=reconnect,
             http=http if headers is None else replace(http or HttpOptions(), headers=headers),
             watcher=watcher,
+            auth=auth,
         )
         self._checks = ResultChecks(self._faults) if check_results else None
 
@@ -160,14 +165,19 @@ class Client(ServerLink):
 
     async def list_tools(self, *, fresh: bool = False) -> list[Tool]:
         """All tools, from all pages; none if the server has none to offer."""
+        return (await self.list_tools_as_sent(fresh=fresh))[0]
+
+    async def list_tools_as_sent(self, *, fresh: bool = False) -> tuple[list[Tool], list[Raw]]:
+        """All tools, and beside them the entries as the server wrote them, those too that cannot be read."""
+        entries: list[Raw] = []
         if self.server_capabilities.tools is None:
-            return []
-        tools = await self._list("tools/list", "tools", Tool, fresh=fresh)
+            return [], entries
+        tools = await self._list("tools/list", "tools", Tool, fresh=fresh, entries=entries)
         self._harmless = frozenset(tool.name for tool in tools if _is_harmless(tool))
         if self._checks is not None:
             self._checks.learn(tools)
         headings = self._session.headings
-        return tools if headings is None else headings.learn(tools)
+        return (tools if headings is None else headings.learn(tools)), entries
 
     async def call_tool(
         self,
@@ -181,10 +191,16 @@ class Client(ServerLink):
 
         Raises ResultMismatch for a result that is not what the tool's output schema says; it has the result.
         """
-        self._needs("tools", "tools/call")
+        if self._session.server_capabilities.tools is None:
+            self._needs("tools", "tools/call")
         params = {"name": name, "arguments": {} if arguments is None else arguments}
+        seconds = self.timeout if timeout == "default" else timeout
         try:
-            raw, _ = await self._ask("tools/call", params, on_progress, timeout)
+            # As `_ask`, without a coroutine more on the way of each call.
+            raw = await self._send("tools/call", params, seconds, on_progress)
+            era = self._era
+            if era is not None and not era.is_complete(raw):
+                raw = await self._ask_on("tools/call", params, raw, seconds, on_progress)
         except RemoteError as error:
             if error.code != HeaderMismatch.code or self._session.headings is None:
                 raise
@@ -192,10 +208,11 @@ class Client(ServerLink):
             await self.list_tools(fresh=True)
             raw, _ = await self._ask("tools/call", params, on_progress, timeout)
         result = _read("tools/call", CallToolResult, raw)
-        if self._checks is not None and (problem := self._checks.problem(name, result)) is not None:
+        checks = self._checks
+        if checks is not None and checks.listed and (problem := checks.problem(name, result)) is not None:
             # The tool may be another one since it was listed.
             await self.list_tools(fresh=True)
-            if (problem := self._checks.problem(name, result)) is not None:
+            if (problem := checks.problem(name, result)) is not None:
                 raise ResultMismatch(name, problem, result)
         return result
 
@@ -371,16 +388,23 @@ class Client(ServerLink):
         """The result of `request`, and whether it came in one round: what depends on answers is not kept."""
         seconds = self.timeout if timeout == "default" else timeout
         first = await self._send(method, params, seconds, on_progress)
-        era = self._agreed()
-        if era.is_complete(first):
+        if self._agreed().is_complete(first):
             return first, True
+        return await self._ask_on(method, params, first, seconds, on_progress), False
+
+    async def _ask_on(
+        self, method: str, params: Any, first: Raw, seconds: float | None, on_progress: OnProgress | None
+    ) -> Raw:
+        """The complete result of a request, given what came of its first round."""
 
         def ask(params: Any) -> Coroutine[Any, Any, Raw]:
             return self._send(method, params, seconds, on_progress)
 
-        return await era.complete(method, ask, params, first), False
+        return await self._agreed().complete(method, ask, params, first)
 
-    async def _list(self, method: str, member: str, kind: type[T], *, fresh: bool) -> list[T]:
+    async def _list(
+        self, method: str, member: str, kind: type[T], *, fresh: bool, entries: list[Raw] | None = None
+    ) -> list[T]:
         """Every page of a list, within the limits."""
 
         at = ""
@@ -391,7 +415,7 @@ class Client(ServerLink):
             return self._kept(method, at, params, fresh=fresh)
 
         try:
-            return await read_list(ask, method, member, kind, self.limits, self._session.faults)
+            return await read_list(ask, method, member, kind, self.limits, self._session.faults, entries)
         except RemoteError:
             # A cursor that is none any more: the pages before it are of another list.
             if self._cache is not None:
@@ -400,7 +424,9 @@ class Client(ServerLink):
                 raise
 
         # Spec: 2026-07-28 server/utilities/caching: "discard all cached pages and re-fetch from the beginning".
-        return await read_list(ask, method, member, kind, self.limits, self._session.faults)
+        if entries is not None:
+            entries.clear()
+        return await read_list(ask, method, member, kind, self.limits, self._session.faults, entries)
 
     async def _kept(self, method: str, parameter: str, params: Any, *, fresh: bool) -> Raw:
         """A result that is kept and still fresh, or the server's."""

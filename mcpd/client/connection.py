@@ -19,6 +19,7 @@ from msgspec import Raw
 
 from ..channel import Channel, HeadedChannel, Heading, Receiver
 from ..errors import (
+    CannotConnect,
     ConfigurationError,
     ConnectionLost,
     FrameTooLarge,
@@ -32,6 +33,7 @@ from ..errors import (
 )
 from ..jsonrpc import Id
 from ..printable import printable
+from ..waiter import AnswerWaiter
 from .callbacks import Callbacks, answer_to
 from .events import Answered, Asked, ClientRequest, Event, Notified, OnProgress, Progressed, Withdrawn
 from .headings import Headings
@@ -39,7 +41,6 @@ from .inbox import Inbox, detached
 from .limits import ClientLimits
 from .session import ClientSession, Frame
 from .visits import Visits
-from .waiter import AnswerWaiter
 
 __all__ = ["ClientConnection", "PausableChannel", "StartableChannel"]
 
@@ -105,6 +106,8 @@ class ClientConnection:
         self._looks_at = _NEVER
         """When the timer looks for requests whose time is up."""
         self._lost: McpdError | None = None
+        self.is_lost = False
+        """Nothing can be asked any more."""
         self.is_closed = False
         """It was closed by us."""
         self.is_given_up = False
@@ -115,13 +118,22 @@ class ClientConnection:
 
     def receive(self, frame: bytes) -> None:
         """Take one frame."""
-        if self._lost is None:
-            session = self.session
-            session.receive(frame)
-            for event in session.events():  # `_turn`, without one call more on the way of each answer
-                self._take(event)
-            if session.has_data_to_send:
-                self.flush()
+        if self.is_lost:
+            return
+        session = self.session
+        answered = session.receive(frame)
+        if answered is None:
+            self._turn()
+            return
+
+        request, result = answered
+        waiter = request.waiter
+        if isinstance(waiter, AnswerWaiter) and request.carrier is None and not self._tasks:
+            waiter.hand_over(result)  # whoever waits goes on at once, where that can be
+        else:
+            self._settle(request, result)  # behind the callbacks for what came before it
+        if session.outgoing:
+            self.flush()
 
     def receive_error(self, error: ProtocolError) -> None:
         """What arrived was no frame. Of one that was too large whoever waits for it hears."""
@@ -151,7 +163,7 @@ class ClientConnection:
 
     def _lose(self, error: McpdError) -> None:
         if self._lost is None:
-            self._lost = error
+            self._lost, self.is_lost = error, True
             if self.on_lost is not None:
                 self.on_lost(error)
 
@@ -161,11 +173,6 @@ class ClientConnection:
         self._inbox.clear()
         for task in self._others():
             task.cancel()
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether nothing can be asked any more."""
-        return self._lost is not None
 
     @property
     def lost(self) -> str:
@@ -211,13 +218,14 @@ class ClientConnection:
         session = self.session
         for event in session.events():
             self._take(event)
-        if session.has_data_to_send:
+        if session.outgoing:
             self.flush()
 
     def flush(self) -> None:
         """Send what the session has queued."""
         session, channel = self.session, self.channel
-        for frame, request_id, method, heading in session.data_to_send():
+        frames, session.outgoing = session.outgoing, []  # as `data_to_send`
+        for frame, request_id, method, heading in frames:
             if heading is None:
                 channel.send(frame, request_id, method)
             elif heading.is_request:
@@ -236,12 +244,9 @@ class ClientConnection:
     def _take(self, event: Event) -> None:
         if isinstance(event, Answered):
             request, outcome = event.request, event.outcome
-            if isinstance(outcome, Raw) and request.carrier is None and not self._tasks:
-                request.hand_over(outcome)
-            else:
-                if isinstance(outcome, RemoteError):
-                    self._visits.required(outcome)
-                self._settle(request, outcome)  # behind the callbacks for what came before it
+            if isinstance(outcome, RemoteError):
+                self._visits.required(outcome)
+            self._settle(request, outcome)  # behind the callbacks for what came before it
         elif isinstance(event, Progressed):
             self._progress(event)
         elif isinstance(event, Asked):
@@ -306,6 +311,13 @@ class ClientConnection:
         self._restart_clocks()
         self.flush()
 
+    def hold(self, request_id: Id, is_held: bool) -> None:
+        """While it is held the server is not waited for, as when somebody logs in: only the longest time counts."""
+        request = self.session.pending.get(request_id)
+        if request is not None:
+            request.restart(self.loop.time(), is_stopped=is_held or bool(self._answering))
+            self._look_at(request.deadline)
+
     def _restart_clocks(self) -> None:
         now, is_stopped = self.loop.time(), bool(self._answering)
         for request in self.session.pending:
@@ -356,30 +368,32 @@ class ClientConnection:
         request.waiter = answer = AnswerWaiter(self.loop)
         request.timeout = timeout
         self.flush()
-        is_nested = self._inbox.begin_request()
+        is_nested = self._inbox.has_delivered and self._inbox.begin_request()
 
         try:
             # One timer for all requests sees to the time limits: one for each costs as much as reading an answer.
             if timeout is not None:
                 now = self.loop.time()
                 request.latest = now + (timeout if timeout > self.longest else self.longest)
-                if self._answering or now + timeout < self._looks_at:
+                request.deadline = deadline = now + timeout
+                if deadline < self._looks_at or self._answering:
                     self._limit(request, now)
-                else:
-                    request.deadline = now + timeout
             if self._to_carry is not None:
                 await self._carry(request)
-            return await answer
+            return await answer  # which took the request out of the table
         except TimeoutError:
             if answer.has_outcome:
+                self.session.pending.take(request.id)
                 return answer.result()  # settled by somebody else, while we carried it
             self._give_up(request, "timed out")
             raise RequestTimeout(f"The server did not answer {request.method} within {timeout:g} s") from None
         except asyncio.CancelledError:
             self._give_up(request, "no longer needed")
             raise
-        finally:
+        except BaseException:
             self.session.pending.take(request.id)
+            raise
+        finally:
             if is_nested:
                 self._inbox.end_request()
 
@@ -456,4 +470,4 @@ class ClientConnection:
 
 def _another(lost: McpdError) -> McpdError:
     """The same error once more: each who waits raises one of its own."""
-    return type(lost)(str(lost)) if isinstance(lost, SessionLost) else ConnectionLost(str(lost))
+    return type(lost)(str(lost)) if isinstance(lost, (SessionLost, CannotConnect)) else ConnectionLost(str(lost))

@@ -10,7 +10,6 @@ from msgspec import Raw, Struct
 from ..errors import ProtocolError, RemoteError
 from ..in_flight import RequestInFlight
 from ..pending import PendingRequest
-from .waiter import AnswerWaiter
 
 if TYPE_CHECKING:
     from asyncio import Task, Timeout
@@ -34,14 +33,6 @@ class ClientRequest(PendingRequest, kw_only=True, eq=False):
     """Of whoever carries it over a connection of its own."""
     carrier: Task[Any] | None = None
     """Who carries it over a connection of its own, and would not notice that somebody else has settled it."""
-
-    def hand_over(self, result: Raw) -> None:
-        """Settle it, and let whoever waits go on at once where that can be."""
-        waiter = self.waiter
-        if isinstance(waiter, AnswerWaiter):
-            waiter.hand_over(result)
-        else:
-            self.settle(result)
 
     def restart(self, now: float, *, is_stopped: bool) -> None:
         """There was a sign of life. `is_stopped`: the server waits for us, and its time stands still."""

@@ -58,6 +58,8 @@ class Inbox:
         """How many requests callbacks wait for."""
         self._is_paused = False
         self._is_delivering = False
+        self.has_delivered = False
+        """Whether any callback was ever called for it: before, none can ask anything, and `begin_request` is False."""
 
     @property
     def is_paused(self) -> bool:
@@ -118,6 +120,7 @@ class Inbox:
     async def deliver(self, took: Callable[[], None]) -> None:
         """Call the callbacks until nothing waits; `took` is called after each."""
         _delivering.set(self)
+        self.has_delivered = True
         try:
             while self._waiting:
                 method, params, size = self._waiting.popleft()

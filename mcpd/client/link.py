@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw
 from msgspec.structs import replace
@@ -40,6 +40,9 @@ from ..errors import (
 from ..printable import printable
 from ..transports.http_client.options import Authenticate, Challenge, HttpOptions
 from ..types.lifecycle import ClientCapabilities, Implementation
+from ..wire import carrying
+from .auth_settings import Auth
+from .authorized import authorization_for
 from .cache import ResultCache
 from .callbacks import Callbacks
 from .connection import ClientConnection, StartableChannel
@@ -53,6 +56,9 @@ from .target import InProcess, Target, connect, named
 from .targets.named import CommandTarget, UrlTarget
 from .watched import ChannelWatcher, watched
 from .wishes import Wishes
+
+if TYPE_CHECKING:
+    from ..transports.authorization import Authorization
 
 __all__ = ["ServerLink"]
 
@@ -105,6 +111,7 @@ class ServerLink:
         reconnects: bool,
         http: HttpOptions | None,
         watcher: ChannelWatcher | None,
+        auth: Auth | None = None,
     ) -> None:
         self.timeout = timeout
         self.limits = limits
@@ -118,6 +125,9 @@ class ServerLink:
         self._http = http
         if http is not None and http.authenticate is not None:
             self._http = replace(http, authenticate=self._forgets_after(http.authenticate))
+        self._auth = auth
+        self._authorization: Authorization | None = None
+        """What lets requests in, the same for all connections; made for the first."""
         self._watcher = watcher
         self._keeps_results = keeps_results
         self._reconnects = reconnects
@@ -204,7 +214,11 @@ class ServerLink:
             session = ClientSession(self._info, self._offered, self._faults)
             self._do(self._open.aclose())  # it may take its time, and nobody waits for it
 
-        channel = await connect(target, self.limits, self._http)
+        if isinstance(target, UrlTarget) and self._authorization is None:
+            self._authorization = authorization_for(target, self._auth, self._http)
+            if self._authorization is not None and hasattr(self._authorization, "on_login"):
+                self._authorization.on_login = self._forget_private
+        channel = await connect(target, self.limits, self._http, self._authorization)
         if self._watcher is not None:
             channel = watched(channel, self._watcher)
         connection = ClientConnection(session, channel, self._callbacks, self.limits)
@@ -238,7 +252,7 @@ class ServerLink:
     def _begin_to_keep(self, connection: ClientConnection) -> None:
         if self._keeps_results:
             # Of another connection nothing is kept: its server may have been another one, and changed since.
-            is_one_caller = self._http is None or not callable(self._http.headers)
+            is_one_caller = (self._http is None or not callable(self._http.headers)) and not callable(self._auth)
             self._cache = ResultCache(
                 self.limits.cache_bytes, lambda: connection.loop.time(), keeps_private=is_one_caller
             )
@@ -249,11 +263,16 @@ class ServerLink:
 
         async def granted(challenge: Challenge) -> Mapping[str, str] | None:
             given = await authenticate(challenge)
-            if given is not None and self._cache is not None:
-                self._cache.forget_private()
+            if given is not None:
+                self._forget_private()
             return given
 
         return granted
+
+    def _forget_private(self) -> None:
+        """Somebody else may ask from now on."""
+        if self._cache is not None:
+            self._cache.forget_private()
 
     def _do(self, work: Coroutine[Any, Any, None], name: str | None = None) -> None:
         task = asyncio.get_running_loop().create_task(work, name=name)
@@ -332,24 +351,39 @@ class ServerLink:
 
     async def _send(self, method: str, params: Any, seconds: float | None, on_progress: OnProgress | None) -> Raw:
         """One request and its result: on the connection that is open, or on a new one."""
-        connection = self._agreed().connection
-        if not connection.is_lost:
-            try:
-                return await connection.answer(connection.begin(method, params, on_progress), seconds)
-            except ConnectionLost as error:
-                if not self._may_repeat(method, params, error):
-                    raise
-                if isinstance(error, CannotConnect):
-                    await asyncio.sleep(FIRST_PAUSE)
-            except (HttpError, RemoteError) as error:
-                if not await self._is_another_server(connection, error):
-                    raise
-                text = "the server speaks other versions than before, and is connected to anew"
-                self._faults.say(logging.INFO, text)
-                connection.closed(ConnectionLost(text))
-        elif not self._may_renew:
-            raise connection.another_loss()
-        return await self._send_again(method, params, seconds, on_progress)
+        span = carrying.ask(method, params) if carrying.is_carried else None
+        try:
+            era = self._era
+            connection = self._agreed().connection if era is None else era.connection
+            if not connection.is_lost:
+                try:
+                    if on_progress is None:  # as `begin`, without a call more
+                        request = connection.session.request(method, params)
+                    else:
+                        request = connection.begin(method, params, on_progress)
+                    return await connection.answer(request, seconds)
+                except ConnectionLost as error:
+                    if not self._may_repeat(method, params, error):
+                        raise
+                    if isinstance(error, CannotConnect):
+                        await asyncio.sleep(FIRST_PAUSE)
+                except (HttpError, RemoteError) as error:
+                    if not await self._is_another_server(connection, error):
+                        raise
+                    text = "the server speaks other versions than before, and is connected to anew"
+                    self._faults.say(logging.INFO, text)
+                    connection.closed(ConnectionLost(text))
+            elif not self._may_renew:
+                raise connection.another_loss()
+            return await self._send_again(method, params, seconds, on_progress)
+        except BaseException as error:
+            if span is not None:
+                span.end(error)
+                span = None
+            raise
+        finally:
+            if span is not None:
+                span.end()
 
     async def _send_again(self, method: str, params: Any, seconds: float | None, on_progress: OnProgress | None) -> Raw:
         for number in range(TRIES):

@@ -37,9 +37,11 @@ async def read_list(
     kind: type[T],
     limits: ClientLimits,
     faults: Faults,
+    all_entries: list[Raw] | None = None,
 ) -> list[T]:
     """Every page of a list. Entries that cannot be read are left out, and logged in one line: they spoil no list.
 
+    `all_entries` is filled with those that were listed, as they were written.
     Raises ProtocolError for a list that is larger than the limits, or never ends, and what `request` raises.
     """
     decode_entry = Decoder(kind).decode
@@ -54,6 +56,8 @@ async def read_list(
         if size > limits.list_bytes:
             raise _too_large(method, f"{limits.list_bytes} bytes", "list_bytes")
         entries, cursor = _page(method, member, raw, limits)
+        if all_entries is not None:
+            all_entries += entries
         if len(found) + bad + len(entries) > limits.list_entries:
             raise _too_large(method, f"{limits.list_entries} entries", "list_entries")
 

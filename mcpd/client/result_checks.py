@@ -39,17 +39,18 @@ class ResultChecks:
 
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
-        self._listed: dict[str, Any] = {}
+        self.listed: dict[str, Any] = {}
+        """The schemas, by the tools' names; of a client that has none nothing is asked."""
         self._ready: dict[str, tuple[JsonSchema, int] | None] = {}
 
     def learn(self, tools: Iterable[Tool]) -> None:
         """These are all tools now."""
-        self._listed = {tool.name: tool.output_schema for tool in tools if tool.output_schema is not None}
+        self.listed = {tool.name: tool.output_schema for tool in tools if tool.output_schema is not None}
         self._ready = {}
 
     def problem(self, name: str, result: CallToolResult) -> str | None:
         """Why a result is not what its tool promises; None if it is, or nothing can be said."""
-        if name not in self._listed or result.is_error:
+        if name not in self.listed or result.is_error:
             return None
         ready = self._schema(name)
         if ready is None:
@@ -83,7 +84,7 @@ class ResultChecks:
             return None
         from ..registry.json_schema import JsonSchema  # an extra, which few tools need
 
-        given = self._listed[name]
+        given = self.listed[name]
         try:
             schema = decode(given) if isinstance(given, Raw) else given
             cost = cost_of(schema)

@@ -34,6 +34,7 @@ from ..in_flight import ID_IN_USE, RequestsInFlight
 from ..jsonrpc import (
     MALFORMED,
     Batch,
+    Call,
     Failure,
     Id,
     Message,
@@ -42,8 +43,9 @@ from ..jsonrpc import (
     Response,
     Result,
     call,
-    decode_answer,
+    decode,
     decode_batch,
+    decode_result,
     encode,
     error_answer,
     explain,
@@ -55,6 +57,7 @@ from ..types.lifecycle import ClientCapabilities, Implementation, InitializePara
 from ..types.notifications import CancelledParams, ProgressParams
 from ..versions import table
 from ..versions.table import Version
+from ..wire import carrying
 from .events import Answered, Asked, ClientRequest, Event, Notified, Progressed, Withdrawn
 from .faults import Faults
 from .handshake import Agreement, read_initialize
@@ -100,7 +103,8 @@ class ClientSession:
         """Our requests that wait for an answer."""
         self.in_flight: RequestsInFlight[Asked] = RequestsInFlight()
         """The server's that wait for ours."""
-        self._out: list[Frame] = []
+        self.outgoing: list[Frame] = []
+        """The frames that `data_to_send` gives: whether there are any is asked with each frame that comes."""
         self._events: list[Event] = []
 
     def events(self) -> list[Event]:
@@ -108,14 +112,9 @@ class ClientSession:
         events, self._events = self._events, []
         return events
 
-    @property
-    def has_data_to_send(self) -> bool:
-        """Whether `data_to_send` has anything to give."""
-        return bool(self._out)
-
     def data_to_send(self) -> list[Frame]:
         """The frames for the server since the last call, in order, as `Channel.send` takes them."""
-        frames, self._out = self._out, []
+        frames, self.outgoing = self.outgoing, []
         return frames
 
     # ---------------------------------------------------------------------------- agreeing on a version
@@ -123,7 +122,7 @@ class ClientSession:
     def probe(self, version: str | None = None) -> ClientRequest:
         """Ask a server of unknown era what it speaks, in that version or the newest there is."""
         envelope = Envelope(version or table.MODERN[-1], self.info, self.capabilities)
-        return self._send_request("server/discover", envelope.wrap({}), envelope=envelope)
+        return self._send_request("server/discover", envelope.wrap({}), envelope)
 
     def accept_probe(self, agreed: Agreement) -> None:
         """The answer to the probe came to a modern version: it is in force from now on."""
@@ -165,27 +164,32 @@ class ClientSession:
         What no version knows may be a method of an extension, if this client offers any.
         Raises LocalProtocolError where the version in force has no such method.
         """
-        version = self._agreed()
-        may_be_theirs = self.capabilities.extensions and not table.is_known_method(method)
-        if method not in version.requests and not may_be_theirs:
-            raise LocalProtocolError(f"{method} does not exist in protocol version {version.name}")
+        version = self.version
+        if version is None or method not in version.requests:
+            version = self._agreed()
+            if not self.capabilities.extensions or table.is_known_method(method):
+                raise LocalProtocolError(f"{method} does not exist in protocol version {version.name}")
 
-        members = as_members(version, params)
-        if self.envelope is not None:
-            members = self.envelope.wrap(members)
-        return self._send_request(method, members, wants_progress=wants_progress, envelope=self.envelope)
+        members, envelope = as_members(version, params), self.envelope
+        if envelope is not None:
+            members = envelope.wrap(members)
+        return self._send_request(method, members, envelope, wants_progress)
 
     def _send_request(
-        self, method: str, members: Any, *, wants_progress: bool = False, envelope: Envelope | None = None
+        self, method: str, members: Any, envelope: Envelope | None = None, wants_progress: bool = False
     ) -> ClientRequest:
-        request = ClientRequest(method, wants_progress=wants_progress)
-        request_id = self.pending.add(request)
+        # On the way of each call: names of arguments would cost as much as a function does.
+        request = ClientRequest(method, wants_progress=True) if wants_progress else ClientRequest(method)
+        request_id, headings = self.pending.add(request), self.headings
         try:
+            if carrying.is_carried:
+                added = carrying.carried()
+                members = with_meta(members, added) if added else members
             if wants_progress:
                 # Our ids are unique, so that they serve as progress tokens too.
                 members = with_meta(members, {"progressToken": request_id})
             try:
-                frame = call(method, members if members else None, request_id)
+                frame = encode(Call(method, members, request_id)) if members else call(method, None, request_id)
             except (TypeError, ValueError, RecursionError) as error:  # UnicodeEncodeError is a ValueError
                 raise LocalProtocolError(f"params cannot be written as JSON: {error}") from error
 
@@ -194,19 +198,19 @@ class ClientSession:
                 raise LocalProtocolError(text)
 
             heading = None
-            if self.headings is not None:
-                heading = self.headings.of_request(method, members, None if envelope is None else envelope.version)
+            if headings is not None:
+                heading = headings.of_request(method, members, None if envelope is None else envelope.version)
         except BaseException:
             self.pending.take(request_id)
             raise
 
-        self._out.append((frame, request_id, method, heading))
+        self.outgoing.append((frame, request_id, method, heading))
         return request
 
     def _send_other(self, frame: bytes, request_id: Id | None, method: str | None) -> None:
         """Queue what is no request."""
         heading = None if self.headings is None else self.headings.of_other()
-        self._out.append((frame, request_id, method, heading))
+        self.outgoing.append((frame, request_id, method, heading))
 
     def cancel(self, request_id: Id, reason: str) -> bool:
         """Give a request up; False if it had its answer. An `initialize` is not to be cancelled: only forgotten."""
@@ -260,20 +264,32 @@ class ClientSession:
 
     # --------------------------------------------------------------------------------------- receiving
 
-    def receive(self, frame: bytes) -> None:
-        """Take one frame of the server."""
+    def receive(self, frame: bytes) -> tuple[ClientRequest, Raw] | None:
+        """Take one frame of the server. What came of it is in `events`.
+
+        But for a plain result, which is nearly all that comes: it is given at once, with the request that it answers.
+        """
         try:
-            message = decode_answer(frame)
+            found = decode_result(frame)
+        except MALFORMED:
+            self._take_other(frame)
+            return None
+
+        if frame.isascii():
+            request = self.pending.by_id.pop(found.id, None)
+            return None if request is None else (request, found.result)
+        self._take(Response(found.id, found.result), frame)
+        return None
+
+    def _take_other(self, frame: bytes) -> None:
+        """Take what is no plain result."""
+        try:
+            message = decode(frame)
         except ProtocolError as error:
             self._refuse(error, frame)
             return
 
-        if isinstance(message, Response) and frame.isascii():
-            # Nearly all that comes: nothing more is to be looked at.
-            request = self.pending.take(message.id)
-            if request is not None:
-                self._events.append(Answered(request, message.result))
-        elif not isinstance(message, Batch):
+        if not isinstance(message, Batch):
             self._take(message, frame)
         elif self.version is not None and self.version.has_batches:
             # Each part for itself: what is kept of one must not keep the whole batch.

@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from ..errors import ConfigurationError
+from ..transports.authorization import Authorization
 from ..transports.http_client.options import HttpOptions
 from ..transports.process import open_process
 from .connection import StartableChannel
 from .limits import ClientLimits
+from .missing import missing
 from .targets.named import CommandTarget, FileTarget, NamedTarget, UrlTarget, command_of
 
 __all__ = ["InProcess", "Target", "connect", "named"]
@@ -33,11 +35,14 @@ Target: TypeAlias = InProcess | StartableChannel | NamedTarget | Sequence[str] |
 
 
 async def connect(
-    target: Target, limits: ClientLimits = _DEFAULT_LIMITS, http: HttpOptions | None = None
+    target: Target,
+    limits: ClientLimits = _DEFAULT_LIMITS,
+    http: HttpOptions | None = None,
+    authorization: Authorization | None = None,
 ) -> StartableChannel:
     """Open a channel to what was named. Raises ConfigurationError, with what to do, if there is none.
 
-    `http` is how a server is reached whose URL is one of HTTP.
+    `http` is how a server is reached whose URL is one of HTTP; `authorization` lets requests to any URL in.
     """
     found = named(target)
     if isinstance(found, InProcess):
@@ -46,7 +51,7 @@ async def connect(
     if isinstance(found, CommandTarget):
         return await _start(found, limits)
     if isinstance(found, UrlTarget):
-        return await _dial(found, limits, http)
+        return await _dial(found, limits, http, authorization)
     return found
 
 
@@ -83,9 +88,14 @@ async def _start(target: CommandTarget, limits: ClientLimits) -> StartableChanne
     )
 
 
-async def _dial(target: UrlTarget, limits: ClientLimits, http: HttpOptions | None) -> StartableChannel:
+async def _dial(
+    target: UrlTarget, limits: ClientLimits, http: HttpOptions | None, authorization: Authorization | None
+) -> StartableChannel:
     if target.url.startswith("ws"):
         from ..transports.websocket_client import open_websocket  # it loads the library
+
+        if authorization is not None:
+            return await _let_in(target, limits, authorization)
 
         return await open_websocket(
             target.url,
@@ -99,10 +109,7 @@ async def _dial(target: UrlTarget, limits: ClientLimits, http: HttpOptions | Non
     try:
         from ..transports.http_client.open import open_http
     except ModuleNotFoundError as error:
-        if (error.name or "").startswith("mcpd"):
-            raise
-        text = f"{target}: reaching servers by URL needs the package {error.name}: pip install 'mcpd-server[client]'"
-        raise ConfigurationError(text) from None
+        raise missing(error, f"{target}: reaching servers by URL") from None
     return await open_http(
         target.url,
         http,
@@ -111,4 +118,26 @@ async def _dial(target: UrlTarget, limits: ClientLimits, http: HttpOptions | Non
         ca_file=target.ca_file,
         name=target.name,
         max_frame_bytes=limits.message_bytes,
+        authorization=authorization,
     )
+
+
+async def _let_in(target: UrlTarget, limits: ClientLimits, authorization: Authorization) -> StartableChannel:
+    """A WebSocket whose handshake has what lets it in: opened again with what its refusal asked for."""
+    from ..transports.websocket_client import RefusedHandshake, open_websocket
+
+    asked = authorization.begin("GET", f"http{target.url[2:]}", "")
+    while True:
+        try:
+            return await open_websocket(
+                target.url,
+                headers={**target.headers, **await asked.fields()},
+                socket=target.socket,
+                ca_file=target.ca_file,
+                name=str(target),
+                max_frame_bytes=limits.message_bytes,
+            )
+        except RefusedHandshake as error:
+            asked.heard(error.headers)
+            if error.status not in (401, 403) or not await asked.refused(error.status, error.challenges):
+                raise

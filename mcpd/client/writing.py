@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from msgspec import Raw
 from msgspec.json import Decoder
@@ -51,7 +51,7 @@ def as_members(version: Version, params: Any) -> dict[str, Any]:
     if params is None:
         return {}
     if params.__class__ is dict and "_meta" not in params and Raw not in map(type, params.values()):
-        return cast(dict[str, Any], params)  # plain values: they are written once, with all the rest
+        return params  # plain values: they are written once, with all the rest
     written = as_object(params if isinstance(params, Raw) else version.shape(params), "params")
     try:
         return dict(_members(written))

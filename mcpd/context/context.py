@@ -5,7 +5,7 @@ A `Context` looks the same in every protocol version. It belongs to one request 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Coroutine, Mapping
+from collections.abc import Awaitable, Coroutine, Generator, Mapping
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, NewType, NoReturn, Self, TypeVar, Unpack, overload
 
@@ -13,6 +13,7 @@ from msgspec import UNSET, Struct
 from msgspec.json import Decoder
 
 from ..envelope import ClientIdentity
+from ..errors import AccessDenied, ConfigurationError
 from ..jsonrpc import MALFORMED, Id
 from ..principal import Principal, Transport
 from ..types.lifecycle import ClientCapabilities, Implementation
@@ -21,11 +22,12 @@ from .exchange import Exchange
 
 if TYPE_CHECKING:
     from ..types.sampling import CreateMessageResult, Root, SamplingMessage
+    from ..wire.trace_context import TraceContext
     from .options import SamplingOptions
     from .questions import Answer, Question
 else:
     # For whoever evaluates annotations (`inspect.signature`): the real ones would cost every start-up.
-    for _name in ("CreateMessageResult", "Question", "Root", "SamplingMessage"):
+    for _name in ("CreateMessageResult", "Question", "Root", "SamplingMessage", "TraceContext"):
         globals()[_name] = NewType(_name, object)
     SamplingOptions = NewType("SamplingOptions", dict)
 
@@ -43,6 +45,17 @@ _ENDLESS = float("inf")
 
 # What msgspec raises, before anything was sent, for what it cannot write.
 _UNWRITABLE = (TypeError, ValueError, RecursionError, OverflowError)
+
+
+class _Done:
+    """What may be awaited, and is done."""
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return
+        yield
+
+
+_DONE = _Done()
 
 
 class RequestInfo:
@@ -100,6 +113,15 @@ class RequestInfo:
         """Who sends the request, as the server's authenticator says; anonymous without an authenticator."""
         return self._exchange.origin.user
 
+    def has_scopes(self, *scopes: str) -> bool:
+        """Whether the user's token has all these scopes, or ones that include them.
+
+        True where nobody is asked: on stdio, and in memory without a user.
+        """
+        from .rights import lacking
+
+        return not lacking(self._exchange.origin, scopes)
+
     @property
     def transport(self) -> Transport:
         """What the request came by: `stdio`, `websocket`, `http` or `memory`."""
@@ -122,6 +144,18 @@ class RequestInfo:
     def lifespan(self) -> Any:
         """What the server's lifespan gave, see `Server(lifespan=…)`; None without one."""
         return self._exchange.lifespan
+
+    @property
+    def trace(self) -> TraceContext | None:
+        """The trace that the request belongs to (W3C Trace Context): our own span where traces are on, else what the
+        client sent; None if there is neither. `ctx.trace.headers()` are for requests to other services.
+        """
+        call = self._exchange.call
+        if call.trace is not None:
+            return call.trace()
+        from ..wire.trace_context import read  # few tools ask
+
+        return read(call.raw)
 
     @property
     def meta(self) -> dict[str, Any]:
@@ -230,6 +264,47 @@ class Context(RequestInfo):
         peer = self._exchange.peer
         if isinstance(peer.channel, ResumableChannel):
             peer.loop.call_soon_threadsafe(peer.channel.close_stream, self._exchange.request_id)
+
+    # -- what the user may do ----------------------------------------------------------------
+
+    def require_scopes(self, *scopes: str) -> Awaitable[None]:
+        """Go on only if the user's token has all these scopes; else the call ends, and the client may ask for more.
+
+        Over HTTP that is status 403, unless something was sent already. It is decided at once, awaited or not.
+        Raises AccessDenied. Spec: 2026-07-28 basic/authorization, insufficient scope.
+        """
+        from .rights import lacking
+
+        missing = lacking(self._exchange.origin, scopes)
+        if missing:
+            text = f"This needs the scope {' '.join(missing)}, which the token does not have"
+            raise AccessDenied(text, scopes=scopes)
+        return _DONE
+
+    def reauthorize(self, message: str = "") -> AccessDenied:
+        """What ends the call so that the client gets a new token, as where one behind it has expired:
+        `raise ctx.reauthorize()`.
+
+        Over HTTP that is status 401, unless something was sent already.
+        """
+        return AccessDenied(message or "The access token has to be exchanged for a new one", error="invalid_token")
+
+    def upstream_token(self) -> Awaitable[str]:
+        """The access token of the provider by which the user signed in at this server itself, for its API.
+
+        Kept where the settings of that sign-in have `keep-tokens`; refreshed where it is over. No client gets it.
+        Raises ConfigurationError where none is kept, AccessDenied where the user has to log in again.
+        """
+        return self._do(self._upstream_token())
+
+    async def _upstream_token(self) -> str:
+        upstream = self._exchange.origin.user.upstream
+        if upstream is None:
+            raise ConfigurationError(
+                "ctx.upstream_token(): no token of a provider is kept for this user; it is where they sign in by "
+                "[sign-in.NAME] with keep-tokens = true"
+            )
+        return await upstream()
 
     # -- asking the client -------------------------------------------------------------------
 

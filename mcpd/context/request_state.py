@@ -10,6 +10,7 @@ import hmac
 import time
 from binascii import Error as Base64Error
 from binascii import a2b_base64, b2a_base64
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -30,21 +31,19 @@ class RequestState(Struct, array_like=True):
 
 
 class RequestStateCodec:
-    """Seals and opens states with a key of at least 16 bytes; processes that share the key share the rounds.
+    """Seals states with the first of `keys`, and opens those of any; processes that share them share the rounds.
 
     `lifetime` is in seconds, from one round to the next.
     """
 
-    def __init__(self, key: bytes, lifetime: float = 3600) -> None:
-        if len(key) < 16:
-            raise ValueError("the state key needs at least 16 bytes")
-        self._key = key
+    def __init__(self, keys: Sequence[bytes], lifetime: float = 3600) -> None:
+        self._keys = tuple(keys)
         self.lifetime = lifetime
 
     def seal(self, binding: bytes, answers: dict[str, Raw], kept: dict[str, Any]) -> str:
         """The state as the client gets it."""
         body = _encode(RequestState(time.time() + self.lifetime, answers, kept))
-        return b2a_base64(self._mac(binding, body) + body, newline=False).decode()
+        return b2a_base64(_mac(self._keys[0], binding, body) + body, newline=False).decode()
 
     def open(self, binding: bytes, sealed: str) -> RequestState:
         """What was sealed. Raises InvalidParams if it was changed, is too old, or belongs to another request."""
@@ -54,7 +53,7 @@ class RequestStateCodec:
                 raise ValueError("its last character says more than it needs to")
 
             mac, body = raw[:32], raw[32:]
-            if not hmac.compare_digest(mac, self._mac(binding, body)):
+            if not any(hmac.compare_digest(mac, _mac(key, binding, body)) for key in self._keys):
                 raise InvalidParams("requestState: not a state of this request; start again without it")
 
             state = _decode(body)
@@ -64,8 +63,9 @@ class RequestStateCodec:
             raise InvalidParams("requestState: too old; start again without it")
         return state
 
-    def _mac(self, binding: bytes, body: bytes) -> bytes:
-        return hmac.digest(self._key, sha256(binding).digest() + body, "sha256")
+
+def _mac(key: bytes, binding: bytes, body: bytes) -> bytes:
+    return hmac.digest(key, sha256(binding).digest() + body, "sha256")
 
 
 _encode = Encoder().encode

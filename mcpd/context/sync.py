@@ -14,6 +14,7 @@ from .context import Context, RequestInfo
 if TYPE_CHECKING:
     from msgspec import Struct
 
+    from ..errors import AccessDenied
     from ..types.notifications import LogLevel
     from ..types.sampling import CreateMessageResult, Root, SamplingMessage
     from .options import SamplingOptions
@@ -43,6 +44,12 @@ if TYPE_CHECKING:
         def notify(self, method: str, params: Mapping[str, Any] | Struct | None = None) -> None: ...
 
         def close_stream(self) -> None: ...
+
+        def require_scopes(self, *scopes: str) -> None: ...
+
+        def reauthorize(self, message: str = "") -> AccessDenied: ...
+
+        def upstream_token(self) -> str: ...
 
         @property
         def state(self) -> dict[str, Any]: ...

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
         def notify(self, kind: Kind, uri: str | None) -> None:
             """A list of that kind has changed, or that resource."""
 
+        def missed(self) -> None:
+            """Resources may have changed, unheard."""
+
     class SubscribedConnection(Protocol):
         """A connection whose client is notified of changes."""
 
@@ -42,12 +45,17 @@ class Announcer:
 
     def __init__(self, bus: ChangeBus | None = None) -> None:
         self._connections: set[SubscribedConnection] = set()
-        self._bus = bus
+        self._buses: list[ChangeBus] = []
         if bus is not None:
-            bus.subscribe(self)
+            self.join(bus)
 
     def __len__(self) -> int:
         return len(self._connections)
+
+    def join(self, bus: ChangeBus) -> None:
+        """From now on hear of others' changes there, and tell them of these."""
+        self._buses.append(bus)
+        bus.subscribe(self)
 
     def add(self, connection: SubscribedConnection) -> None:
         """Tell the client of this connection too, until it ends."""
@@ -64,13 +72,21 @@ class Announcer:
 
     def _announce(self, kind: Kind, uri: str | None) -> None:
         self.notify(kind, uri)
-        if self._bus is not None:
-            self._bus.publish(kind, uri, self)
+        for bus in self._buses:
+            bus.publish(kind, uri, self)
 
     def notify(self, kind: Kind, uri: str | None) -> None:
         """Tell the clients of this server that a list has changed or, if `uri` is given, that resource."""
         for connection in list(self._connections):
             try:
                 connection.loop.call_soon_threadsafe(connection.subscriptions.notify, kind, uri)
+            except RuntimeError:
+                pass  # its loop is closed, and so is the connection
+
+    def missed(self) -> None:
+        """What was said on a bus may not have been heard: all watched resources may have changed."""
+        for connection in list(self._connections):
+            try:
+                connection.loop.call_soon_threadsafe(connection.subscriptions.missed)
             except RuntimeError:
                 pass  # its loop is closed, and so is the connection

@@ -61,8 +61,11 @@ def _fields(call: ObservedCall, outcome: Outcome) -> dict[str, Any]:
         "principal": call.principal,
         "connection": call.connection,
         "version": call.version,
+        "transport": call.transport,
         "ms": round(outcome.seconds * 1000, 3),
         "outcome": "tool_error" if outcome.is_error else outcome.kind,
         "code": outcome.code,
+        "trace_id": call.trace[3:35],
+        "span_id": call.trace[36:52],
     }
     return {name: value for name, value in fields.items() if value not in ("", None)}

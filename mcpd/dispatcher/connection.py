@@ -12,6 +12,7 @@ import logging
 import sys
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
+from time import perf_counter
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -212,6 +213,7 @@ class ServerConnection(ClientPeer):
             task = (self._runner or self._make_runner()).start(answer)
             if task is not None:  # it waits; most do not
                 self._running[call] = task
+                call.began = call.began or perf_counter()
         else:
             self._send(call, answer)  # type: ignore[arg-type]
 
@@ -251,6 +253,7 @@ class ServerConnection(ClientPeer):
         assert task is not None
         self._running[call] = task
         self._tasks.add(task)
+        call.began = call.began or perf_counter()
         if waits is not None:
             waits()
         try:

@@ -34,10 +34,11 @@ _numbers = count(1)
 class ObservedSession(Session):
     """A `Session` with observers. Over all servers of the process it has a number of its own."""
 
-    __slots__ = ("_began", "_observers", "_with_arguments", "number")
+    __slots__ = ("_began", "_observers", "_transport", "_with_arguments", "number")
 
-    def __init__(self, observers: Sequence[Observer], identity: Raw, **settings: Any) -> None:
+    def __init__(self, observers: Sequence[Observer], identity: Raw, *, transport: str = "", **settings: Any) -> None:
         super().__init__(identity, **settings)
+        self._transport = transport
         self.number = next(_numbers)
         # One that an option of `mcpd serve` has brought logs calls already.
         is_logged = any(isinstance(each, CallLog) for each in observers) or not log.isEnabledFor(logging.DEBUG)
@@ -54,7 +55,9 @@ class ObservedSession(Session):
     def receive_request(self, request: Request, charge: Charge | None = None) -> Call:
         """See `Session`."""
         began = perf_counter()
-        seen = ObservedCall(self.number, request.id, request.method, principal=self.principal)
+        seen = ObservedCall(
+            self.number, request.id, request.method, principal=self.principal, transport=self._transport
+        )
         try:
             opened = super().receive_request(request, charge)
         except ProtocolError as error:
@@ -104,6 +107,7 @@ class ObservedSession(Session):
     def _end(self, call: Call, kind: Any, *, code: int | None = None, is_error: bool = False) -> None:
         seen, began = self._began.pop(call, (None, 0.0))
         if seen is not None:  # else it was cancelled, and is done only now
+            seen.trace = "" if call.trace is None else call.trace().traceparent
             self._tell("call_ended", seen, Outcome(kind, perf_counter() - began, code, is_error))
 
     def _tell(self, what: str, *values: Any) -> None:

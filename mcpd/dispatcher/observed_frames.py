@@ -5,6 +5,7 @@ Only servers with an observer of frames have it: all other connections are plain
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -12,12 +13,14 @@ from typing import Any
 from ..channel import Channel, ResumableChannel
 from ..errors import ProtocolError
 from ..jsonrpc import Batch, Failure, Id, Message, Notification, Request, Response, decode
-from ..observer import ObservedFrame, Observer, hears_frames
+from ..observer import ObservedFrame, Observer, SessionObserver, hears_frames
 from ..session import Session
 from .connection import Handler, ServerConnection
 from .observed import ObservedSession, tell
 
 __all__ = ["ObservedConnection", "PostFrames", "observed_by"]
+
+log = logging.getLogger("mcpd")
 
 
 class _Frames:
@@ -141,10 +144,18 @@ class PostFrames:
                 self._frames.sent(frame, None, None)
 
 
-def observed_by(observers: Sequence[Observer]) -> tuple[Callable[..., Session], Callable[..., ServerConnection]]:
-    """What makes the sessions and the connections of a server with these observers."""
-    make_connection: Callable[..., ServerConnection] = ServerConnection
-    of_frames = [one for one in observers if hears_frames(one)]
-    if of_frames:
-        make_connection = partial(ObservedConnection, of_frames)
-    return partial(ObservedSession, observers), make_connection
+def observed_by(
+    observers: Sequence[Observer], channel: Channel
+) -> tuple[Callable[..., Session], Callable[..., ServerConnection]]:
+    """What makes the session and the connection of this channel, on a server with these observers."""
+    told = tuple(one for one in observers if not isinstance(one, SessionObserver))
+    is_told = bool(told) or log.isEnabledFor(logging.DEBUG)
+    make_class: Any = ObservedSession if is_told else Session
+    for one in observers:
+        if isinstance(one, SessionObserver):
+            make_class = one.session_class(make_class, channel)
+    of_frames = [one for one in told if hears_frames(one)]
+    return (
+        partial(make_class, told, transport=channel.origin().transport) if is_told else make_class,
+        partial(ObservedConnection, of_frames) if of_frames else ServerConnection,
+    )

@@ -16,6 +16,7 @@ from ..jsonrpc import Failure, Id, Response
 from ..pending import PendingRequest, PendingRequests
 from ..session import Call, Session
 from ..types.notifications import CancelledParams
+from ..wire import carrying
 
 __all__ = ["OutgoingRequests"]
 
@@ -27,11 +28,25 @@ class OutgoingRequests:
         self._session = session
         self._channel = channel
         self._loop = loop
-        self.pending: PendingRequests[PendingRequest] = PendingRequests()
+        self.pending: PendingRequests[PendingRequest] = PendingRequests(getattr(channel, "request_prefix", ""))
 
     async def request(self, method: str, params: Any, related_request: Call, timeout: float | None) -> Raw:
         """Ask, and wait `timeout` seconds at most (None: for ever); if the wait ends early, a cancellation is sent."""
-        frame = self._session.ask(method, params, self.pending.next_id)
+        if not carrying.is_carried:
+            return await self._request(method, params, related_request, timeout)
+        span = carrying.ask(method, params)
+        try:
+            answer = await self._request(method, params, related_request, timeout)
+        except BaseException as error:
+            if span is not None:
+                span.end(error)
+            raise
+        if span is not None:
+            span.end()
+        return answer
+
+    async def _request(self, method: str, params: Any, related_request: Call, timeout: float | None) -> Raw:
+        frame = self._session.ask(method, params, self.pending.next_id, carrying.carried())
         answer: asyncio.Future[Raw] = self._loop.create_future()
         request_id = self.pending.add(PendingRequest(method, answer))
         self._channel.send(frame, related_request.id, method)

@@ -108,6 +108,12 @@ class Subscriptions:
         if self._is_watched(uri) or any(uri in listener.uris for listener in self._listeners.values()):
             self._schedule("notifications/resources/updated", uri)
 
+    def missed(self) -> None:
+        """Resources may have changed, unheard: say so once of each that is watched."""
+        watched = {uri for listener in self._listeners.values() for uri in listener.uris}
+        for uri in watched.union(self._session.watched or ()):
+            self.updated(uri)
+
     def _is_watched(self, uri: str) -> bool:
         return self._session.is_initialized and self._session.is_watched(uri)
 

@@ -32,7 +32,8 @@ async def judge_refusal(web: Web, reply: Reply, report: Report) -> None:
         advice = 'answer with WWW-Authenticate: Bearer resource_metadata="…": hosts learn by it where to sign in'
         report.warn("token", f"one is wanted, and 401 comes {said}", advice)
     elif not any(step.name == "token" for step in report.steps):
-        advice = "give one with --token-file FILE: all else is not tried without"
+        login = f"log in: mcpd login {printable(web.target.url)}; or " if _METADATA.search(challenge) else ""
+        advice = f"{login}give one with --token-file FILE: all else is not tried without"
         report.ok("token", "one is wanted (401 with a challenge)", advice=advice)
     metadata = await _resource_metadata(web, challenge, report)
     if metadata is not None:

@@ -15,6 +15,7 @@ from ..printable import printable
 from ..versions import table
 from .client_peer import ClientPeer
 from .dialogue import WITH_HANDSHAKE, WITHOUT_HANDSHAKE, NoAnswer, has_handshake
+from .discovery import walk_discovery
 from .endpoint import Endpoint, discover, find_endpoint, hello, modern_headers, opening_of
 from .exposure import try_exposure
 from .network import try_network
@@ -41,6 +42,9 @@ async def try_url(target: UrlTarget, report: Report, timeout: float) -> None:
         return
     if endpoint.reply.status == 401:
         await judge_refusal(web, endpoint.reply, report)
+        has_token = any(name.lower() == "authorization" for name in target.headers)
+        if report.works and await walk_discovery(web, endpoint.reply, report) and not has_token:
+            await _try_client(target, report, timeout)
         return
     if endpoint.is_old:
         await _try_client(target, report, timeout)

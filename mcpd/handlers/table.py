@@ -44,9 +44,18 @@ class HandlerTable(dict[str, BoundHandler]):
         """The handler of a method, with nothing round it. Raises KeyError for one that is not served."""
         return self._bare[method]
 
-    def wrap(self, wrapper: Wrapper) -> None:
-        """Put something round all handlers, those of now and of later; what came before it is outside of it."""
-        self._wrappers.append(wrapper)
+    def wrap(self, wrapper: Wrapper, *, is_outermost: bool = False) -> None:
+        """Put something round all handlers, those of now and of later; what came before it is outside of it, unless it
+        is to be the outermost.
+        """
+        self._wrappers.insert(0 if is_outermost else len(self._wrappers), wrapper)
+        for method, handler in self._bare.items():
+            self[method] = self._wrapped(method, handler)
+        self._tell()
+
+    def surround(self, wrapper: Wrapper) -> None:
+        """Put something round all handlers, outside of all that is there and of all that comes."""
+        self._wrappers.insert(0, wrapper)
         for method, handler in self._bare.items():
             self[method] = self._wrapped(method, handler)
         self._tell()
@@ -121,6 +130,12 @@ def bind(catalog: Catalog) -> HandlerTable:
                 ours[method] = _bound(catalog, method)
                 handlers.put(method, ours[method])
 
+    def guard() -> None:
+        from .access import guarding  # noqa: PLC0415 - few servers ask who sends a request
+
+        handlers.surround(guarding(catalog))
+
+    catalog.on_guard = guard
     catalog.on_offer = refresh
     catalog.on_rules = bind_again
     refresh()

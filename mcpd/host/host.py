@@ -187,6 +187,14 @@ class Host:
         """List the server's tools again; Views that are open get by with the new list too."""
         await self._tools.refresh()
 
+    async def listed_tools(self, *, fresh_seconds: float = 0.0) -> Sequence[Raw]:
+        """The server's tools as it wrote them, those that cannot be read too.
+
+        They are listed again, unless they were listed less than `fresh_seconds` ago.
+        """
+        await self._tools.refresh_after(fresh_seconds)
+        return self._tools.entries
+
     def begin_call(self, name: str) -> ToolCall:
         """The model begins to write a call of this tool. Raises LocalProtocolError for a tool it may not see."""
         tool = self._tools.tools.get(name)

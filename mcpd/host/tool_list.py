@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+from msgspec import Raw
 
 from ..client import Client
 from ..printable import printable
@@ -18,6 +20,9 @@ class ToolList:
 
     def __init__(self, client: Client, was_read: Callable[[Iterable[Tool]], None]) -> None:
         self.tools: dict[str, Tool] = {}
+        self.entries: Sequence[Raw] = ()
+        """The same as the server wrote them, with those that cannot be read."""
+        self._read_at = 0.0
         self._client = client
         self._was_read = was_read
         self._listing = asyncio.Lock()
@@ -34,9 +39,17 @@ class ToolList:
             if self._times_read >= asked:
                 return
             begun = self._times_asked
-            self.tools = {tool.name: tool for tool in await self._client.list_tools()}
-            self._times_read = begun
+            tools, self.entries = await self._client.list_tools_as_sent()
+            self.tools = {tool.name: tool for tool in tools}
+            self._times_read, self._read_at = begun, asyncio.get_running_loop().time()
             self._was_read(self.tools.values())
+
+    async def refresh_after(self, seconds: float) -> None:
+        """The same, unless they were listed less than so many seconds ago."""
+        async with self._listing:
+            is_fresh = self._times_read > 0 and asyncio.get_running_loop().time() - self._read_at < seconds
+        if not is_fresh:
+            await self.refresh()
 
     def changed(self) -> bool:
         """The server says that there are others now; whether `follow` has to be started for it."""

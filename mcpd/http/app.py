@@ -24,7 +24,7 @@ from ..transports.accepting import ConnectionLimit
 from ..transports.authentication import Authentication, Refusal, RequestHeaders
 from ..transports.guards import Access, Guard
 from ..transports.websocket_server import Endpoint, WebSocketLimits
-from .core import Answering, Backend, Core, HttpSettings, Identify
+from .core import Answering, Backend, Companion, Core, Facts, HttpSettings, Identify
 from .cors import Cors
 from .eras import Eras, Step
 from .request import BadBody, ClientDisconnected, HttpRequest, Receive, Scope, Send
@@ -80,7 +80,12 @@ class HttpApp:
         if identify is not None:
             self._authentication = self._authentication or Authentication(None, access.authenticate_timeout)
 
-        self.core = Core(server, settings, knows_users=self._authentication is not None)
+        self._starting: asyncio.Future[None] | None = None
+        self.core = Core(
+            server, settings, knows_users=self._authentication is not None, protection=self.guard.protection
+        )
+        if self.guard.protection is not None:
+            self.guard.protection.on_forget.append(self.forget)
         self._lifespan = server.lifespan
         """Started and ended with the ASGI server's lifespan; without one the first call starts it."""
         self._cors = Cors(access.origins)
@@ -93,6 +98,8 @@ class HttpApp:
         self.routes = Router(self.core, server, self.guard, self._cors, find_sender, self.paths)
         self.sessions = self._eras.legacy.sessions
         self._shutdown_watch: ShutdownWatch | None = None
+        self.companion: Companion | None = None
+        """What is started and ended with it."""
         self._checked: dict[tuple[bytes | None, ...], _HeaderCheck] = {}
 
     def watch_server(self) -> None:
@@ -105,9 +112,11 @@ class HttpApp:
         """One request, WebSocket, or life of the server. Spec: ASGI 3."""
         if self._shutdown_watch is not None and scope["type"] != "lifespan":
             self._shutdown_watch.watch(scope)
+            if self._starting is None:
+                self._starting = asyncio.ensure_future(self.start())  # an ASGI server without a lifespan
         if scope["type"] == "http":
             began = perf_counter() if log.isEnabledFor(logging.DEBUG) else 0.0
-            request = HttpRequest(scope, receive, send)
+            request = self.core.request_class(scope, receive, send)
             step: Step | None = self._route(request)
             try:
                 while step is not None:
@@ -129,9 +138,19 @@ class HttpApp:
                 )
         elif scope["type"] == "websocket":
             request = HttpRequest({**scope, "method": "GET"}, receive, send)
-            await serve_websocket(self.core, request, send, await self._refuse_websocket(request))
+            refusal = await self._refuse_websocket(request)
+            if refusal is not None:
+                self.refused(refusal.status)
+            await serve_websocket(self.core, request, send, refusal)
         elif scope["type"] == "lifespan":
             await self._live(receive, send)
+
+    async def start(self) -> None:
+        """Take part in what the processes of a service share; safe to call again."""
+        if self.companion is not None:
+            self.companion.start()
+        if self.core.sharing is not None:
+            await self.core.sharing.start()
 
     async def _live(self, receive: Receive, send: Send) -> None:
         lifespan = self._lifespan
@@ -155,6 +174,7 @@ class HttpApp:
                     await send({"type": "lifespan.startup.failed", "message": str(error)})
                     return
 
+            await self.start()
             await send({"type": "lifespan.startup.complete"})
 
     def _route(self, request: HttpRequest) -> Step:
@@ -178,7 +198,8 @@ class HttpApp:
 
     def _who(self, authentication: Authentication, request: HttpRequest) -> _Found:
         """The sender of a request, or why it is refused; to be awaited if the authenticator is asynchronous."""
-        found = authentication.check(RequestHeaders(request.headers, request.repeated))
+        path = "" if request.path in self.paths else request.path
+        found = authentication.check(RequestHeaders(request.headers, request.repeated, request.method, path))
         if self._identify is None or not isinstance(found, Principal):
             return found
         return authentication.ask(_identified, (self._identify, request.scope))
@@ -189,6 +210,8 @@ class HttpApp:
             request.user = found
             return self._serve(request, check)
         if isinstance(found, Refusal):
+            if self.guard.lets_in(found):
+                return self._serve(request, check)  # as nobody, who may use little
             log.warning("Refused a request: %d", found.status)
             return request.refuse(found)
         return self._admit_later(request, check, found)
@@ -284,15 +307,38 @@ class HttpApp:
         """Those connections, and the routes."""
         return [*self.connections, self.routes]
 
+    def facts(self) -> Facts:
+        """What is open here, and how the backplane is."""
+        sharing = self.core.sharing
+        trouble = sharing.trouble if sharing is not None and sharing.is_shared else None
+        return Facts(self.core.keep_alive.streams, trouble)
+
     def new_endpoint(
         self, accept: Callable[[Channel], Receiver], limits: WebSocketLimits, connection_limit: ConnectionLimit
     ) -> Endpoint:
         """Who may connect by WebSocket on the same port: those who may use the endpoint."""
-        return Endpoint(accept, self.guard, limits, (*self.paths, "/"), connection_limit)
+        return Endpoint(accept, self.guard, limits, (*self.paths, "/"), connection_limit, self.core.on_refused)
+
+    def refused(self, status: int) -> None:
+        """Something was refused before it was a request here."""
+        if self.core.on_refused is not None:
+            self.core.on_refused(str(status))
 
     def drain(self) -> None:
         """Begin no more sessions, and say so at /readyz; what runs goes on."""
         self.core.is_draining = True
+
+    def forget(self, is_meant: Callable[[Principal], bool]) -> None:
+        """End the sessions, streams and WebSockets of these principals."""
+        for session in self.sessions:
+            if is_meant(session.user):
+                self.sessions.end(session)
+        for connection, user in list(self.core.listening.items()):
+            if is_meant(user):
+                connection.end_subscriptions()
+        for channel in list(self.core.sockets):
+            if is_meant(channel.origin().user):
+                self.core.spawn(channel.aclose("token revoked"))
 
     def end_streams(self) -> None:
         """End what has no end of its own: subscriptions, streams that listen, WebSockets. Calls get their answers."""
@@ -315,6 +361,10 @@ class HttpApp:
             await channel.aclose("the server is shutting down")
         self.core.keep_alive.stop()
         await self.core.settle()
+        if self.core.sharing is not None:
+            await self.core.sharing.aclose()
+        if self.companion is not None:
+            self.companion.stop()
 
 
 async def _end_socket(channel: Channel, connection: Answering) -> None:

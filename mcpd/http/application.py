@@ -20,8 +20,14 @@ class Application(Protocol):
 
     settings: HttpSettings
 
+    async def start(self) -> None:
+        """Begin: its listener listens, and nobody was answered yet."""
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request. Spec: ASGI 3."""
+
+    def refused(self, status: int) -> None:
+        """Something was refused before it was a request here."""
 
     @property
     def endings(self) -> Iterable[Ending]:

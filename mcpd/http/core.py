@@ -7,40 +7,46 @@ a task of its own already, in which its request is answered, and its refusals ar
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 from msgspec.json import Decoder
 
-from ..backplane.base import EventStore, SessionStore
+from ..backplane.base import Backplane, EventStore, Kind, SessionStore
 from ..budget import client_of
 from ..channel import Channel, Receiver
-from ..errors import ProtocolError
+from ..errors import AccessDenied, ProtocolError
 from ..jsonrpc import Message
-from ..principal import Principal
+from ..principal import Origin, Principal
 from ..registry.routes import Route
 from ..serve_defaults import SESSION_TIMEOUT
 from ..session import Call, Opening, Session
+from ..state_keys import StateKeys
+from ..transports.authentication import Protection, Refusal
 from ..transports.stdio import MAX_FRAME_BYTES
 from ..types.lifecycle import Implementation
 from ..versions.table import Version
 from .headers import Mirrors
 from .keep_alive import KeepAlive
-from .request import FrameWatch, HttpRequest, Scope
+from .request import FrameWatch, HttpRequest, Scope, counted_request
 
 if TYPE_CHECKING:
     from ..observer import Observer
+    from .sharing import Changing, Sharing
 
 __all__ = [
     "Answering",
     "Backend",
+    "Companion",
     "Connect",
     "Core",
+    "Facts",
     "HttpSettings",
     "Identify",
     "ServerLifespan",
+    "Told",
     "ToolHiding",
     "is_error",
     "status_for",
@@ -80,6 +86,10 @@ class HttpSettings(Struct, frozen=True, kw_only=True):
     """Makes what keeps the events of a session, by its id; None for the memory of this process."""
     session_store: SessionStore | None = None
     """What processes that serve the same clients share, so that each serves the sessions of all; None for one alone."""
+    backplane: str | Backplane | None = None
+    """What processes that serve the same clients share, or its URL; None for one alone."""
+    strict_ready: bool = False
+    """Whether `/readyz` says 503 while the backplane is away, which all processes lose at once."""
     routes: Sequence[Route] = ()
     """What is served beside the endpoint, before the routes of the server."""
     server_card: Literal["auto", "public", "never"] = "auto"
@@ -88,10 +98,43 @@ class HttpSettings(Struct, frozen=True, kw_only=True):
     """The endpoint's URL for the Server Card; empty for what a request was made to."""
 
 
+class Told(Protocol):
+    """A client that is told of changes."""
+
+    def changed(self, kind: Kind) -> None:
+        """A list of that kind has changed."""
+
+    def missed(self) -> None:
+        """Resources may have changed, unheard."""
+
+
+class Facts(NamedTuple):
+    """What an application knows of itself now, for who watches it."""
+
+    streams: int
+    """The event streams that are open."""
+    backplane: str | None
+    """None without one that others share; "" if it is well, else what is wrong with it."""
+
+
+class Companion(Protocol):
+    """What lives as long as an application."""
+
+    def start(self) -> None:
+        """In the event loop, before the first request. Safe to call again."""
+
+    def stop(self) -> None:
+        """The application ends. Safe to call twice."""
+
+
 class Answering(Receiver, Protocol):
     """A connection whose requests are answered in the transport's tasks."""
 
     session: Session
+
+    @property
+    def subscriptions(self) -> Told:
+        """What its client is told of changes."""
 
     def receive_message(self, message: Message) -> bool:
         """Take one message that was decoded already; False if there is no room for it."""
@@ -157,6 +200,9 @@ class ToolHiding(Protocol):
     def has_rules(self) -> bool:
         """Whether there is anything that only some may see."""
 
+    def denied_in(self, parts: Iterable[object], origin: Origin) -> AccessDenied | None:
+        """Why a batch is denied to who sent it, before anything of it runs; None if it is not."""
+
     async def hides_tool(self, call: Call, connection: Any) -> bool:
         """Whether the tool of a call does not exist for whoever sent it."""
 
@@ -174,6 +220,8 @@ class Backend(NamedTuple):
     routes: Sequence[Route] = ()
     identity: Implementation | None = None
     hiding: ToolHiding | None = None
+    keys: StateKeys | None = None
+    changing: Changing | None = None
 
 
 Identify = Callable[[Scope], str | Principal | None]
@@ -183,23 +231,48 @@ Identify = Callable[[Scope], str | Principal | None]
 class Core:
     """The server behind the endpoint, and all that is open now."""
 
-    def __init__(self, server: Backend, settings: HttpSettings, *, knows_users: bool) -> None:
+    def __init__(
+        self,
+        server: Backend,
+        settings: HttpSettings,
+        *,
+        knows_users: bool,
+        protection: Protection | None = None,
+    ) -> None:
         self.connect = server.connect
         self.mirrors = server.mirrors
+        self.protection = protection
         self.hiding = server.hiding
         self.settings = settings
         self.keep_alive = KeepAlive(settings.keep_alive_interval, settings.write_timeout)
+        self.sharing: Sharing | None = None
+        """What makes this one node of several."""
+        if settings.session_store is None and (settings.backplane is not None or server.keys):
+            from .sharing import make_sharing
+
+            name = "" if server.identity is None else server.identity.name
+            self.sharing = make_sharing(
+                settings.backplane, server.keys or StateKeys(), name, server.changing, server.observers
+            )
         self.open: set[Answering] = set()
         """The connections of requests that stand alone, while they are answered."""
         self.sockets: dict[Channel, Answering] = {}
         """The WebSockets that came through the ASGI server, with their connections."""
+        self.listening: dict[Answering, Principal] = {}
+        """The connections that subscribe in 2026-07-28, with who they belong to."""
         self.is_draining = False
         self.watch_post: Callable[[bytes, Message | list[Message | ProtocolError]], FrameWatch] | None = None
         """Makes what tells observers of the frames of one POST; None if none of them hears of frames."""
+        self.on_refused: Callable[[str], object] | None = None
+        """Hears of each refusal, by its status or code; None if nobody counts them."""
+        self.request_class: type[HttpRequest] = HttpRequest
         if server.observers:
             from ..dispatcher.observed_frames import PostFrames  # few servers have one, and this costs start-up
-            from ..observer import hears_frames
+            from ..observer import hears_frames, refusals_to
 
+            self.on_refused = refusals_to(server.observers)
+            if self.on_refused is not None:
+                self.request_class = counted_request(self.on_refused)
             if any(map(hears_frames, server.observers)):
                 self.watch_post = PostFrames
         self._knows_users = knows_users
@@ -239,6 +312,12 @@ class Core:
         # Without an authenticator credentials may still be checked before us, or in a tool: they tell users apart.
         authorization = request.headers.get(b"authorization")
         return "" if authorization is None else _digest(authorization)
+
+    def deny(self, request: HttpRequest, denied: AccessDenied) -> Refusal:
+        """The answer to a request that was let in, and lacks something for what it asks."""
+        from ..auth.denial import refusal_of  # few requests are denied
+
+        return refusal_of(self.protection, denied, request.user)
 
 
 def _digest(data: bytes) -> str:

@@ -13,11 +13,12 @@ from .request import Header, HttpRequest
 __all__ = ["Cors"]
 
 _METHODS = b"GET, POST, DELETE"
-_EXPOSED = b"Mcp-Session-Id, WWW-Authenticate"
+_EXPOSED = b"DPoP-Nonce, Mcp-Session-Id, WWW-Authenticate"
 _ALLOWED = (
     "Accept",
     "Authorization",
     "Content-Type",
+    "DPoP",
     "Last-Event-ID",
     "Mcp-Method",
     "Mcp-Name",

@@ -27,6 +27,8 @@ class EventStreamResponse(Outbox):
 
     __slots__ = ("_is_ending", "_request", "_send", "is_quiet")
 
+    is_stream = True
+
     def __init__(self, request: HttpRequest, write_timeout: float = 0) -> None:
         super().__init__(request.peer, write_timeout)
         self._request = request

@@ -97,6 +97,12 @@ class HttpState(ServerState):
         super().__init__()
         self.connection_limit = ConnectionLimit() if connection_limit is None else connection_limit
         self.connections = CountedConnections(self.connection_limit)
+        self.is_draining = False
+        """Each connection ends with its next answer."""
+        self.lingering: set[Http1Protocol] = set()
+        """Those on which a request may be on its way, while it is draining."""
+        self.settled = asyncio.Event()
+        """None of them is left."""
 
     @property
     def default_headers(self) -> list[tuple[bytes, bytes]]:
@@ -132,6 +138,8 @@ class Http1Protocol(HttpToolsProtocol):
     _again = b""
     """What is to be parsed once more, without the wish that stopped the parser."""
     _is_again = False
+    _ends_next = False
+    """It ends with its next answer."""
     _writer: ResponseWriter
 
     def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any], **more: Any) -> None:
@@ -139,6 +147,7 @@ class Http1Protocol(HttpToolsProtocol):
         self.access_log = False
         app: Application = config.app  # type: ignore[assignment]
         self._settings = app.settings
+        self._refused = app.refused
         self._most_head_bytes = app.settings.max_head_bytes
 
     # -- what asyncio calls --------------------------------------------------------------
@@ -155,8 +164,11 @@ class Http1Protocol(HttpToolsProtocol):
             self._refuse(Refusal(503, text, (("Retry-After", "5"),)))
             return
 
-        # A connection that says nothing, or never comes to the point, is given up.
-        self._set_timer(self._settings.head_timeout)
+        if self.server_state.is_draining:  # type: ignore[attr-defined]
+            self.drain()  # it waited in the queue of the socket
+        else:
+            # A connection that says nothing, or never comes to the point, is given up.
+            self._set_timer(self._settings.head_timeout)
 
     def data_received(self, data: bytes) -> None:
         if self._ignores_input:
@@ -206,6 +218,8 @@ class Http1Protocol(HttpToolsProtocol):
         self._cancel_write_timer()
         self._unread = None
         self._writer.is_over = True
+        if self._ends_next:
+            self._leave()
 
         running = self._running
         if running is not None and not running.response_complete:
@@ -235,6 +249,8 @@ class Http1Protocol(HttpToolsProtocol):
 
             running = self.cycle
             super().on_headers_complete()
+            if self._ends_next:
+                self.cycle.keep_alive = False
             self.scope[ANSWER_AT_ONCE] = answer_at_once  # type: ignore[literal-required]
             if not self.pipeline:
                 self._running = None
@@ -328,6 +344,28 @@ class Http1Protocol(HttpToolsProtocol):
         if is_idle and self._idle_since < since and not self.transport.is_closing():
             self.transport.close()
 
+    def drain(self) -> None:
+        """End soon: with the answer that is given, or the next one, if a request may be on its way.
+
+        A proxy that keeps connections may send the next request before it sees that one has ended; then it cannot
+        know whether the request was read, and does not send a POST again.
+        """
+        if self._is_answering:
+            self.shutdown()
+        elif self.cycle is not None and not self._head_bytes and self.loop.time() - self._idle_since > LINGER:  # type: ignore[redundant-expr]
+            self.transport.close()
+        else:
+            self._ends_next = True
+            self.server_state.lingering.add(self)  # type: ignore[attr-defined]
+            self._cancel_timer()
+            self._set_timer(LINGER)
+
+    def _leave(self) -> None:
+        state: HttpState = self.server_state  # type: ignore[assignment]
+        state.lingering.discard(self)
+        if not state.lingering:
+            state.settled.set()
+
     def linger(self) -> bool:
         """Instead of closing after what was written let the client read that first, if it still sends.
 
@@ -353,6 +391,7 @@ class Http1Protocol(HttpToolsProtocol):
         if self._ignores_input:
             return
 
+        self._refused(refusal.status)
         if self._is_answering:
             cycle = self.cycle
             if self.pipeline and cycle.more_body and self._running is not None:

@@ -11,6 +11,10 @@ __all__ = ["KeepAlive"]
 class _Member(Protocol):
     """What lasts: a reply or an event stream."""
 
+    @property
+    def is_stream(self) -> bool:
+        """Whether it is an event stream: a reply becomes one once something is said before the answer."""
+
     def keep_alive(self) -> None:
         """An interval has passed: send a comment if nothing else was sent meanwhile."""
 
@@ -36,6 +40,11 @@ class KeepAlive:
     def discard(self, member: _Member) -> None:
         """It has ended."""
         self._members.discard(member)
+
+    @property
+    def streams(self) -> int:
+        """How many event streams are open; counted when it is asked."""
+        return sum(member.is_stream for member in self._members)
 
     def _tick(self) -> None:
         self._timer = None

@@ -8,25 +8,32 @@ was initialized; if it lost its session, it has to know. Spec: 2025-11-25 and 20
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Callable
 from functools import partial
 
+from ..backplane.base import BackplaneAway
 from ..budget import OVER
 from ..errors import InvalidRequest, ParseError, ProtocolError, UnsupportedVersion
 from ..jsonrpc import Failure, Id, Message, Notification, Request, Response
+from ..printable import printable
+from ..transports.expiring import at_expiry
 from ..transports.guards import Refusal
 from ..versions import table
 from ..versions.table import Version
 from .core import Answering, Core, is_error
 from .event_stream import EventStreamResponse
+from .http_session import HttpSession, Waiting
 from .reply import Reply
 from .request import Header, HttpRequest
 from .resumable_streams import ResumableStream
-from .sessions import HttpSession, Sessions
+from .sessions import Sessions
 from .shared_sessions import CannotRestore
 
 __all__ = ["LegacyEndpoint"]
+
+log = logging.getLogger("mcpd.http")
 
 Parts = list[Message | ProtocolError]
 
@@ -34,10 +41,13 @@ _UNNAMED = "2025-03-26"
 """The version of a client that names none. Spec: 2025-11-25 basic/transports, protocol version header."""
 
 _SESSION, _VERSION = b"mcp-session-id", b"mcp-protocol-version"
-_read_event_id = re.compile(rb"([0-9]{1,9})-([0-9]{1,9})").fullmatch
+_read_event_id = re.compile(rb"(?:([0-9a-f]{10})\.(g?))?([0-9]{1,9})-([0-9]{1,9})").fullmatch
 
 NO_SESSION = "Send the Mcp-Session-Id that came with the answer to initialize; without a session send initialize first"
 NOT_FOUND = "Session not found: it has ended, or never was. Send initialize, without a session id, to begin a new one"
+
+
+NOT_KEPT = "Last-Event-ID names no event of this session that is still kept"
 
 
 class LegacyEndpoint:
@@ -60,7 +70,7 @@ class LegacyEndpoint:
         session_id = request.header(_SESSION)
         if session_id is not None and not self._core.settings.stateless:
             session = self.sessions.find(session_id, self._core.principal(request))
-            if session is None and self.sessions.shared is not None:
+            if self.sessions.shared is not None and (session is None or session.is_doubted):
                 try:
                     session = await self.sessions.restore(session_id, request)
                 except CannotRestore as error:
@@ -92,8 +102,9 @@ class LegacyEndpoint:
     async def _initialize(self, request: HttpRequest, message: Request) -> None:
         """Begin a session, unless the request fails."""
         core = self._core
-        if core.is_draining or not self.sessions.make_room(request):
-            why = "is shutting down" if core.is_draining else "has as many sessions as it takes (setting max_sessions)"
+        ends_here = core.is_draining and self.sessions.nodes is None  # else it goes on elsewhere
+        if ends_here or not self.sessions.make_room(request):
+            why = "is shutting down" if ends_here else "has as many sessions as it takes (setting max_sessions)"
             await request.refuse(_unavailable(why))
             return
 
@@ -110,9 +121,13 @@ class LegacyEndpoint:
                 return
             headers: tuple[Header, ...] = ()
             if not core.settings.stateless:
+                try:
+                    await self.sessions.name(session)
+                except CannotRestore as error:
+                    await request.refuse(_unavailable(error))
+                    return
                 self.sessions.add(session)
                 is_added = True
-                await self.sessions.save(session)
                 headers = ((_SESSION, session.id.encode()),)
             await request.answer(200, answer, headers=headers)
         except ProtocolError as error:
@@ -129,6 +144,8 @@ class LegacyEndpoint:
         self.sessions.touch(session)
 
         if isinstance(message, (Notification, Response, Failure)):
+            if self.sessions.nodes is not None and await self._is_elsewhere(session, request, message):
+                return
             if connection.receive_message(message):
                 if self.sessions.shared is not None:
                     await self.sessions.save(session)
@@ -138,7 +155,7 @@ class LegacyEndpoint:
             return
 
         reply = Reply(request, session.new_stream, self._core.keep_alive)
-        waiting = _Waiting(session)
+        waiting = Waiting(session)
         try:
             if isinstance(message, Request):
                 await self._request(connection, reply, message, session, waiting.end)
@@ -151,6 +168,20 @@ class LegacyEndpoint:
             waiting.end()
             if self.sessions.find(session.id, session.principal) is session:
                 self.sessions.touch(session)
+
+    async def _is_elsewhere(self, session: HttpSession, request: HttpRequest, message: Message) -> bool:
+        """Whether a message was for another node, and the request is answered."""
+        assert self.sessions.nodes is not None
+        try:
+            status = await self.sessions.nodes.takes(session, message)
+        except BackplaneAway:
+            await request.refuse(_unavailable("cannot reach the process that this answers"))
+            return True
+        if status == 202:
+            await request.answer_empty(202)
+        elif status is not None:
+            await request.fail_plainly(status, "Nobody waits for this answer: the process that asked is gone")
+        return status is not None
 
     async def _post_alone(self, request: HttpRequest, message: Message | Parts, version: Version) -> None:
         """A message without a session: nothing came before it, and nothing will follow."""
@@ -203,12 +234,22 @@ class LegacyEndpoint:
             if session is not None:
                 session.replies.pop(call.id, None)
 
+        if call.denied is not None and reply.is_unsaid:
+            reply.stop()
+            await reply.request.refuse(self._core.deny(reply.request, call.denied))
+            return
         if answer is None and session is not None and (stopped := session.stopped.pop(call.id, None)) is not None:
             # Spec: 2025-11-25 basic/transports, session management: to what names a session that is over, 404.
             await reply.finish(stopped, 404)
             return
         if session is not None and self.sessions.shared is not None:
-            await self.sessions.save(session)
+            try:
+                await self.sessions.save(session)
+            except CannotRestore as error:
+                if reply.stream is None:
+                    reply.stop()
+                    await reply.request.refuse(_unavailable(error))
+                    return
         await reply.finish(answer)
 
     async def _batch(
@@ -226,6 +267,17 @@ class LegacyEndpoint:
             await reply.finish(connection.session.refuse(error), 400)
             return
 
+        hiding = self._core.hiding
+        denied = None if hiding is None else hiding.denied_in(parts, reply.request.origin())
+        if denied is not None:
+            await reply.request.refuse(self._core.deny(reply.request, denied))
+            return
+
+        if session is not None and self.sessions.nodes is not None:
+            parts = await self.sessions.nodes.take_parts(session, parts)
+            if not parts:
+                await reply.finish(None)
+                return
         done: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
         ids = [] if session is None else [part.id for part in parts if isinstance(part, Request)]
         own = [request_id for request_id in ids if session is not None and request_id not in session.replies]
@@ -244,7 +296,10 @@ class LegacyEndpoint:
                 session.replies.pop(request_id, None)
 
         if session is not None and self.sessions.shared is not None:
-            await self.sessions.save(session)
+            try:
+                await self.sessions.save(session)
+            except CannotRestore as error:
+                log.warning("what a batch has set is not set: the server %s", printable(error))
         await reply.finish(answer)
 
     # -- GET ---------------------------------------------------------------------------------
@@ -265,25 +320,59 @@ class LegacyEndpoint:
             stream = session.new_stream(is_listening=True)
             missed = [stream.priming()]
         else:
-            resumed = await self._resume(session, last)
+            match = _read_event_id(last.strip())
+            if match is not None and match[1] and match[1].decode() != session.streams.node:
+                await self._follow(session, request, match)
+                return
+            resumed = None if match is None else await self._resume(session, match)
             if self.sessions.find(session.id, session.principal) is not session:  # it ended while its store was asked
                 await request.fail_plainly(404, NOT_FOUND)
                 return
             if resumed is None:
-                await request.fail_plainly(400, "Last-Event-ID names no event of this session that is still kept")
+                await request.fail_plainly(400, NOT_KEPT)
                 return
             stream, missed = resumed
 
         await self._serve_stream(session, request, stream, missed)
 
-    async def _resume(self, session: HttpSession, last: bytes) -> tuple[ResumableStream, list[bytes]] | None:
+    async def _resume(self, session: HttpSession, last: re.Match[bytes]) -> tuple[ResumableStream, list[bytes]] | None:
         """The stream that the last event seen belongs to, and what followed on it."""
-        match = _read_event_id(last.strip())
-        stream = None if match is None else session.streams.get(int(match[1]))
-        if match is None or stream is None:
+        stream = session.streams.get(int(last[3]))
+        if stream is None:
             return None
-        missed = await stream.since(int(match[2]))
+        missed = await stream.since(int(last[4]))
         return None if missed is None else (stream, missed)
+
+    async def _follow(self, session: HttpSession, request: HttpRequest, last: re.Match[bytes]) -> None:
+        """A stream of another node: what belongs to no request goes on here, the rest is followed to its end."""
+        nodes = self.sessions.nodes
+        if nodes is None:
+            await request.fail_plainly(400, NOT_KEPT)
+            return
+        try:
+            followed = await nodes.following.begin(session, last[1].decode(), int(last[3]), int(last[4]))
+        except BackplaneAway:
+            await request.refuse(_unavailable("cannot reach the process that has this stream"))
+            return
+        if self.sessions.find(session.id, session.principal) is not session:  # it ended meanwhile
+            nodes.following.end(followed)
+            await request.fail_plainly(404, NOT_FOUND)
+            return
+
+        missed = followed.take()
+        if last[2]:
+            nodes.following.end(followed)
+            stream = session.new_stream(is_listening=True)
+            await self._serve_stream(session, request, stream, [stream.priming(), missed])
+        elif followed.is_over and not missed:
+            nodes.following.end(followed)
+            await request.refuse(Refusal(405, "All that was said on this stream was sent.\n", (("Allow", "POST"),)))
+        else:
+            session.busy += 1
+            try:
+                await nodes.following.serve(request, followed, missed)
+            finally:
+                session.busy -= 1
 
     async def _serve_stream(
         self, session: HttpSession, request: HttpRequest, stream: ResumableStream, missed: list[bytes]
@@ -310,14 +399,19 @@ class LegacyEndpoint:
             session.leave(stream)
             if not session.listen(stream):
                 self._core.spawn(response.end())
+            elif self.sessions.nodes is not None:
+                self.sessions.nodes.listen(session)
 
         self._core.keep_alive.add(response)
+        expiry = at_expiry(request.user, lambda: self._core.spawn(response.end()))
         session.busy += 1
         self.sessions.touch(session)
         try:
             while (await request.receive())["type"] != "http.disconnect":
                 pass
         finally:
+            if expiry is not None:
+                expiry.cancel()
             response.close()
             self._core.keep_alive.discard(response)
             session.busy -= 1
@@ -326,6 +420,7 @@ class LegacyEndpoint:
                 session.leave(stream)
                 if stream.is_listening:
                     session.streams.leave(stream)
+                stream.lost()
             if self.sessions.find(session.id, session.principal) is session:
                 self.sessions.touch(session)
 
@@ -335,8 +430,12 @@ class LegacyEndpoint:
         """End a session at its client's wish."""
         session = await self._session(request)
         if session is not None:
-            await self.sessions.delete(session)
-            await request.answer_empty(204)
+            try:
+                await self.sessions.delete(session)
+            except CannotRestore as error:
+                await request.refuse(_unavailable(error))
+            else:
+                await request.answer_empty(204)
 
     async def _session(self, request: HttpRequest) -> HttpSession | None:
         """The session that a GET or DELETE is for; if there is none the request is answered."""
@@ -357,7 +456,7 @@ class LegacyEndpoint:
             return None
 
         session = self.sessions.find(session_id, self._core.principal(request))
-        if session is None and self.sessions.shared is not None:
+        if self.sessions.shared is not None and (session is None or session.is_doubted):
             try:
                 session = await self.sessions.restore(session_id, request)
             except CannotRestore as error:
@@ -377,25 +476,6 @@ NO_STREAM = (
 
 def _unavailable(why: object) -> Refusal:
     return Refusal(503, f"The server {why}; try again later.\n", (("Retry-After", "5"),))
-
-
-class _Waiting:
-    """A request of a session whose client waits for the answer: until it is given, or the client has left.
-
-    What a client that left has asked for goes on, as it may come back; but it keeps the session no longer.
-    """
-
-    __slots__ = ("_session",)
-
-    def __init__(self, session: HttpSession) -> None:
-        self._session: HttpSession | None = session
-        session.busy += 1
-
-    def end(self) -> None:
-        """Not any more. Safe to call twice."""
-        session, self._session = self._session, None
-        if session is not None:
-            session.busy -= 1
 
 
 def _settle(done: asyncio.Future[bytes | None], frame: bytes | None) -> None:

@@ -9,15 +9,23 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..channel import Channel, Receiver
 from ..errors import ConfigurationError
 from ..listener import Ending
 from ..transports.accepting import Acceptor, ConnectionLimit
-from ..transports.address import Address, authority, bind, parse
+from ..transports.address import (
+    Address,
+    authority,
+    bind,
+    bind_unix,
+    check_guarded,
+    close,
+    is_local,
+    parse,
+)
 from ..transports.guards import Access
 from ..transports.websocket_server import Endpoint, WebSocketLimits
 from .application import Application
@@ -25,7 +33,6 @@ from .http1 import LINGER, Http1Protocol, HttpState, new_config
 
 __all__ = ["HttpListener"]
 
-_BACKLOG = 512
 _DEFAULT_ACCESS = Access()
 
 
@@ -33,6 +40,7 @@ class HttpListener:
     """The application on `:PORT`, `HOST:PORT`, `[IPV6]:PORT` or `unix:/PATH`, and WebSocket on the same.
 
     `url` is what to give to a client, once it has started; `connection_limit` counts all connections of the process.
+    `sockets` are bound to that address already, by somebody who keeps it: then they are listened on.
     """
 
     def __init__(
@@ -41,11 +49,13 @@ class HttpListener:
         address: str | Address,
         access: Access = _DEFAULT_ACCESS,
         connection_limit: ConnectionLimit | None = None,
+        sockets: Sequence[socket.socket] = (),
     ) -> None:
         self.app = app
         self.url = ""
         self._address = parse(address) if isinstance(address, str) else address
         self._access = access
+        self._given = list(sockets)
         self._connection_limit = ConnectionLimit() if connection_limit is None else connection_limit
         self._state = HttpState(self._connection_limit)
         self._acceptor: Acceptor | None = None
@@ -67,14 +77,30 @@ class HttpListener:
         limits = WebSocketLimits(
             max_frame_bytes=app.settings.max_body_bytes, max_connections=app.settings.max_connections
         )
-        sockets = [_bind_unix(path)] if path else await bind(self._address, is_guarded=self._access.is_guarded)
+        sockets = await self._sockets()
         self._websockets = app.new_endpoint(accept, limits, self._connection_limit)
         self._connection_limit.check(limits.max_connections)
         endpoint = app.settings.path
         self.url = f"unix:{path} (http://localhost{endpoint})" if path else f"http://{authority(sockets[0])}{endpoint}"
+        try:
+            self._access.locate(app.settings.public_url, self.url, is_local=not path and is_local(sockets))
+        except ConfigurationError:
+            close(sockets)
+            raise
         self._acceptor = Acceptor(self._connection_limit, sockets, self._connect)
+        await app.start()
         await self._acceptor.start()
         self._close_idle()
+
+    async def _sockets(self) -> list[socket.socket]:
+        is_guarded = self._access.is_guarded
+        if self._given:
+            if not is_guarded:
+                check_guarded(self._address, self._given)
+            return self._given
+        if self._address.path:
+            return [bind_unix(self._address.path)]
+        return await bind(self._address, is_guarded=is_guarded)
 
     def _connect(self) -> asyncio.Protocol:
         return Http1Protocol(self.config, self._state, {}, _loop=asyncio.get_running_loop())
@@ -91,7 +117,10 @@ class HttpListener:
         return self._websockets.connect()
 
     def pause(self) -> None:
-        """Accept no more, and close what is idle; calls that run may still be answered. `aclose` comes next."""
+        """Accept no more, and close what is idle; calls that run may be answered. `linger` or `aclose` comes next.
+
+        Who waits in the queue of the socket is taken in first, unless that is somebody else's who goes on listening.
+        """
         self.app.drain()
         if self._acceptor is None:
             return
@@ -100,8 +129,10 @@ class HttpListener:
             self._timer.cancel()
             self._timer = None
 
-        self._acceptor.close()
-        if self._address.path:
+        is_first = not self._state.is_draining
+        self._state.is_draining = True
+        self._acceptor.close(takes_waiting=is_first and not self._given)
+        if self._address.path and not self._given:
             try:
                 os.unlink(self._address.path)
             except OSError:
@@ -109,7 +140,18 @@ class HttpListener:
 
         self._websockets.pause()
         for connection in list(self._state.connections):
-            connection.shutdown()
+            if is_first and isinstance(connection, Http1Protocol):
+                connection.drain()
+            else:
+                connection.shutdown()
+
+    async def linger(self) -> None:
+        """After `pause` answer what was on its way, on connections that were in use; a second at most."""
+        if self._acceptor is not None:
+            await self._acceptor.taken()
+        if self._state.lingering:
+            self._state.settled.clear()
+            await asyncio.wait([asyncio.ensure_future(self._state.settled.wait())], timeout=LINGER)
 
     async def aclose(self) -> None:
         """End what is still open, answers that are being written last, and cut off what does not end by itself."""
@@ -135,34 +177,3 @@ class HttpListener:
     async def _settle(self) -> None:
         if self._state.tasks:
             await asyncio.wait(self._state.tasks, timeout=LINGER)
-
-
-def _bind_unix(path: str) -> socket.socket:
-    """A socket that listens on a path, for this user only; one left behind by a server that is gone is replaced."""
-    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        if _is_left_behind(path):
-            os.unlink(path)
-        listening.bind(path)
-        os.chmod(path, 0o600)  # nobody can connect before it listens
-        listening.listen(_BACKLOG)
-        listening.setblocking(False)
-    except OSError as error:
-        listening.close()
-        raise ConfigurationError(f"Cannot listen on unix:{path}: {error.strerror or error}") from None
-    return listening
-
-
-def _is_left_behind(path: str) -> bool:
-    try:
-        if not stat.S_ISSOCK(os.stat(path).st_mode):
-            return False
-    except OSError:
-        return False
-
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        try:
-            probe.connect(path)
-        except ConnectionRefusedError:
-            return True
-    return False

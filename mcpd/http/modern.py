@@ -25,6 +25,7 @@ from ..errors import (
 )
 from ..jsonrpc import ABSENT, MALFORMED, Failure, Id, Notification, Request, Response
 from ..principal import Origin
+from ..transports.expiring import at_expiry
 from ..transports.guards import Refusal
 from ..types.base import NO_JSON, Params, RequestMeta, Wire
 from ..versions import table
@@ -114,6 +115,9 @@ class ModernEndpoint:
             core.open.add(connection)
             reply.watch_for_disconnect(lambda: connection.cancel(call))
 
+        expiry = at_expiry(request.user, connection.end_subscriptions) if is_listening else None
+        if is_listening:
+            core.listening[connection] = request.user
         try:
             answer = await connection.answer(call, waits)
         finally:
@@ -121,7 +125,14 @@ class ModernEndpoint:
                 core.open.discard(connection)
                 reply.stop()
             if is_listening:
+                core.listening.pop(connection, None)
                 connection.closed()
+            if expiry is not None:
+                expiry.cancel()
+
+        if call.denied is not None and reply.is_unsaid:
+            await request.refuse(core.deny(request, call.denied))
+            return
         await reply.finish(answer, status_of(answer))
 
     async def post_other(self, request: HttpRequest, message: Notification | Response | Failure | list[Any]) -> None:

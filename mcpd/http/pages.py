@@ -54,6 +54,12 @@ class PageApp:
         self._make_endpoint = make_endpoint
         self._running: set[asyncio.Task[Any]] = set()
 
+    async def start(self) -> None:
+        """Nothing to do."""
+
+    def refused(self, status: int) -> None:
+        """Nobody counts."""
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request. Spec: ASGI 3."""
         if scope["type"] != "http":

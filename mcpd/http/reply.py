@@ -101,6 +101,16 @@ class Reply:
         """Whether the client is watched, which `stop` ends."""
         return self._watcher is not None
 
+    @property
+    def is_stream(self) -> bool:
+        """Whether the client reads an event stream here."""
+        return self._own is not None and not self._is_disconnected
+
+    @property
+    def is_unsaid(self) -> bool:
+        """Whether nothing was said yet, so that the answer may have any status."""
+        return self.stream is None and not self._early and not self._is_disconnected
+
     def begin(self) -> None:
         """Become an event stream, unless the answer was given meanwhile."""
         if self.stream is not None or self._is_done:
@@ -135,6 +145,7 @@ class Reply:
             # The connection of the POST, or the one on which the client came back.
             self.stream.response = None
             self._ending = asyncio.ensure_future(response.end())
+            self.stream.lost()
 
     async def finish(self, answer: bytes | None, status: int = 200, headers: tuple[Header, ...] = ()) -> None:
         """Give the answer, and complete the reply; None if the request was given up and there is no answer."""
@@ -199,5 +210,7 @@ class Reply:
                 self.stream.response = None
             if self._ending is None:
                 own.close()
+            if self.stream is not None and not self._is_done:
+                self.stream.lost()
         if self._on_disconnect is not None:
             self._on_disconnect()

@@ -29,6 +29,7 @@ __all__ = [
     "Receive",
     "Scope",
     "Send",
+    "counted_request",
 ]
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -265,6 +266,25 @@ class HttpRequest:
         self.headers = _NOTHING  # it may last for hours, and its head was read
         await self._send({"type": "http.response.start", "status": 200, "headers": [*headers, *self.response_headers]})
         return self._send
+
+
+def counted_request(on_refused: Callable[[str], object]) -> type[HttpRequest]:
+    """A class of requests that tell of their refusals, by status or code."""
+
+    class CountedRequest(HttpRequest):
+        __slots__ = ()
+
+        async def refuse(self, refusal: Refusal, headers: Iterable[Header] = ()) -> None:
+            on_refused(str(refusal.status))
+            await super().refuse(refusal, headers)
+
+        async def fail(self, status: int, error: ProtocolError, request_id: Id | None = None) -> None:
+            # Where the code says nothing but that it went wrong, the status does.
+            is_vague = error.code in (InvalidRequest.code, InternalError.code)
+            on_refused(str(status if is_vague else error.code))
+            await super().fail(status, error, request_id)
+
+    return CountedRequest
 
 
 def _read_accept(value: bytes) -> int:

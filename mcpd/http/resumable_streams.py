@@ -8,15 +8,26 @@ Spec: 2025-11-25 basic/transports, resumability and redelivery.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from ..backplane.base import EventStore
 from ..wire.sse import event, priming
 from .event_stream import EventStreamResponse
 
-__all__ = ["ResumableStream", "ResumableStreams"]
+__all__ = ["Relay", "ResumableStream", "ResumableStreams"]
 
 
 _MOST_LEFT = 16
+
+
+class Relay(Protocol):
+    """What else is told of the events of a stream: whoever may resume it elsewhere."""
+
+    def add(self, number: int, data: bytes) -> None:
+        """An event was sent, or would have been."""
+
+    def end(self) -> None:
+        """No more will come."""
 
 
 class ResumableStreams:
@@ -25,7 +36,7 @@ class ResumableStreams:
     A stream that is not over can be resumed even when none of its events is kept.
     """
 
-    __slots__ = ("_by_number", "_left", "_make_store", "_session_id", "_store", "retry_ms")
+    __slots__ = ("_by_number", "_left", "_make_store", "_session_id", "_store", "node", "on_lost", "retry_ms")
 
     def __init__(self, session_id: str, make_store: Callable[[str], EventStore], retry_ms: int) -> None:
         self.retry_ms = retry_ms
@@ -34,6 +45,10 @@ class ResumableStreams:
         self._by_number: dict[int, ResumableStream] = {}
         self._left: list[ResumableStream] = []
         self._store: EventStore | None = None
+        self.node = ""
+        """What the ids of events begin with: the node that sends them."""
+        self.on_lost: Callable[[ResumableStream], object] | None = None
+        """Called when a stream loses its connection before its end."""
 
     def __len__(self) -> int:
         return len(self._by_number)
@@ -77,6 +92,7 @@ class ResumableStreams:
 
     def clear(self) -> None:
         """The session has ended: nothing can be resumed any more."""
+        self.on_lost = None  # it holds the session, which holds this
         self._by_number.clear()
         self._left.clear()
         if self._store is not None:
@@ -97,6 +113,8 @@ class ResumableStream:
     """No more events will come: it is complete, or a GET stream that its client has left for others."""
     is_kept = False
     """Whether the store has some of its events."""
+    relay: Relay | None = None
+    """What else is told of its events, once somebody may resume it on another node."""
     _last = 0
 
     def __init__(
@@ -112,13 +130,17 @@ class ResumableStream:
         """A GET stream, for what belongs to no request."""
         self._streams = streams
         self._primes = primes
+        if streams is not None:
+            # Of a node's stream the id says whose it is, and whether it goes on elsewhere if that is gone.
+            whose = f"{streams.node}.{'g' if is_listening else ''}" if streams.node else ""
+            self._prefix = f"{whose}{number}-".encode()
 
     def priming(self) -> bytes:
         """What a stream begins with: an event to resume after, where the version has that (2025-11-25), or nothing."""
         if self._streams is None or not self._primes:
             return b""
         self._last += 1
-        data = priming(b"%d-%d" % (self.number, self._last), self._streams.retry_ms)
+        data = priming(b"%b%d" % (self._prefix, self._last), self._streams.retry_ms)
         self._streams.add(self, self._last, data)
         return data
 
@@ -127,7 +149,7 @@ class ResumableStream:
         if self._streams is None:
             return event(frame)
         self._last += 1
-        data = event(frame, b"%d-%d" % (self.number, self._last))
+        data = event(frame, b"%b%d" % (self._prefix, self._last))
         self._streams.add(self, self._last, data)
         return data
 
@@ -136,9 +158,21 @@ class ResumableStream:
         data = self.write(frame)
         if self.response is not None:
             self.response.push(data)
+        if self.relay is not None:
+            self.relay.add(self._last, data)
+
+    def lost(self) -> None:
+        """Its connection has ended before it did."""
+        if self._streams is not None and self._streams.on_lost is not None and not self.is_complete:
+            self._streams.on_lost(self)
 
     async def since(self, number: int) -> list[bytes] | None:
-        """What is kept of the events that follow that number; None if none such was ever sent.
+        """What is kept of the events that follow that number; None if none such was ever sent."""
+        missed = await self.numbered_since(number)
+        return None if missed is None else [data for _, data in missed]
+
+    async def numbered_since(self, number: int) -> list[tuple[int, bytes]] | None:
+        """The same, with their numbers.
 
         Of a client that was away for long some may be lost: what is left, above all the answer, is still worth having.
         """
@@ -146,18 +180,20 @@ class ResumableStream:
         if not 0 < number <= self._last:
             return None
 
-        missed = []
+        missed: list[tuple[int, bytes]] = []
         position = number
         while position < self._last:
             # While a store is asked more may be said: whoever takes what this gives has to have all of it.
             last = self._last
             found = await self._streams.after(self, position)
-            missed += [data for _, data in found]
+            missed += found
             position = max(last, found[-1][0] if found else 0)
         return missed
 
     def complete(self) -> None:
         """No more events will come."""
         self.is_complete = self.is_over = True
+        if self.relay is not None:
+            self.relay.end()
         if self._streams is not None:
             self._streams.release(self)

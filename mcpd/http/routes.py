@@ -11,7 +11,8 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from msgspec.json import encode
 
@@ -36,7 +37,7 @@ from .cors import Cors
 from .request import BadBody, Header, HttpRequest
 from .server_card import ServerCard, checked_public_url
 
-__all__ = ["FindSender", "Router"]
+__all__ = ["FindSender", "HasRoutes", "Router"]
 
 log = logging.getLogger("mcpd.http")
 
@@ -55,6 +56,13 @@ _NOT_STARTED = Refusal(503, "The server could not start; details are in its log.
 _Known: TypeAlias = Principal | Refusal
 FindSender: TypeAlias = Callable[[HttpRequest], _Known | Coroutine[Any, Any, _Known]]
 """Finds who sends a request, or why it is refused; to be awaited if the authenticator is asynchronous."""
+
+
+@runtime_checkable
+class HasRoutes(Protocol):
+    """What protects the endpoint and answers requests beside it, as where people log in."""
+
+    routes: Sequence[Route]
 
 
 class _Caller:
@@ -92,12 +100,17 @@ class Router:
                 raise ConfigurationError(f"route {route.path!r}: this is the path of the MCP endpoint; take another")
 
         probes = (Route("/healthz", self._is_alive, public=True), Route("/readyz", self._is_ready, public=True))
-        self._own = (*probes, *_card_routes(core, server, guard, asks=find_sender is not None, endpoint=endpoint[0]))
+        self._own = (
+            *probes,
+            *_documents(guard, endpoint[0]),
+            *_card_routes(core, server, guard, asks=find_sender is not None, endpoint=endpoint[0]),
+        )
         self._nowhere = Refusal(
             404,
             f"Nothing is served at this path: the MCP endpoint is {endpoint[0]}, POST a JSON-RPC message to it "
             "(Streamable HTTP).\nThe HTTP+SSE transport of 2024-11-05 is not served.\n",
         )
+        self._no_document = Refusal(404, self._nowhere.text, (), "not_found")
         self._exact: dict[str, list[Route]] = {}
         self._templates: list[Route] = []
         self._count = 0
@@ -139,7 +152,14 @@ class Router:
         return RouteResponse("ok\n")
 
     async def _is_ready(self) -> RouteResponse:
-        return RouteResponse("shutting down\n", 503) if self._core.is_draining else RouteResponse("ok\n")
+        core = self._core
+        if core.is_draining:
+            return RouteResponse("shutting down\n", 503)
+        trouble = "" if core.sharing is None else core.sharing.trouble
+        if not trouble:
+            return RouteResponse("ok\n")
+        # All processes lose it at once: 503 would take the whole service away, which goes on without it.
+        return RouteResponse(f"{trouble}\n", 503) if core.settings.strict_ready else RouteResponse(f"ok\n{trouble}\n")
 
     # -- a request ---------------------------------------------------------------------------
 
@@ -168,7 +188,8 @@ class Router:
                 return
 
         if route is None:
-            await request.refuse(_not_allowed(request.method, found) if found else self._nowhere)
+            nothing = self._no_document if _is_of_oauth(request.path) else self._nowhere
+            await request.refuse(_not_allowed(request.method, found) if found else nothing)
         elif await self._is_admitted(request, route):
             await self._serve_route(request, route)
 
@@ -187,8 +208,9 @@ class Router:
 
     async def _serve_route(self, request: HttpRequest, route: Route) -> None:
         settings = self._core.settings
+        most = settings.max_body_bytes if route.max_body_bytes is None else route.max_body_bytes
         try:
-            body = await request.read(settings.max_body_bytes, settings.body_timeout, self._core.owner)
+            body = await request.read(most, settings.body_timeout, self._core.owner)
         except BadBody as bad:
             # What was not read of the body would be taken for the next request.
             headers = _RETRY if bad.status == 503 else ()
@@ -264,6 +286,26 @@ class Router:
         self._stopped.update(self._running)
         for task in self._stopped:
             task.cancel()
+
+
+def _documents(guard: Guard, endpoint: str) -> Sequence[Route]:
+    """The metadata of what protects the endpoint, for everybody and every web page."""
+    if guard.protection is None:
+        return ()
+    documents = [
+        Route(path, partial(_document, content), public=True, any_origin=True)
+        for path, content in guard.protection.documents(endpoint).items()
+    ]
+    return [*documents, *guard.protection.routes] if isinstance(guard.protection, HasRoutes) else documents
+
+
+async def _document(content: Callable[[], bytes]) -> RouteResponse:
+    return RouteResponse(content(), headers={"Cache-Control": "max-age=3600"}, content_type="application/json")
+
+
+def _is_of_oauth(path: str) -> bool:
+    """Whether clients look there for how to authorize; what they find is read as JSON, whatever they say they take."""
+    return _DISCOVERY in path or path in ("/authorize", "/token", "/register")
 
 
 def _card_routes(core: Core, server: Backend, guard: Guard, *, asks: bool, endpoint: str) -> Sequence[Route]:

@@ -1,158 +1,40 @@
-"""Sessions of HTTP clients up to 2025-11-25: their ids, their ends, and which stream each message takes.
+"""Sessions of HTTP clients up to 2025-11-25: their ids, their ends, and how one that began elsewhere is found.
 
-A session is one channel: what belongs to a request goes to that request's reply, everything else to the newest
-GET stream, and to one stream only (S25-037). Spec: 2025-11-25 basic/transports, session management.
+Spec: 2025-11-25 basic/transports, session management.
 """
 
 from __future__ import annotations
 
 import asyncio
 from base64 import urlsafe_b64encode
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator
 from os import urandom
+from typing import TYPE_CHECKING
 
 from ..backplane.base import EventStore
 from ..backplane.memory import MemoryEventStore
 from ..budget import address_of
 from ..errors import InternalError, InvalidRequest
-from ..jsonrpc import Id
-from ..principal import ANONYMOUS, Origin, Principal
 from ..versions.table import Version
-from .core import Answering, Core
-from .event_stream import EventStreamResponse
-from .reply import Reply
+from .core import Core
+from .http_session import HttpSession
 from .request import HttpRequest
-from .resumable_streams import ResumableStream, ResumableStreams
-from .shared_sessions import CannotRestore, Saved, SharedSessions
+from .resumable_streams import ResumableStreams
+from .shared_sessions import CannotRestore, SharedSessions
 
-__all__ = ["HttpSession", "Sessions"]
+if TYPE_CHECKING:
+    from .nodes import Nodes
+    from .sealed_sessions import SealedSessions
+
+__all__ = ["SPARE_AFTER", "Sessions"]
 
 ENDED = "The session has ended, and this request with it. Send initialize, without a session id, to begin a new one"
 
+SPARE_AFTER = 300.0
+"""After so many seconds without a request a session that any node can make anew is forgotten here: it costs nothing."""
+
 _ID_BYTES = 24
-_MOST_HELD = 64
-_MOST_LISTENING = 16
-
-
-class HttpSession:
-    """One session, as a channel. `connection` is set right after it was made."""
-
-    is_multiplexed = False
-    connection: Answering
-
-    __slots__ = ("_held", "_latest", "_next_stream", "busy", "connection", "id", "listening", "owner", "principal",
-                 "replies", "saved", "stopped", "streams", "touched", "user")  # fmt: skip
-
-    def __init__(self, id: str, principal: str, streams: ResumableStreams) -> None:
-        self.id = id
-        self.principal = principal
-        self.streams = streams
-        self.replies: dict[Id, Reply] = {}
-        """The replies of the requests that are worked on."""
-        self.listening: list[ResumableStream] = []
-        """The GET streams that are connected, the newest last."""
-        self.stopped: dict[Id, bytes] = {}
-        """The answers to requests that were worked on when the session ended: errors."""
-        self.owner = ""
-        """The client behind it, as far as that is known: who it is and from where."""
-        self.user: Principal = ANONYMOUS
-        """The principal that initialized it. Its later requests come from the same one, maybe with other scopes."""
-        self.busy = 0
-        """How many HTTP requests of this session have a client that waits: with any, it is not idle."""
-        self.touched = 0.0
-        self.saved: Saved | None = None
-        """What other processes know of it, if they share sessions."""
-        self._latest: Reply | EventStreamResponse | None = None
-        self._held: deque[bytes] | None = None
-        self._next_stream = 0
-
-    # -- as a channel ------------------------------------------------------------------------
-
-    @property
-    def is_congested(self) -> bool:
-        """Whether the stream that was last written to is behind. Streams do not wait for each other."""
-        return self._latest is not None and self._latest.is_congested
-
-    def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
-        """Say something on the stream of the request it belongs to, else on the newest GET stream, or hold it."""
-        reply = None if related_request_id is None else self.replies.get(related_request_id)
-        if reply is not None:
-            self._latest = reply
-            reply.send(frame)
-            return
-
-        for stream in reversed(self.listening):
-            if stream.response is not None and stream.response.is_open:
-                self._latest = stream.response
-                stream.push(frame)
-                return
-        self._hold(frame)
-
-    def send_apart(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
-        """The same: on an event stream each message is an event of its own."""
-        self.send(frame, related_request_id)
-
-    def origin(self, related_request_id: Id | None = None) -> Origin:
-        """The HTTP request that carries a request which is worked on; without that, what is known of the session."""
-        reply = None if related_request_id is None else self.replies.get(related_request_id)
-        return Origin("http", self.user) if reply is None else reply.request.origin()
-
-    def _hold(self, frame: bytes) -> None:
-        if self._held is None:
-            self._held = deque(maxlen=_MOST_HELD)
-        if frame not in self._held:  # that a list changed is news once
-            self._held.append(frame)
-
-    async def drain(self) -> None:
-        """Wait until the stream that was last written to is not far behind."""
-        if self._latest is not None:
-            await self._latest.drain()
-
-    async def aclose(self, reason: str = "") -> None:
-        """End all its GET streams."""
-        for stream in list(self.listening):
-            if stream.response is not None:
-                await stream.response.end()
-
-    # -- streams -----------------------------------------------------------------------------
-
-    def new_stream(self, *, is_listening: bool = False) -> ResumableStream:
-        """A new event stream of this session."""
-        self._next_stream += 1
-        return ResumableStream(self._next_stream, self.streams, primes=self._has_polling, is_listening=is_listening)
-
-    @property
-    def _has_polling(self) -> bool:
-        """Whether its version lets a client come back for the rest of a stream that we close (2025-11-25)."""
-        version = self.connection.session.version
-        return version is not None and version.has_polling
-
-    def close_stream(self, related_request_id: Id) -> None:
-        """Let go of the connection on which the client waits for the answer to that request; the work goes on."""
-        reply = self.replies.get(related_request_id)
-        if reply is not None and self._has_polling:
-            reply.release_connection()
-
-    def listen(self, stream: ResumableStream) -> bool:
-        """Make a connected GET stream the one for what belongs to no request; False if there are too many."""
-        if len(self.listening) >= _MOST_LISTENING:
-            return False
-        self.listening.append(stream)
-        held, self._held = self._held, None
-        for frame in held or ():
-            stream.push(frame)
-        return True
-
-    def leave(self, stream: ResumableStream) -> None:
-        """A GET stream is not connected any more."""
-        if stream in self.listening:
-            self.listening.remove(stream)
-        self.forget_latest()
-
-    def forget_latest(self) -> None:
-        """Something that was written to has ended; what holds on to it holds all that it was made of."""
-        self._latest = None
 
 
 class Sessions:
@@ -166,11 +48,23 @@ class Sessions:
         self._by_address: Counter[str] = Counter()
         self._timer: asyncio.TimerHandle | None = None
         self._make_store = core.settings.event_store or self._memory_store
-        self.shared: SharedSessions | None = None
+        self.shared: SharedSessions | SealedSessions | None = None
         """What other processes know of these sessions, and these of theirs."""
+        self.nodes: Nodes | None = None
+        """What is said between the nodes of a service about its sessions."""
+        self._by_uid: dict[str, HttpSession] = {}
         store = core.settings.session_store
-        if store is not None and not core.settings.stateless:
+        if core.settings.stateless:
+            pass
+        elif store is not None:
             self.shared = SharedSessions(store, core.settings.session_idle_timeout, self._ended_elsewhere)
+        elif core.sharing is not None:
+            from .nodes import Nodes
+            from .sealed_sessions import SealedSessions
+
+            sharing = core.sharing
+            self.shared = sealed = SealedSessions(sharing.sealer, sharing.node, self._by_uid.get, self.end)
+            self.nodes = Nodes(core, sharing, sealed, self._by_uid)
 
     def _memory_store(self, session_id: str) -> EventStore:
         return MemoryEventStore(self._settings.max_stored_events, self._settings.max_stored_bytes)
@@ -191,6 +85,8 @@ class Sessions:
             session_id = urlsafe_b64encode(urandom(_ID_BYTES)).decode()
         streams = ResumableStreams(session_id, self._make_store, settings.retry_ms)
         session = HttpSession(session_id, self._core.principal(request), streams)
+        if self.nodes is not None:
+            self.nodes.join(session)
         opening = self._core.opening(request, version, is_stateless=settings.stateless)
         session.connection = self._core.connect(session, opening)
         session.owner = self._core.owner(request)
@@ -238,7 +134,7 @@ class Sessions:
     def add(self, session: HttpSession) -> None:
         """From now on the session can be found."""
         self.touch(session)
-        if self._timer is None and self._settings.session_idle_timeout > 0:
+        if self._timer is None and (self._settings.session_idle_timeout > 0 or self.nodes is not None):
             self._schedule()
 
     def find(self, session_id: str, principal: str) -> HttpSession | None:
@@ -246,19 +142,41 @@ class Sessions:
         session = self._by_id.get(session_id)
         return session if session is not None and session.principal == principal else None
 
-    async def save(self, session: HttpSession) -> None:
-        """Tell other processes of a session, as far as they do not know."""
+    async def name(self, session: HttpSession) -> None:
+        """Give a session that was just initialized its last id, and tell other processes. Raises CannotRestore."""
         if self.shared is not None:
-            session.saved = await self.shared.save(session.id, session.connection.session, session.saved)
+            await self.shared.name(session)
+
+    async def save(self, session: HttpSession) -> None:
+        """Tell other processes of a session, as far as they do not know. Raises CannotRestore if they have to know."""
+        if self.shared is not None:
+            await self.shared.save(session)
 
     async def restore(self, session_id: str, request: HttpRequest) -> HttpSession | None:
         """The session of that id, if it began in another process and is its client's; None if there is none.
 
-        Raises CannotRestore if that cannot be told now, or there is no room for it.
+        Also for one that is known here, but doubted. Raises CannotRestore if that cannot be told now, or there is no
+        room for it.
         """
-        record = None if self.shared is None else await self.shared.load(session_id)
         principal = self._core.principal(request)
         found = self.find(session_id, principal)
+        if found is None and session_id in self._by_id:
+            return None
+        shared = self.shared
+        try:
+            record = None if shared is None else await shared.load(session_id, principal)
+        except CannotRestore:
+            if found is not None:
+                return found  # it may have ended elsewhere; but those that are known here are served
+            raise
+
+        found = self.find(session_id, principal)
+        if found is not None and found.is_doubted and shared is not None:
+            found.is_doubted = False
+            if record is None:
+                self.end(found)
+                return None
+            shared.adopt(found, record)
         if found is not None or session_id in self._by_id:
             return found  # another request was faster
 
@@ -274,14 +192,16 @@ class Sessions:
         except InternalError:
             self.drop(session)
             raise CannotRestore("has no memory for this session") from None
+        if shared is not None:
+            shared.adopt(session, record)
         self.add(session)
         return session
 
     async def delete(self, session: HttpSession) -> None:
-        """End a session at its client's wish, in all processes."""
-        self.end(session)
+        """End a session at its client's wish, in all processes. Raises CannotRestore if they cannot be told."""
         if self.shared is not None:
-            await self.shared.delete(session.id)
+            await self.shared.forget(session)
+        self.end(session)
 
     def _ended_elsewhere(self, session_id: str) -> None:
         session = self._by_id.get(session_id)
@@ -294,6 +214,8 @@ class Sessions:
         if self._by_id.pop(session.id, None) is None:
             self._by_owner[session.owner] += 1
             self._by_address[address_of(session.owner)] += 1
+            if session.sealed is not None:
+                self._by_uid[session.sealed.uid] = session
         self._by_id[session.id] = session
 
     def end(self, session: HttpSession) -> None:
@@ -303,6 +225,8 @@ class Sessions:
                 counter[key] -= 1
                 if not counter[key]:
                     del counter[key]
+            if session.sealed is not None:
+                self._by_uid.pop(session.sealed.uid, None)
         self.drop(session)
 
     def drop(self, session: HttpSession) -> None:
@@ -331,15 +255,23 @@ class Sessions:
             self.shared.close()
 
     def _schedule(self) -> None:
-        delay = min(60.0, self._settings.session_idle_timeout / 4)
+        delay = min(60.0, (self._settings.session_idle_timeout or SPARE_AFTER) / 4)
         self._timer = asyncio.get_running_loop().call_later(delay, self._expire)
 
     def _expire(self) -> None:
-        oldest = asyncio.get_running_loop().time() - self._settings.session_idle_timeout
+        now = asyncio.get_running_loop().time()
+        idle = self._settings.session_idle_timeout
+        oldest = now - idle if idle > 0 else 0.0
+        # While the backplane is away, only what is known here can be served.
+        is_away = self.nodes is None or self._core.sharing is None or bool(self._core.sharing.trouble)
+        spare = oldest if is_away else max(oldest, now - SPARE_AFTER)
         for session in self:
-            if session.touched > oldest:
+            if session.touched > spare:
                 break
-            if not session.busy:
+            if session.touched > oldest:
+                if session.is_only_known:
+                    self.end(session)
+            elif not session.busy:
                 self.end(session)
             elif self.shared is not None:
                 self._core.spawn(self.save(session))

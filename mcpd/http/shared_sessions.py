@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Protocol
 
 from msgspec import DecodeError
 
@@ -40,6 +41,21 @@ class Saved:
         self.at = at
 
 
+class _Connection(Protocol):
+    @property
+    def session(self) -> Session: ...
+
+
+class _Kept(Protocol):
+    """A session of HTTP, as far as this knows it."""
+
+    id: str
+    saved: Saved | None
+
+    @property
+    def connection(self) -> _Connection: ...
+
+
 class _Load:
     """A record that is being asked for."""
 
@@ -62,11 +78,21 @@ class SharedSessions:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._unwatch = store.watch(self._deleted)
 
-    async def save(self, session_id: str, session: Session, saved: Saved | None) -> Saved | None:
-        """Save what has changed since, or else after half of its life; gives what is saved now.
+    async def name(self, session: _Kept) -> None:
+        """A session that was just initialized: its id stays as it is."""
+        await self.save(session)
+
+    async def save(self, session: _Kept) -> None:
+        """Save what has changed since, or else after half of its life.
 
         A store that is away is logged: the session goes on here.
         """
+        session.saved = await self._save(session.id, session.connection.session, session.saved)
+
+    def adopt(self, session: _Kept, record: SessionRecord) -> None:
+        """A session was made from a record, and is all of it."""
+
+    async def _save(self, session_id: str, session: Session, saved: Saved | None) -> Saved | None:
         self._loop = loop = asyncio.get_running_loop()
         record = record_of(session)
         is_young = saved is not None and (not self._life or loop.time() - saved.at < self._life / 2)
@@ -85,7 +111,7 @@ class SharedSessions:
             return None
         return Saved(record, loop.time())
 
-    async def load(self, session_id: str) -> SessionRecord | None:
+    async def load(self, session_id: str, principal: str) -> SessionRecord | None:
         """What is known of a session; None for one that has ended, or never was. Raises CannotRestore."""
         self._loop = asyncio.get_running_loop()
         load = _Load(session_id)
@@ -101,10 +127,10 @@ class SharedSessions:
         finally:
             self._loads.discard(load)
 
-    async def delete(self, session_id: str) -> None:
+    async def forget(self, session: _Kept) -> None:
         """The session has ended, in all processes."""
         try:
-            await self._store.delete(session_id)
+            await self._store.delete(session.id)
         except OSError as error:
             log.warning("a session's end could not be told to other processes: %s", printable(error))
 

@@ -11,6 +11,7 @@ from ..errors import ConnectionLost, FrameTooLarge
 from ..jsonrpc import Id
 from ..principal import Origin
 from ..transports.apart import Apart
+from ..transports.expiring import at_expiry
 from ..transports.guards import Refusal
 from .core import Core
 from .outbox import Outbox
@@ -56,6 +57,7 @@ class AsgiWebSocket(Outbox):
         connection = core.connect(self, core.opening(request))
         core.open.add(connection)
         core.sockets[self] = connection
+        expiry = at_expiry(request.user, lambda: core.spawn(self._close(1008, "token expired")))
         lost: ConnectionLost | None = None
         try:
             while True:
@@ -81,6 +83,8 @@ class AsgiWebSocket(Outbox):
                     # A client that does not read gets no more work done.
                     await self.drain()
         finally:
+            if expiry is not None:
+                expiry.cancel()
             self.close()
             if self._apart is not None:
                 self._apart.close()

@@ -46,7 +46,6 @@ __all__ = [
     "ViewMessage",
     "ViewReason",
     "ViewToolsCall",
-    "ViewViolation",
 ]
 
 
@@ -203,15 +202,6 @@ class ViewMessage(ViewId, kw_only=True):
     """A message of a View or its proxy, or for them."""
 
     message: Raw
-
-
-class ViewViolation(ViewId, kw_only=True):
-    """What a page heard of, beside the reports."""
-
-    directive: str
-    blocked_uri: str
-    source_file: str | None = None
-    line: int | None = None
 
 
 class ChangeContext(Wire, kw_only=True):

@@ -18,6 +18,7 @@ from ..client.events import OnProgress
 from ..errors import InvalidParams, InvalidRequest
 from ..host.call import ToolCall
 from ..host.visibility import is_for_app, is_for_model, resource_uri
+from ..jsonrpc import MALFORMED, explain
 from ..types.tools import Tool
 from ..versions import table
 from .asks import Page
@@ -49,14 +50,15 @@ from .messages import (
     ViewMessage,
     ViewReason,
     ViewToolsCall,
-    ViewViolation,
 )
 from .session import PERMISSIONS, PreviewSession
 from .tool_problems import tool_problems
 from .views import PageViews
-from .violations import Violation
 
 __all__ = ["HEARD", "METHODS", "Heard", "Method", "PageRequestHandler"]
+
+FRESH_SECONDS = 2.0
+"""The server's tools are not listed again so soon."""
 
 MOST_CALLS = 200
 """Of the calls of a page so many are remembered: Views can be opened for them."""
@@ -134,16 +136,24 @@ async def _connect(handler: PageRequestHandler, params: Connect) -> ServerInfo:
 
 
 async def _tools(handler: PageRequestHandler, params: Nothing) -> Any:
-    host = handler.session.host
-    await host.refresh_tools()
-    return {"tools": [_entry(raw) for raw in await read_all(host.client, "tools/list", "tools")]}
+    # What the host has just read, because it has connected or the list has changed, is not asked for again.
+    entries = await handler.session.host.listed_tools(fresh_seconds=FRESH_SECONDS)
+    return {"tools": [_entry(raw) for raw in entries]}
 
 
 def _entry(raw: Raw) -> dict[str, Any]:
-    """A tool as listed, with what a host makes of it."""
-    tool = decode(raw, type=Tool)
-    audience = [who for who, is_for in (("model", is_for_model), ("app", is_for_app)) if is_for(tool)]
+    """A tool as listed, with what a host makes of it; one that no host can read with why."""
     listed = decode(raw)
+    try:
+        tool = decode(raw, type=Tool)
+    except MALFORMED as error:
+        members = listed if isinstance(listed, dict) else {"listed": listed}
+        name = members.get("name")
+        why = f"no host can read this, and it is left out: {explain(error)}"
+        named = name if isinstance(name, str) else "(without a name)"
+        return {**members, "name": named, "visibility": [], "app": None, "problems": [why]}
+
+    audience = [who for who, is_for in (("model", is_for_model), ("app", is_for_app)) if is_for(tool)]
     return {**listed, "visibility": audience, "app": resource_uri(tool), "problems": tool_problems(listed)}
 
 
@@ -339,13 +349,6 @@ def _lost(handler: PageRequestHandler, params: ViewLost) -> None:
     handler.views.lost(params.view_id, params.reason)
 
 
-def _violation(handler: PageRequestHandler, params: ViewViolation) -> None:
-    found = Violation(
-        directive=params.directive, blocked=params.blocked_uri, source=params.source_file, line=params.line
-    )
-    handler.views.violated(params.view_id, found)
-
-
 class Heard(Struct, frozen=True):
     """One notification: what its params are, and what it does."""
 
@@ -356,6 +359,5 @@ class Heard(Struct, frozen=True):
 HEARD: dict[str, Heard] = {
     "view/message": Heard(ViewMessage, _message),
     "view/lost": Heard(ViewLost, _lost),
-    "view/violation": Heard(ViewViolation, _violation),
 }
 """What a page tells."""

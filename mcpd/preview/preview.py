@@ -1,24 +1,21 @@
-"""One preview, put together: the server's session, the two ports, and what each page works on."""
+"""One preview, put together: the server's session, and what browsers reach of it."""
 
 from __future__ import annotations
 
+import asyncio
 from secrets import token_urlsafe
+from typing import TYPE_CHECKING
 
-from ..transports.accepting import ConnectionLimit
-from ..transports.websocket_server import Endpoint, WebSocketLimits
-from .api import ApiEndpoint, PageConnection
-from .listeners import Listeners
-from .methods import PageRequestHandler
 from .origins import Origins
-from .page_files import PageFiles, page_folder
-from .sandbox import Sandbox
 from .session import PreviewSession, SessionOptions
-from .views import PageViews
+
+if TYPE_CHECKING:
+    from .front import Front
 
 __all__ = ["Preview"]
 
-MOST_FRAME_BYTES = 64 * 1024 * 1024
-"""Of a message of the page, which may hold one of a View, or what a user gave in a model's place."""
+_BEGUN_SECONDS = 0.05
+"""Until then the server's process is there."""
 
 
 class Preview:
@@ -26,15 +23,13 @@ class Preview:
 
     def __init__(self, options: SessionOptions, *, port: int = 0, folder: str | None = None) -> None:
         self.session = PreviewSession(options)
-        self.sandbox = Sandbox()
         self.token = token_urlsafe(24)
         """What a page has to know to be let in."""
         self.origins: Origins
         """Where it is listened, once it is."""
         self._port = port
-        files = PageFiles(page_folder() if folder is None else folder)
-
-        self._listeners = Listeners(files, self.sandbox, self._new_endpoint)
+        self._folder = folder
+        self._front: Front | None = None
 
     @property
     def url(self) -> str:
@@ -55,10 +50,18 @@ class Preview:
 
     async def open(self) -> None:
         """Connect to the server, then listen. Raises what `Host.open` raises, ConfigurationError for the port."""
+        connecting = asyncio.create_task(self.session.connect(self.session.options.version))
         try:
-            await self.session.connect(self.session.options.version)
-            self.origins = await self._listeners.open(self._port)
+            # The server starts in a process of its own: what listens is loaded when that has begun, and while it does.
+            await asyncio.wait((connecting,), timeout=_BEGUN_SECONDS)
+            from .front import Front
+
+            await connecting
+            self._front = Front(self.session, self.token, self._folder)
+            self.origins = await self._front.open(self._port)
         except BaseException:
+            connecting.cancel()
+            await asyncio.gather(connecting, return_exceptions=True)
             await self.aclose()
             raise
 
@@ -67,15 +70,5 @@ class Preview:
         try:
             await self.session.aclose()
         finally:
-            await self._listeners.aclose()
-
-    def _new_endpoint(self, limits: WebSocketLimits, connection_limit: ConnectionLimit) -> Endpoint:
-        wide = WebSocketLimits(max_frame_bytes=MOST_FRAME_BYTES, max_connections=limits.max_connections)
-        return ApiEndpoint(self._is_page, self.token, self._new_handler, wide, connection_limit)
-
-    def _is_page(self, host: str | None, origin: str | None) -> bool:
-        return self.origins.is_page(host, origin)
-
-    def _new_handler(self, page: PageConnection, page_origin: str) -> PageRequestHandler:
-        views = PageViews(self.session, page, self.sandbox, self.origins, page_origin)
-        return PageRequestHandler(self.session, page, views, self.origins.sandbox(page_origin))
+            if self._front is not None:
+                await self._front.aclose()

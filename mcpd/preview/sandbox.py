@@ -26,7 +26,7 @@ from ..http.pages import PageAnswer
 from ..http.request import HttpRequest
 from ..jsonrpc import encode
 from ..transports.authentication import Refusal
-from .origins import PAGE_NAME, Place
+from .origins import PAGE_NAME, WARM_NAME, Place
 
 __all__ = ["OnReport", "Sandbox", "forget_cookies", "policy_of"]
 
@@ -47,10 +47,15 @@ _ALWAYS = (
     ("X-Content-Type-Options", "nosniff"),
     ("Referrer-Policy", "no-referrer"),
     ("Cache-Control", "no-store"),
-    ("Origin-Agent-Cluster", "?1"),
 )
+_APART = ("Origin-Agent-Cluster", "?1")
+"""For guests: each has a process of its own, where browsers have one for each origin. Proxies, which are ours, share
+one: the page keeps an empty document there, so that it runs already when a View is opened."""
+
+_WARM = "/warm"
+_EMPTY = b'<!doctype html><html lang="en"><meta charset="utf-8"><title>Empty</title>'
 # At an address of its own origin a View must find no document that has no policy: it could write scripts into that.
-_REFUSED = (("Content-Security-Policy", "default-src 'none'; sandbox"), *_ALWAYS)
+_REFUSED = (("Content-Security-Policy", "default-src 'none'; sandbox"), _APART, *_ALWAYS)
 
 _GONE = Refusal(410, "This address was used already, or nobody came in time; open the app again.\n", _REFUSED)
 _NOWHERE = Refusal(404, "There is nothing at this address.\n", _REFUSED)
@@ -62,6 +67,7 @@ class _Document(Struct):
 
     body: bytes
     policy: str
+    headers: tuple[tuple[str, str], ...]
     timer: asyncio.TimerHandle
 
 
@@ -85,10 +91,10 @@ class Sandbox:
         """The two documents of one View, for its frames to load soon; `openai` is what `window.openai` is to be."""
         guest_origin = "null" if grant.profile == "opaque" else place.guest_origin
         proxy, policy = _proxy(place, grant, guest_origin, title)
-        self._wait(place.proxy_host, place.proxy_path, proxy, policy)
+        self._wait(place.proxy_host, place.proxy_path, proxy, policy, ())
 
         policy = f"{policy_of(place, grant)}; report-uri {place.guest_report}"
-        self._wait(place.guest_host, place.guest_path, _guest(place, openai), policy)
+        self._wait(place.guest_host, place.guest_path, _guest(place, openai), policy, (_APART,))
 
         self._reports[place.proxy_host, place.proxy_report] = _Reports(on_report, of_proxy=True)
         self._reports[place.guest_host, place.guest_report] = _Reports(on_report, of_proxy=False)
@@ -109,6 +115,8 @@ class Sandbox:
     async def answer(self, request: HttpRequest) -> PageAnswer | Refusal:
         """A request to the port of the sandbox."""
         key = ((request.header(b"host") or "").lower(), request.path)
+        if key[0].startswith(f"{WARM_NAME}:") and key[1] == _WARM:
+            return PageAnswer(body=_EMPTY, headers=(("Content-Security-Policy", "default-src 'none'"), *_ALWAYS))
         if key in self._reports and request.method == "POST":
             return await self._take_report(self._reports[key], request)
         if key in self._used:
@@ -120,7 +128,7 @@ class Sandbox:
 
         document = self._waiting[key]
         self._expire(key)
-        headers = (("Content-Security-Policy", document.policy), *_ALWAYS, *forget_cookies(request))
+        headers = (("Content-Security-Policy", document.policy), *document.headers, *_ALWAYS, *forget_cookies(request))
         return PageAnswer(body=document.body, headers=headers)
 
     async def _take_report(self, reports: _Reports, request: HttpRequest) -> PageAnswer | Refusal:
@@ -130,10 +138,10 @@ class Sandbox:
             reports.on_report(body, reports.of_proxy)
         return PageAnswer(status=204, headers=_REFUSED)
 
-    def _wait(self, host: str, path: str, body: bytes, policy: str) -> None:
+    def _wait(self, host: str, path: str, body: bytes, policy: str, headers: tuple[tuple[str, str], ...]) -> None:
         key = host, path
         timer = asyncio.get_running_loop().call_later(WAIT_SECONDS, self._expire, key)
-        self._waiting[key] = _Document(body, policy, timer)
+        self._waiting[key] = _Document(body, policy, headers, timer)
 
     def _expire(self, key: tuple[str, str]) -> None:
         document = self._waiting.pop(key, None)

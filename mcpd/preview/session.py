@@ -179,7 +179,7 @@ class PreviewSession:
                 log.info("the server is not there yet: %s", printable(error))
                 continue
 
-            self.broadcast("server/status", {"state": "restarted", "message": ""})
+            self.broadcast("server/status", {"state": "restarted", "message": "", "server": self.info()})
             for kind in ("tools", "resources", "prompts"):
                 self.broadcast("list/changed", {"kind": kind})
             self._look()
@@ -222,13 +222,15 @@ class PreviewSession:
             log=self._log,
             list_changed=self._list_changed,
             resource_updated=self._updated,
+            elicitation_complete=lambda name: self.broadcast("elicitation/complete", {"elicitationId": name}),
         )
 
     async def _elicit_form(self, params: ElicitFormParams) -> ElicitResult:
         return await self._elicit("elicitForm", {"message": params.message, "schema": params.requested_schema})
 
     async def _elicit_url(self, params: ElicitUrlParams) -> ElicitResult:
-        return await self._elicit("elicitUrl", {"message": params.message, "url": params.url})
+        members = {"message": params.message, "url": params.url, "elicitationId": params.elicitation_id}
+        return await self._elicit("elicitUrl", members)
 
     async def _elicit(self, kind: str, members: dict[str, Any]) -> ElicitResult:
         try:

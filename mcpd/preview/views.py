@@ -16,9 +16,7 @@ from ..host.documents.csp import OUTER_TOKENS, Profile
 from ..host.shown import ShownView
 from ..host.view.context import HostContext, merge
 from ..host.view.events import Closed
-from ..host.view.lifecycle import ViewPhase
 from ..host.visibility import resource_uri
-from ..jsonrpc import read_object
 from ..printable import printable
 from ..trace.records import head_of
 from .asks import Page
@@ -29,14 +27,14 @@ from .sandbox import Sandbox, policy_of
 from .session import PreviewSession
 from .violations import Violation, explain_violation, read_report
 
-__all__ = ["PageViews"]
+__all__ = ["GUEST_GONE", "PageViews"]
 
 log = logging.getLogger("mcpd.preview")
 
 RESERVED = "ui/notifications/sandbox-"
+GUEST_GONE = f"{RESERVED}guest-gone"
+"""The proxy says it when something else than the View is in its frame."""
 _RESERVED = RESERVED.encode()
-DOCUMENT_LOADS = 2
-"""How often a guest's frame loads until the View's document stands in it."""
 
 
 class _Open:
@@ -145,8 +143,8 @@ class PageViews:
         head = head_of(data) if _RESERVED in data else None
         method = None if head is None else head.method
 
-        if head is not None and method == f"{RESERVED}guest-loaded":
-            self._on_loaded(opened.shown, head.params)
+        if method == GUEST_GONE:
+            opened.shown.lost("it has left its place: an app stays where it is, and opens pages by ui/open-link")
         elif method == f"{RESERVED}dropped":
             text = "the View sent a message under a name that is its proxy's; it was thrown away"
             self._event(view_id, {"kind": "finding", "rule": "reserved", "text": text, "method": "", "refused": True})
@@ -159,12 +157,6 @@ class PageViews:
 
     def _event(self, view_id: str, event: dict[str, Any]) -> None:
         self._page.notify("view/event", {"viewId": view_id, "event": event})
-
-    def _on_loaded(self, shown: ShownView, params: Raw) -> None:
-        """Something else was loaded in the View's frame than its document: see whether the View is still there."""
-        loads = read_object(params, "params").get("loads")
-        if isinstance(loads, int) and loads > DOCUMENT_LOADS and shown.state is ViewPhase.LIVE:
-            shown.ping()
 
     def lost(self, view_id: str, reason: str) -> None:
         """Its frame is gone."""
@@ -185,8 +177,6 @@ class PageViews:
         if opened is None:
             return
         self._event(view_id, explain_violation(found))
-        if found.is_navigation and opened.shown.state is ViewPhase.LIVE:
-            opened.shown.ping()  # where it wanted to go, there may be an error page now
 
     # ---------------------------------------------------------------------------- what the page wants
 

@@ -86,7 +86,10 @@ def read_report(body: bytes, *, of_proxy: bool) -> Violation | None:
 
 
 def explain_violation(found: Violation) -> dict[str, Any]:
-    """The event of it: `domain` and `field` are what would have to be declared, None if nothing would help."""
+    """The event of it: `domain` and `field` are what would have to be declared, None if nothing would help.
+
+    `harmless` is what libraries only try, to go on without it: whether code may be compiled.
+    """
     base = re.sub(r"-(elem|attr)$", "", found.directive)
     domain = _domain(found.blocked)
     name = None if found.is_navigation or domain is None else _FIELDS.get(base)
@@ -100,6 +103,7 @@ def explain_violation(found: Violation) -> dict[str, Any]:
         "advice": _advice(found, base, domain, name),
         "sourceFile": found.source,
         "line": found.line,
+        "harmless": found.blocked == "eval",
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .completion import Completer
     from .conditions import Condition
     from .entries import Entries, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
+    from .needs import Guarding, Needs
     from .problems import Problem
     from .rules import VisibilityRule
     from .switches import Switches
@@ -33,6 +34,17 @@ _NONE_ACTIVE: ActiveExtensions = frozenset()
 
 class Catalog:
     """The registries of one server. `extension_filters` says for each extension whether it is active for a client."""
+
+    is_guarded = False
+    """Whether it is asked what those may do who send requests."""
+    has_anonymous = False
+    """Whether an entry is for those too who do not say who they are."""
+    protection: Guarding | None = None
+    """What protects the server, if that speaks OAuth."""
+    known_scopes: Collection[str] = ()
+    """The scopes of all entries that name theirs."""
+    on_guard: Callable[[], None] | None = None
+    """Called when it becomes guarded."""
 
     def __init__(self, identity: Implementation, instructions: str | None, page_size: int) -> None:
         self.identity = identity
@@ -144,6 +156,21 @@ class Catalog:
             if self.on_rules is not None:
                 self.on_rules()
         return self.rules
+
+    def guard(self, needs: Needs | None = None, protection: Guarding | None = None) -> None:
+        """From now on it is asked what those may do who send requests: an entry needs something, or all do."""
+        if protection is not None:
+            self.protection = protection
+        if needs is not None:
+            self.known_scopes = {*self.known_scopes, *needs.scopes}
+            self.has_anonymous = self.has_anonymous or needs.is_anonymous
+        if self.protection is not None:
+            self.protection.known_scopes.update(self.known_scopes)
+            self.protection.has_anonymous = self.protection.has_anonymous or self.has_anonymous
+        if not self.is_guarded:
+            self.is_guarded = True
+            if self.on_guard is not None:
+                self.on_guard()
 
     def switch(self, turn: Callable[[Switches], None]) -> None:
         """Enable and disable entries, with one `on_change` for each kind of list that is another one now."""

@@ -23,6 +23,7 @@ from .problems import Problem
 from .tools import FunctionTool, ToolMeta
 
 if TYPE_CHECKING:
+    from .needs import Needs
     from .rules import EntryRule
 
 __all__ = ["Completing", "Entries", "PromptEntry", "ResourceEntry", "TemplateEntry", "ToolEntry", "metadata_of"]
@@ -39,6 +40,7 @@ class ToolEntry(Entry, Protocol):
     tags: frozenset[str] = frozenset()
     is_enabled: bool = True
     visible: EntryRule | None = None
+    needs: Needs | None = None
 
     @property
     def extension_meta(self) -> Mapping[str, ToolMeta]:
@@ -64,6 +66,7 @@ class ResourceEntry(Entry, Protocol):
     tags: frozenset[str] = frozenset()
     is_enabled: bool = True
     visible: EntryRule | None = None
+    needs: Needs | None = None
     of_tool: str | None = None
     """The tool that it is a part of: whoever sees that tool sees it, and nobody else, whatever rules say of resources.
     `""` is a part of several that tells of none of them: everybody sees it."""
@@ -100,6 +103,7 @@ class TemplateEntry(Entry, Completing, Protocol):
     tags: frozenset[str] = frozenset()
     is_enabled: bool = True
     visible: EntryRule | None = None
+    needs: Needs | None = None
 
     def listed(self, active: ActiveExtensions) -> ResourceTemplate:
         """The template as `resources/templates/list` shows it where those extensions are active."""
@@ -121,6 +125,7 @@ class PromptEntry(Entry, Completing, Protocol):
     tags: frozenset[str] = frozenset()
     is_enabled: bool = True
     visible: EntryRule | None = None
+    needs: Needs | None = None
 
     def listed(self, active: ActiveExtensions) -> Prompt:
         """The prompt as `prompts/list` shows it where those extensions are active."""

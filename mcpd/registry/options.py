@@ -13,6 +13,7 @@ from ..types.base import Icon
 from ..types.content import Annotations
 from ..types.tools import ToolAnnotations
 from .cache import CacheHint
+from .needs import ScopesOf
 from .rules import EntryRule
 
 __all__ = ["Described", "DescribedPrompt", "DescribedResource", "DescribedTool", "Icons"]
@@ -42,6 +43,12 @@ class DescribedPrompt(Described, total=False):
     """False: it is not there until `Server.enable` says so."""
     visible: EntryRule | None
     """A function of the Context that says whether whoever sends a request sees it; None: everybody does."""
+    scopes: Collection[str] | ScopesOf | None
+    """The scopes that a caller's token needs, or a function of the arguments, as they came, that gives them."""
+    hide: bool
+    """True: those whose token lacks its `scopes` do not see it either."""
+    anonymous: bool
+    """True: it is for callers without a token too, where all others need one."""
 
 
 class DescribedTool(DescribedPrompt, total=False):

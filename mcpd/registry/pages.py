@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 from ..errors import InvalidParams, RegistrationError
 
 if TYPE_CHECKING:
+    from .needs import Needs
     from .rules import EntryRule
 
 __all__ = ["DECORATORS", "ActiveExtensions", "Entry", "Listing"]
@@ -47,6 +48,8 @@ class Entry(Protocol):
     """Whether it is there, if nothing was enabled or disabled since that concerns it."""
     visible: EntryRule | None
     """Who sees it; None: everybody."""
+    needs: Needs | None
+    """What those have to have who use it; None: nothing."""
 
     def listed(self, active: ActiveExtensions) -> Any:
         """The item as clients with those extensions see it."""

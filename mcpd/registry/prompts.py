@@ -25,6 +25,7 @@ from .signature import Callee
 from .threads import run_in_thread
 
 if TYPE_CHECKING:
+    from .needs import Needs
     from .rules import EntryRule
 
 __all__ = ["FunctionPrompt"]
@@ -39,6 +40,7 @@ class FunctionPrompt:
     tags: frozenset[str] = frozenset()
     is_enabled = True
     visible: EntryRule | None = None
+    needs: Needs | None = None
 
     def __init__(self, prompt: Prompt, callee: Callee) -> None:
         self.key = prompt.name

@@ -22,6 +22,7 @@ from .uris import as_uri
 if TYPE_CHECKING:
     from ..types.completion import Completion
     from .cache import CacheHint
+    from .needs import Needs
     from .rules import EntryRule
     from .uri_template import UriTemplate
 
@@ -39,6 +40,7 @@ class FixedResource:
     tags: frozenset[str] = frozenset()
     is_enabled = True
     visible: EntryRule | None = None
+    needs: Needs | None = None
     of_tool: str | None = None
     extension_data: Mapping[str, Any] = MappingProxyType({})
     hint: Callable[[], CacheHint] | None = None
@@ -72,6 +74,7 @@ class FunctionResource:
     tags: frozenset[str] = frozenset()
     is_enabled = True
     visible: EntryRule | None = None
+    needs: Needs | None = None
     of_tool: str | None = None
     extension_data: Mapping[str, Any] = MappingProxyType({})
     hint: Callable[[], CacheHint] | None = None
@@ -101,6 +104,7 @@ class FunctionTemplate:
     tags: frozenset[str] = frozenset()
     is_enabled = True
     visible: EntryRule | None = None
+    needs: Needs | None = None
     hint: Callable[[], CacheHint] | None = None
 
     def __init__(

@@ -89,10 +89,11 @@ class Route:
     """A path and the function that answers it, a plain one or a coroutine function; it gets a RouteRequest, or nothing.
 
     In `path` a `{name}` stands for one segment. GET is answered to HEAD too. A `public` route asks nobody who they are,
-    `any_origin` lets every web page read it, by CORS. Raises RegistrationError for what could not be served.
+    `any_origin` lets every web page read it, by CORS. `max_body_bytes` is for those that take less than the endpoint.
+    Raises RegistrationError for what could not be served.
     """
 
-    __slots__ = ("any_origin", "between", "function", "is_async", "methods", "path", "public",
+    __slots__ = ("any_origin", "between", "function", "is_async", "max_body_bytes", "methods", "path", "public",
                  "takes_request", "_names")  # fmt: skip
 
     def __init__(
@@ -103,6 +104,7 @@ class Route:
         methods: Collection[str] = ("GET",),
         public: bool = False,
         any_origin: bool = False,
+        max_body_bytes: int | None = None,
     ) -> None:
         where = f"route {path!r}"
         if not str(path).startswith("/") or any(c in path for c in "?#\\ "):
@@ -120,6 +122,7 @@ class Route:
         self.methods = tuple(dict.fromkeys([*methods, "HEAD"] if "GET" in methods else methods))
         self.public = public
         self.any_origin = any_origin
+        self.max_body_bytes = max_body_bytes
         self.between, self._names = _parts_of(path, where)
         """The texts around its parameters; None if it has none."""
         self.is_async = is_coroutine_function(function)

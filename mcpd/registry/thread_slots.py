@@ -20,11 +20,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 from ..budget import address_of
 from ..errors import ThreadsBusy
 from ..printable import printable
+
+if TYPE_CHECKING:
+    from .thread_pool import ThreadPool
 
 __all__ = ["Borrower", "RunsFor", "ThreadSlots"]
 
@@ -52,17 +57,14 @@ class RunsFor(Protocol):
         """What is asked for, for the log."""
 
 
-class Borrower:
+class Borrower(Struct, eq=False):
     """What a slot is lent to: a function that runs for a request, or for None if it is the server's own,
     which has no share to keep to.
 
     Connection and client are looked up only when shares matter, which is seldom.
     """
 
-    __slots__ = ("_exchange",)
-
-    def __init__(self, exchange: RunsFor | None = None) -> None:
-        self._exchange = exchange
+    _exchange: RunsFor | None
 
     @property
     def connection(self) -> object:
@@ -84,6 +86,8 @@ class ThreadSlots:
     """The slots of one event loop."""
 
     def __init__(self, threads: int, wait_seconds: float) -> None:
+        self.pool: ThreadPool | None = None
+        """Where those run that have a slot, from the first of them on."""
         self._threads = threads
         self._wait_seconds = wait_seconds
         self._running: set[Borrower] = set()

@@ -10,19 +10,25 @@ it gets a slot again or not: it holds its thread anyway, and would only be done 
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable
+from contextvars import Context, copy_context
 from types import CoroutineType
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
+from msgspec import Raw
+
 from ..context.exchange import this_thread
 from ..serve_defaults import MAX_THREADS, THREAD_TIMEOUT
+from ..waiter import AnswerWaiter
+from .thread_pool import ThreadPool
 from .thread_slots import Borrower, RunsFor, ThreadSlots
 
 __all__ = ["StepsFor", "ThreadStep", "limit_threads", "run_in_thread"]
 
-_no_limit: Any = None
+_ENDED = Raw(b"")
 
 
 class StepsFor(RunsFor, Protocol):
@@ -33,28 +39,42 @@ class StepsFor(RunsFor, Protocol):
 
 
 async def run_in_thread(function: Callable[..., Any], *args: Any, exchange: RunsFor | None = None) -> Any:
-    """`function(*args)` in a thread of anyio's pool; `exchange` is the request it runs for, whose client has a share.
+    """`function(*args)` in a thread; `exchange` is the request it runs for, whose client has a share of them.
 
     A coroutine that comes back is awaited here: a decorator may hide that its function is async.
     If the waiting task is cancelled, the thread is left to finish by itself: Python cannot stop it.
     Raises ThreadsBusy if other functions hold the threads for too long.
     """
-    global _no_limit
-    import anyio.to_thread  # loaded when the first plain function is called: it costs start-up
-
-    if _no_limit is None:
-        _no_limit = anyio.CapacityLimiter(float("inf"))  # anyio's own gives a slot back while the thread still runs
     loop = asyncio.get_running_loop()
     slots = _slots_of.get(loop)
     if slots is None:
         slots = limit_threads(MAX_THREADS, THREAD_TIMEOUT)
-    slot = _Slot(slots, exchange, loop)
+    pool = slots.pool
+    if pool is None:
+        pool = slots.pool = ThreadPool()
+        await pool.open()
+
+    context = copy_context()
+    sniffio = sys.modules.get("sniffio")
+    if sniffio is not None and sniffio.current_async_library_cvar in context:
+        context.run(sniffio.current_async_library_cvar.set, None)  # in the thread no loop runs, whatever says so here
+
+    slot = _Slot(exchange, slots, loop, function, args, context, AnswerWaiter(loop), [True])
     if not slots.try_acquire(slot):
         await slots.acquire(slot)
+    pool.submit(slot)
     try:
-        value = await anyio.to_thread.run_sync(slot.run, function, args, abandon_on_cancel=True, limiter=_no_limit)
-    finally:
-        slot.leave()
+        await slot.ended
+    except asyncio.CancelledError:
+        slot.give_up()
+        raise
+    error = slot.error
+    if error is not None:
+        try:
+            raise error
+        finally:
+            slot.error = error = None
+    value = slot.value
     return await value if value.__class__ is CoroutineType else value
 
 
@@ -62,8 +82,14 @@ def limit_threads(most: int, wait_seconds: float) -> ThreadSlots:
     """Set for the running event loop how many plain functions run at once; before the first of them."""
     for loop in [loop for loop in _slots_of if loop.is_closed()]:
         # A function that was running when its loop was closed holds the loop, and so its slots would stay for ever.
-        del _slots_of[loop]
-    slots = _slots_of[asyncio.get_running_loop()] = ThreadSlots(most, wait_seconds)
+        pool = _slots_of.pop(loop).pool
+        if pool is not None:
+            pool.close()
+    loop = asyncio.get_running_loop()
+    slots = ThreadSlots(most, wait_seconds)
+    if loop in _slots_of:
+        slots.pool = _slots_of[loop].pool
+    _slots_of[loop] = slots
     return slots
 
 
@@ -142,75 +168,106 @@ class ThreadStep:
                 pass
 
 
-class _Slot(Borrower):
-    """The slot of one function. Its task and its thread may end in either order; the last one gives it back."""
+class _Slot(Borrower, eq=False):
+    """The slot of one function, and the function as a job. Given back when the function has ended, or will never begin.
 
-    __slots__ = ("_is_asking", "_is_without_slot", "_lock", "_loop", "_slots", "_users")
+    A struct because these are made in C, one for each call.
+    """
 
-    def __init__(self, slots: ThreadSlots, exchange: RunsFor | None, loop: asyncio.AbstractEventLoop) -> None:
-        self._exchange = exchange
-        self._slots = slots
-        self._loop = loop
-        self._lock = threading.Lock()
-        self._users = 1
-        self._is_asking = False
-        self._is_without_slot = False
+    slots: ThreadSlots
+    loop: asyncio.AbstractEventLoop
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    context: Context
+    ended: AnswerWaiter
+    claim: list[bool]
+    """Whoever takes its one item decides: the thread that it runs, or the task that it never will."""
+    value: Any = None
+    error: BaseException | None = None
+    is_over: bool = False
+    is_asking: bool = False
+    is_without_slot: bool = False
 
-    def run(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    # -- the job -----------------------------------------------------------------------------
+
+    def run(self) -> None:
         """Call the function, in its thread."""
-        with self._lock:
-            if self._users == 0:
-                return None  # cancelled before it began
-            self._users = 2
+        try:
+            self.claim.pop()
+        except IndexError:
+            return  # cancelled before it began
         this_thread.slot = self
         try:
-            return function(*args)
+            self.value = self.context.run(self.function, *self.args)
+        except BaseException as error:
+            self.error = error
         finally:
             this_thread.slot = None
-            if self._is_free() and not self._tell(self._release):
-                # What is left of a loop that is closed, and of its calls, is kept by nothing else than this.
-                self._slots.forget(self)
 
-    def leave(self) -> None:
-        """The task waits for the function no longer."""
-        if self._is_free():
+    def end(self) -> None:
+        """It has ended: the slot is free, and the task that waits goes on now."""
+        if not self.is_over:
             self._release()
+            if self.error is not None and self.ended.done():  # the task was cancelled meanwhile
+                self._drop()
+            self.ended.hand_over(_ENDED)
 
-    def _is_free(self) -> bool:
-        with self._lock:
-            self._users -= 1
-            return self._users == 0
+    def fail(self, error: Exception) -> None:
+        """There is no thread for it."""
+        if not self.is_over:
+            self._release()
+            self.ended.set_exception(error)
+
+    def forget(self) -> None:
+        """What is left of a loop that is closed, and of its calls, is kept by nothing else than this."""
+        self._drop()
+        self.slots.forget(self)
+
+    def _drop(self) -> None:
+        """Nobody takes what came of it; an error would keep itself, by the frame of `run` in its traceback."""
+        self.value = self.error = None
+
+    def give_up(self) -> None:
+        """The task waits for the function no longer."""
+        try:
+            self.claim.pop()
+        except IndexError:
+            if self.is_over:
+                self._drop()
+            return
+        self._release()
 
     def _release(self) -> None:
-        if self._is_asking:
-            self._is_asking = False
-            self._slots.end_while_asking(self)
-        elif self._is_without_slot:
-            self._slots.end_without_slot(self)
+        self.is_over = True
+        if self.is_asking:
+            self.is_asking = False
+            self.slots.end_while_asking(self)
+        elif self.is_without_slot:
+            self.slots.end_without_slot(self)
         else:
-            self._slots.release(self)
+            self.slots.release(self)
+
+    # -- while it asks the client ------------------------------------------------------------
 
     def release(self) -> None:
         """The function, in its thread, begins to wait for the client."""
         self._tell(self._release_while_asking)
 
     def _release_while_asking(self) -> None:
-        if self._users and not self._is_without_slot:  # else it is over by now
-            self._is_asking = self._slots.release_while_asking(self)
+        if not self.is_over and not self.is_without_slot:
+            self.is_asking = self.slots.release_while_asking(self)
 
     def reacquire(self) -> None:
         """It goes on."""
         self._tell(self._reacquire)
 
     def _reacquire(self) -> None:
-        if self._users and self._is_asking:
-            self._is_asking = False
-            self._is_without_slot = not self._slots.reacquire(self)
+        if not self.is_over and self.is_asking:
+            self.is_asking = False
+            self.is_without_slot = not self.slots.reacquire(self)
 
-    def _tell(self, step: Callable[[], None]) -> bool:
-        """Have something done on the event loop's thread; False if the loop is closed, and nobody waits for a slot."""
+    def _tell(self, step: Callable[[], None]) -> None:
         try:
-            self._loop.call_soon_threadsafe(step)
+            self.loop.call_soon_threadsafe(step)
         except RuntimeError:
-            return False
-        return True
+            pass  # the loop is closed, and nobody waits for a slot

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ..wire.mirrors import Mirror
     from .conditions import Condition
     from .json_schema import SchemaCallee
+    from .needs import Needs
     from .rules import EntryRule
 
 __all__ = ["Finisher", "FunctionTool", "OutputError", "ToolMeta", "failed", "typed_check"]
@@ -65,6 +66,7 @@ class FunctionTool:
     tags: frozenset[str] = frozenset()
     is_enabled = True
     visible: EntryRule | None = None
+    needs: Needs | None = None
 
     def __init__(
         self,

@@ -12,6 +12,7 @@ import copy
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from inspect import isawaitable
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from ..context.context import Context
@@ -56,6 +57,8 @@ async def _hidden(catalog: Catalog, listing: str, entries: Iterable[Any], exchan
     component: Any = listing.removesuffix("s")
     plain: list[_Question] = []
     awaited: list[_Question] = []
+    is_async: dict[int, bool] = {}
+    """By the id of a rule: a list asks one of each entry, and to look at it takes longer than to ask it."""
     for entry in entries:
         of_tool = entry.of_tool if listing == "resources" else None
         if of_tool is None:
@@ -66,7 +69,11 @@ async def _hidden(catalog: Catalog, listing: str, entries: Iterable[Any], exchan
             asked_of_tool = [] if tool is None else _questions(catalog, "tool", tool, context)
             questions = [(entry.key, rule, asked) for _, rule, asked in asked_of_tool]
         for question in questions:
-            (awaited if is_coroutine_function(question[1]) else plain).append(question)
+            rule = question[1]
+            of_rule = is_async.get(id(rule))
+            if of_rule is None:
+                of_rule = is_async[id(rule)] = is_coroutine_function(rule)
+            (awaited if of_rule else plain).append(question)
 
     hidden: set[str] = set()
     if plain:
@@ -76,7 +83,7 @@ async def _hidden(catalog: Catalog, listing: str, entries: Iterable[Any], exchan
         if key not in hidden or not asked:  # one that was asked already would be a coroutine that nobody awaits
             try:
                 answer = rule(*asked)
-                if not (await answer if isawaitable(answer) else answer):
+                if not (await answer if answer.__class__ is CoroutineType or isawaitable(answer) else answer):
                     hidden.add(key)
             except (asyncio.CancelledError, GeneratorExit):
                 raise
@@ -92,8 +99,9 @@ def _questions(catalog: Catalog, component: Component, entry: Any, context: Cont
     if entry.visible is not None:
         questions.append((entry.key, entry.visible, (context,)))
     if catalog.rules:
-        described = _described(component, entry)
-        questions += [(entry.key, rule, (described, context)) for rule in catalog.rules]
+        asked = (_described(component, entry), context)
+        for rule in catalog.rules:
+            questions.append((entry.key, rule, asked))
     return questions
 
 
@@ -105,6 +113,8 @@ def _refused(questions: list[_Question]) -> tuple[set[str], list[_Question]]:
         if key not in hidden:
             try:
                 answer = rule(*asked)
+                if answer is True:
+                    continue
                 if isawaitable(answer):
                     promised.append((key, _given(answer, rule), ()))  # by itself it would count as yes
                 elif not answer:
@@ -131,10 +141,12 @@ def _log(rule: Any, key: str, error: BaseException) -> None:
 
 
 def _described(component: Component, entry: Any) -> CatalogEntry:
-    listed = None if component == "tool" and hasattr(entry, "tool") else entry.listed(frozenset())
-    meta = (entry.tool if listed is None else listed).meta
+    if component == "tool":
+        tool = getattr(entry, "tool", None) or entry.listed(frozenset())
+        return CatalogEntry(component="tool", name=entry.key, uri=None, tags=entry.tags, meta=tool.meta or {})
     names = names_of(component, entry)
     uri = entry.key if component in ("resource", "template") else None
+    meta = entry.listed(frozenset()).meta
     return CatalogEntry(component=component, name=names[-1], uri=uri, tags=entry.tags, meta=meta or {})
 
 

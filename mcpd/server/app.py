@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NewType, TypeVar, Unpack, overload
 
 from msgspec import Raw
 from msgspec.json import encode
+from msgspec.structs import replace
 
 from ..dispatcher import ServerConnection
 from ..dispatcher.announcer import Announcer
@@ -28,12 +29,12 @@ from ..session import MAX_FRAME_BYTES, Opening, Session
 from ..types.base import META, Icon, Params
 from .extension_methods import ExtensionMethods
 from .http_routes import RouteMethods
-from .metadata import checked_seconds, identity_of, state_key_of
+from .metadata import checked_seconds, identity_of, one_of, state_keys_of
 from .offerings import Offerings
 from .visibility import VisibilityMethods
 
 if TYPE_CHECKING:
-    from ..backplane.base import ChangeBus
+    from ..backplane.base import Backplane, ChangeBus
     from ..channel import Channel
     from ..context.request_state import RequestStateCodec
     from ..extensions.options import BuiltInOptions
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from ..observer import Observer
     from ..registry.cache import CacheableMethod, CacheHint
     from ..registry.problems import Problem
-    from ..transports.authentication import Authenticator
+    from ..transports.authentication import Authenticator, Protection
     from ..transports.guards import Access
     from ..transports.memory import MemoryChannel
     from ..wire.mirrors import Mirror
@@ -52,9 +53,9 @@ if TYPE_CHECKING:
     from .roots import RootsWatchers
 else:
     # For whoever evaluates annotations (`inspect.signature`): the real ones would cost every start-up.
-    for _name in ("Access", "Authenticator", "CacheHint", "CacheableMethod", "ChangeBus", "Channel", "HttpApp",
-                  "HttpSettings", "Identify",
-                  "MemoryChannel", "Mirror", "Observer", "Problem"):  # fmt: skip
+    for _name in ("Access", "Authenticator", "Backplane", "CacheHint", "CacheableMethod", "ChangeBus", "Channel",
+                  "HttpApp", "HttpSettings", "Identify",
+                  "MemoryChannel", "Mirror", "Observer", "Problem", "Protection"):  # fmt: skip
         globals()[_name] = NewType(_name, object)
     for _name in ("BuiltInOptions", "RunOptions"):
         globals()[_name] = NewType(_name, dict)
@@ -82,8 +83,9 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
     beside the built-in ones. `lifespan`, a function of the server that gives an async context manager, is entered once
     per process before the first call, and left after the last; its value is `ctx.lifespan`.
     `cache` is how long clients may keep lists, or by method what; see `CacheHint`. `observers` hear of connections,
-    calls and frames. `authenticate(headers)` (or `async`) gives a `Principal` or `Refusal` within
-    `authenticate_timeout` seconds. Servers that share a `change_bus` tell their clients of each other's changes.
+    calls and frames. `auth` is one of those in `mcpd.auth`, as `Jwt(issuer=…)`; or `authenticate(headers)` (`def` or
+    `async def`) gives a `Principal` or `Refusal` within `authenticate_timeout` seconds. Servers that share a
+    `change_bus` tell their clients of each other's changes.
     """
 
     def __init__(
@@ -105,6 +107,7 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         extensions: Iterable[Extension] = (),
         lifespan: Callable[[Server], AbstractAsyncContextManager[Any]] | None = None,
         observers: Iterable[Observer] = (),
+        auth: Protection | None = None,
         authenticate: Authenticator | None = None,
         authenticate_timeout: float = 10.0,
         change_bus: ChangeBus | None = None,
@@ -115,7 +118,7 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         self.identity = identity_of(
             name, instructions, icons, version=version, title=title, description=description, website_url=website_url
         )
-        self.authenticate = authenticate
+        self.authenticate = one_of(auth, authenticate)
         self.authenticate_timeout = authenticate_timeout
         self.max_in_flight = max_in_flight
         self._max_frame_bytes = MAX_FRAME_BYTES
@@ -128,7 +131,7 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         self._listeners: dict[str, NotificationListener] = {}
         self._methods = ExtensionMethods(self.handlers.put, self._listen)
         self._connections = Announcer(change_bus)
-        self._state_key = state_key_of(state_key)
+        self._state_keys = state_keys_of(state_key)
         self._state_codec: RequestStateCodec | None = None
         self._observers = tuple(observers)
         self._roots_watchers: RootsWatchers | None = None
@@ -140,6 +143,7 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
 
             self.lifespan = guarded(lifespan, self, self.handlers)
 
+        self.protect(self.authenticate)
         self.catalog.on_change = self._connections.changed
         self._identity_meta = Raw(encode({f"{META}serverInfo": self.identity}))
         for extension in (*make_extensions(extension_options), *extensions):
@@ -248,6 +252,11 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         check_methods(self.handlers, named)
         return lambda given: put_round(self.handlers, self.catalog, given, named)
 
+    @property
+    def observers(self) -> Sequence[Observer]:
+        """Who hears of connections and calls."""
+        return self._observers
+
     def add_observer(self, observer: Observer) -> None:
         """Let one more hear what `Server(observers=[…])` hear, of connections and applications made from now on."""
         self._observers = (*self._observers, observer)
@@ -276,7 +285,7 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         if self._observers or log.isEnabledFor(logging.DEBUG):
             from ..dispatcher.observed_frames import observed_by
 
-            make_session, make = observed_by(self._observers)
+            make_session, make = observed_by(self._observers, channel)
 
         session = make_session(
             self._identity_meta,
@@ -303,29 +312,68 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         allowed_hosts: Sequence[str] = (),
         allowed_origins: Sequence[str] = (),
         identify: Identify | None = None,
+        auth: Protection | None = None,
         authenticate: Authenticator | None = None,
         settings: HttpSettings | None = None,
+        backplane: str | Backplane | None = None,
+        metrics: bool = False,
     ) -> HttpApp:
         """This server as an ASGI application: Streamable HTTP and WebSocket, to be mounted in any ASGI server.
 
         Only requests for this machine's own names are served unless `allowed_hosts` names others; web pages only
         from `allowed_origins`, which also get the CORS headers. `identify` gives the user of a request, for what
-        authenticates before this application: sessions are bound to it. `authenticate` goes before the server's.
+        authenticates before this application: sessions are bound to it. `auth`, with the `public_url` that clients
+        use, or `authenticate` goes before the server's.
+        `backplane` is what processes share that serve the same clients, or its URL, as redis://HOST:PORT/0; a URL
+        needs a state key that all of them have. Raises ConfigurationError for one that is wrong.
+        With `metrics` it counts, and has `/metrics` and `/statusz` beside its endpoint, for who has the `token`. That
+        is needed then, for where it will listen is not known here.
         Needs no extra. When uvicorn or hypercorn stops, streams that listen end; others may need a limit for that.
         """
         from ..transports.guards import Access
+        from .listening import host_of
 
-        hosts, origins = tuple(allowed_hosts), tuple(allowed_origins)
+        hosts, origins = (*allowed_hosts, *host_of(auth or self.authenticate)), tuple(allowed_origins)
         access = Access(
             token=token,
             hosts=hosts,
             origins=origins,
-            authenticate=authenticate,
+            authenticate=one_of(auth, authenticate),
             authenticate_timeout=self.authenticate_timeout,
-        )
+        ).or_by(self.authenticate)
+        if access.protection is not None:
+            # What is listened on is not known here, and what a request says of it is not believed.
+            known = "" if settings is None else settings.public_url
+            access.protection.locate(known, is_public=True, is_guess=not known)
+        if backplane is not None:
+            from ..http import HttpSettings
+
+            settings = replace(settings or HttpSettings(), backplane=backplane)
+        companion = None
+        if metrics:
+            from ..http import HttpSettings
+            from ..observe.embedded import Embedded
+
+            companion = Embedded(self, access)
+            settings = settings or HttpSettings()
+            settings = replace(settings, routes=(*settings.routes, *companion.routes))
         app = self.http_app(access, settings, identify=identify)
+        if companion is not None:
+            app.companion = companion
+            companion.join(app)
         app.watch_server()
         return app
+
+    def protect(self, authenticate: Authenticator | None) -> None:
+        """It is asked what those may do who send requests, where it is known who they are; what serves calls this."""
+        if authenticate is None:
+            return
+        from ..transports.authentication import Protection
+
+        protection = authenticate if isinstance(authenticate, Protection) else None
+        if protection is not None:
+            protection.share(self._state_keys)
+        self.catalog.guard(protection=protection)
 
     def allow_frames(self, size: int) -> None:
         """Send messages of up to so many bytes, if that is more than 64 MiB: a transport takes as many."""
@@ -347,10 +395,12 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         settings = settings or HttpSettings()
         self.allow_frames(settings.max_body_bytes)
         access = access.or_by(self.authenticate)
+        self.protect(access.authenticate)
         hiding = Hiding(self.catalog, self.lifespan)
         backend = Backend(
-            self.connect, self._mirrors, self.lifespan, self._observers, self._routes, self.identity, hiding
-        )
+            self.connect, self._mirrors, self.lifespan, self._observers, self._routes, self.identity, hiding,
+            self._state_keys, self._connections,
+        )  # fmt: skip
         return HttpApp(backend, access, settings, bound=bound, identify=identify)
 
     def _mirrors(self, tool: str) -> Sequence[Mirror]:
@@ -361,7 +411,7 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         if self._state_codec is None:
             from ..context.request_state import RequestStateCodec  # few servers ask anything of their clients
 
-            self._state_codec = RequestStateCodec(self._state_key or os.urandom(32))
+            self._state_codec = RequestStateCodec(self._state_keys.of("state") or [os.urandom(32)])
         return self._state_codec
 
     def connect_memory(self, ends: tuple[MemoryChannel, MemoryChannel] | None = None) -> MemoryChannel:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..context.exchange import Exchange
+from ..errors import AccessDenied
+from ..principal import Origin
 from ..registry.catalog import Catalog
 from ..session import Call
 
@@ -25,6 +28,14 @@ class Hiding:
     def has_rules(self) -> bool:
         """Whether anything is asked about who sees what."""
         return self._catalog.rules is not None
+
+    def denied_in(self, parts: Iterable[object], origin: Origin) -> AccessDenied | None:
+        """Why a batch is denied to who sent it, before anything of it runs; None if it is not."""
+        if not self._catalog.is_guarded:
+            return None
+        from ..handlers.access import denied_in
+
+        return denied_in(self._catalog, parts, origin)
 
     async def hides_tool(self, call: Call, connection: Any) -> bool:
         """Whether the tool of a call does not exist for whoever sent it."""

@@ -55,8 +55,8 @@ def join(servers: Sequence[Server]) -> Server:
         title=", ".join(server.identity.title or server.name for server in servers),
         instructions="\n\n".join(texts) or None,
         lifespan=partial(_lifespans, servers) if any(server.lifespan for server in servers) else None,
-        state_key=next((server._state_key for server in servers if server._state_key), None),
     )
+    joined._state_keys = next((server._state_keys for server in servers if server._state_keys), joined._state_keys)
     for name, server in names.items():
         for id, extension in server.extensions.items():
             joined.extensions[id].joined(extension)

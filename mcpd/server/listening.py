@@ -5,12 +5,13 @@ from __future__ import annotations
 from msgspec import structs
 
 from ..listener import Listener
+from ..observer import refusals_to
 from ..serve_options import Settings
 from ..transports.accepting import ConnectionLimit
 from ..transports.guards import Access
 from .servable import Servable
 
-__all__ = ["listeners_of"]
+__all__ = ["host_of", "listeners_of", "take_handed_over"]
 
 
 def listeners_of(server: Servable, settings: Settings) -> list[Listener]:
@@ -25,15 +26,43 @@ def listeners_of(server: Servable, settings: Settings) -> list[Listener]:
     return [*found, *settings.listeners]
 
 
+def take_handed_over(settings: Settings) -> None:
+    """Put the sockets that `fd://` names into `settings`, with the address that they are bound to. Raises
+    ConfigurationError."""
+    from ..transports.address import address_of
+    from ..transports.systemd import HANDED_OVER, sockets_at
+
+    for name in ("ws", "http", "metrics"):
+        address = getattr(settings, name)
+        if address is not None and address.startswith(HANDED_OVER) and name not in settings.sockets:
+            sockets = sockets_at(address)
+            settings.sockets = {**settings.sockets, name: sockets}
+            setattr(settings, name, str(address_of(sockets)))
+
+
+def host_of(auth: object) -> tuple[str, ...]:
+    """The name by which clients reach what their tokens are made for; () if that is not known."""
+    from ..transports.authentication import Protection
+
+    if not isinstance(auth, Protection) or not auth.public_url:
+        return ()
+    from urllib.parse import urlsplit
+
+    return (urlsplit(auth.public_url).netloc,)
+
+
 def _access(server: Servable, settings: Settings) -> Access:
     access = Access(
         token=settings.token,
+        authenticate=settings.auth,
         authenticate_timeout=server.authenticate_timeout,
         insecure=settings.insecure,
-        hosts=settings.allowed_hosts,
+        hosts=(*settings.allowed_hosts, *host_of(settings.auth or server.authenticate)),
         origins=settings.allowed_origins,
     )
-    return access.or_by(server.authenticate)
+    access = access.or_by(server.authenticate)
+    server.protect(access.authenticate)
+    return access
 
 
 def _websocket_listener(
@@ -44,7 +73,9 @@ def _websocket_listener(
     limits = settings.ws_limits or WebSocketLimits()
     if settings.max_frame_bytes is not None:
         limits = structs.replace(limits, max_frame_bytes=settings.max_frame_bytes)
-    return WebSocketListener(address, _access(server, settings), limits, connection_limit)
+    sockets = settings.sockets.get("ws", ())
+    on_refused = refusals_to(server.observers)
+    return WebSocketListener(address, _access(server, settings), limits, connection_limit, sockets, on_refused)
 
 
 def _http_listener(server: Servable, address: str, settings: Settings, connection_limit: ConnectionLimit) -> Listener:
@@ -57,4 +88,5 @@ def _http_listener(server: Servable, address: str, settings: Settings, connectio
     details = settings.http_settings or HttpSettings()
     if settings.max_frame_bytes is not None:
         details = structs.replace(details, max_body_bytes=settings.max_frame_bytes)
-    return HttpListener(server.http_app(access, details, bound=parsed.host), parsed, access, connection_limit)
+    app = server.http_app(access, details, bound=parsed.host)
+    return HttpListener(app, parsed, access, connection_limit, settings.sockets.get("http", ()))

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import Struct, ValidationError, convert
 from msgspec.json import decode, encode
 
-from ..errors import RegistrationError
+from ..errors import ConfigurationError, RegistrationError
 from ..jsonrpc import explain
 from ..registry.meta_keys import checked_meta
+from ..state_keys import StateKeys, read_keys
 from ..types.base import Icon
 from ..types.content import TextContent
 from ..types.lifecycle import Implementation
@@ -38,13 +39,15 @@ __all__ = [
     "identity_of",
     "meta_of",
     "offer",
-    "state_key_of",
+    "one_of",
+    "state_keys_of",
     "tagged",
 ]
 
 S = TypeVar("S", bound=Struct)
 
-_DESCRIBED = ("name", "title", "description", "icons", "meta", "tags", "enabled", "visible")
+_DESCRIBED = ("name", "title", "description", "icons", "meta", "tags", "enabled", "visible", "scopes", "hide",
+              "anonymous")  # fmt: skip
 OPTIONS = {
     "tool": (*_DESCRIBED, "annotations", "input_schema", "output_schema", "structured_output", "timeout", "extensions"),
     "resource": (*_DESCRIBED, "mime_type", "size", "annotations", "cache", "unsafe_paths"),
@@ -153,6 +156,29 @@ def offer(
             raise RegistrationError(f"{where}, visible: expected a function (context) -> bool, not {visible!r}")
         entry.visible = visible
         catalog.ask_rules()
+    if options.get("scopes") is not None or options.get("anonymous") or options.get("hide"):
+        _guard(catalog, entry, options, where)
+
+
+def _guard(
+    catalog: Catalog,
+    entry: FunctionTool | FunctionResource | FunctionTemplate | FunctionPrompt,
+    options: DescribedPrompt,
+    where: str,
+) -> None:
+    """Take down what those need who use an entry."""
+    from ..registry.needs import checked_needs, sees  # few servers ask who sends a request
+
+    hide = bool(options.get("hide"))
+    entry.needs = checked_needs(options.get("scopes"), bool(options.get("anonymous")), where, hide=hide)
+    if entry.needs is None:
+        return
+    if hide:
+        if entry.visible is not None:
+            raise RegistrationError(f"{where}: hide= and visible= both say who sees it; ask for scopes in visible")
+        entry.visible = sees(entry.needs)
+        catalog.ask_rules()
+    catalog.guard(entry.needs)
 
 
 def _struct(given: Any, kind: type[S], where: str) -> S:
@@ -181,14 +207,18 @@ def checked_seconds(given: Any, where: str) -> float | None:
     return float(given)
 
 
-def state_key_of(given: bytes | str | None) -> bytes:
-    """The key that seals the state of requests: the one given, or that of the environment; empty for none.
+def one_of(auth: Any, authenticate: Any) -> Any:
+    """What says who sends a request, given in one of two ways. Raises ConfigurationError."""
+    if auth is not None and authenticate is not None:
+        raise ConfigurationError("auth= and authenticate= both say who sends a request: give one of them")
+    return authenticate if auth is None else auth
 
-    Raises ValueError for one that is too short.
+
+def state_keys_of(given: bytes | str | None) -> StateKeys:
+    """The keys that seal what clients carry: what is given, or that of the environment; none if there is neither.
+
+    A text may be several, with commas between them. Raises ValueError for one that is too short.
     """
-    key = given or os.environ.get("MCPD_STATE_KEY", "")
-    if isinstance(key, str):
-        key = key.encode()
-    if 0 < len(key) < 16:
-        raise ValueError("the state key (state_key, or MCPD_STATE_KEY) needs at least 16 bytes")
-    return key
+    if isinstance(given, bytes) and given:
+        return StateKeys([given])
+    return read_keys(str(given) if given else os.environ.get("MCPD_STATE_KEY", ""))

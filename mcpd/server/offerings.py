@@ -55,8 +55,9 @@ class Offerings:
         The signature gives the input schema, the return annotation the output schema, the docstring the
         description; `name`, `title`, `description`, `icons` and `meta` say it otherwise. `annotations` are hints
         like {"readOnlyHint": True}. Plain functions run in a thread.
-        `tags`, `enabled` and `visible` say who sees it, see `enable` and `visibility`. With `structured_output=False`
-        what it returns is text alone.
+        `tags`, `enabled` and `visible` say who sees it, see `enable` and `visibility`; `scopes` what a caller's token
+        needs, with `hide` also to see it, and `anonymous` that none is needed. With `structured_output=False` what it
+        returns is text alone.
         After `timeout` seconds the caller gets an error; by default that is the server's `tool_timeout`.
         `extensions` is what other extensions take, by their id.
         With `input_schema`, a JSON Schema, the function takes one dict of arguments that fit it; `output_schema` is
@@ -88,7 +89,7 @@ class Offerings:
         The function returns str, bytes, or data that become JSON; the variables of a template are its
         arguments. FileNotFoundError, or `errors.ResourceNotFound`, says that there is none. Options are `name`,
         `title`, `description`, `mime_type`, `size`, `annotations`, `icons` and `meta`; `tags`, `enabled` and `visible`
-        say who sees it. A variable's value that is an
+        say who sees it, `scopes`, `hide` and `anonymous` who may read it. A variable's value that is an
         absolute path, or has `..`, a backslash, drive letter or NUL, is refused with InvalidParams, however it is
         encoded; `unsafe_paths=True`, or the names of variables, takes them. `cache` is how long clients may keep it.
         Raises RegistrationError for a URI or signature that cannot be served.
@@ -168,7 +169,8 @@ class Offerings:
 
         Its parameters are the arguments (values come as strings and are converted); it returns text, a content
         block, a ("user" or "assistant", content) pair, a PromptMessage, or a list of these. Options are `name`,
-        `title`, `description`, `icons` and `meta`; `tags`, `enabled` and `visible` say who sees it.
+        `title`, `description`, `icons` and `meta`; `tags`, `enabled` and `visible` say who sees it, `scopes`, `hide`
+        and `anonymous` who may use it.
         Raises RegistrationError. Spec: 2026-07-28 server/prompts.
         """
         return decorate("prompt", function, partial(self.add_prompt, **options))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from socket import socket
+from typing import Any, Literal
 
 from ..extensions.options import BuiltInServeOptions, BuiltInToolOptions
 from ..http import HttpSettings
 from ..listener import Listener
+from ..overseer import Overseer
 from ..registry.options import DescribedTool
+from ..transports.authentication import Protection
 from ..transports.websocket_server import WebSocketLimits
 
 __all__ = ["RunOptions", "ToolOptions"]
@@ -25,8 +28,10 @@ class RunOptions(BuiltInServeOptions, total=False):
     listeners: Sequence[Listener]
     http_settings: HttpSettings | None
     ws_limits: WebSocketLimits | None
+    sockets: Mapping[str, Sequence[socket]]
     descriptors: tuple[int, int] | None
     token: str | None
+    auth: Protection | None
     insecure: bool
     allowed_hosts: tuple[str, ...]
     allowed_origins: tuple[str, ...]
@@ -35,6 +40,11 @@ class RunOptions(BuiltInServeOptions, total=False):
     max_memory: int | None
     max_threads: int
     thread_timeout: float
+    metrics: str | None
+    control: str
+    wire_log: str | None
+    on_state: Callable[[Literal["ready", "stopping"]], None] | None
+    overseer: Overseer | None
     announce: Callable[[str], None] | None
     look_over: Callable[[], None] | None
     extensions: Mapping[str, Mapping[str, Any]]

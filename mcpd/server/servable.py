@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from ..channel import Channel
 from ..dispatcher import ServerConnection
 from ..extensions.base import Extension
 from ..http import HttpApp, HttpSettings
+from ..observer import Observer
 from ..session import Opening
 from ..transports.authentication import Authenticator
 from ..transports.guards import Access
@@ -24,8 +26,18 @@ class Servable(Protocol):
     lifespan: Lifespan | None
     extensions: dict[str, Extension]
 
+    @property
+    def observers(self) -> Sequence[Observer]:
+        """Who hears of its connections and calls."""
+
+    def add_observer(self, observer: Observer) -> None:
+        """Let one more hear what observers hear."""
+
     def connect(self, channel: Channel, opening: Opening) -> ServerConnection:
         """A connection for the client of this channel."""
+
+    def protect(self, authenticate: Authenticator | None) -> None:
+        """It is asked what those may do who send requests."""
 
     def allow_frames(self, size: int) -> None:
         """Send messages of up to so many bytes."""

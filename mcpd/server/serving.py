@@ -8,13 +8,14 @@ ends with the process (`shutdown`).
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..budget import BUDGET
 from ..dispatcher import ServerConnection
@@ -27,6 +28,9 @@ from .shutdown import ExitDeadline, StdinWatchdog, end_if_hung, take_once
 if TYPE_CHECKING:
     from ..channel import Channel, Receiver
     from ..listener import Ending, Listener
+    from ..observe.tracing import Tracing
+    from ..observe.wire_log import WireLog
+    from ..overseer import Watcher
     from .lifespan import Lifespan
     from .servable import Servable
 
@@ -40,6 +44,8 @@ _HURRY_SECONDS = 1.5
 _SETTLED_SECONDS = 2.0
 # Until signals are made to end what Python does not see.
 _ONCE_SECONDS = 0.25
+
+_TRACE_VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_TRACES_EXPORTER")
 
 
 def run(server: Servable, settings: Settings) -> None:
@@ -61,7 +67,8 @@ def run(server: Servable, settings: Settings) -> None:
     _take_process(settings)
     exit_deadline = ExitDeadline()
     try:
-        with asyncio.Runner(loop_factory=_fast_loop() if settings.http else None) as runner:
+        is_on_sockets = settings.http is not None or settings.ws is not None
+        with asyncio.Runner(loop_factory=_fast_loop() if is_on_sockets else None) as runner:
             runner.run(serve(server, settings, exit_deadline))
             # The runner waits for what does not let itself be cancelled, and for the loop's threads.
             exit_deadline.arm(_HURRY_SECONDS)
@@ -133,6 +140,13 @@ async def serve(server: Servable, settings: Settings, exit_deadline: ExitDeadlin
 
     _apply(server, settings)
     try:
+        _be_told(settings, stop)
+        if _is_watched(settings):
+            await clients.watch(settings)
+        if _is_traced(os.environ):
+            clients.trace()
+        if settings.wire_log is not None:
+            clients.write_wire_log(settings.wire_log)
         listeners: list[Listener] = []
         if settings.ws is not None or settings.http is not None or settings.listeners:
             from .listening import listeners_of
@@ -159,9 +173,11 @@ async def serve(server: Servable, settings: Settings, exit_deadline: ExitDeadlin
             if lifespan is not None:
                 await _open(lifespan, stop)
 
+        clients.on_state = settings.on_state
+        clients.are_served()
         await stop.wait()
         clients.pause()
-        await _finish(clients.connections, settings.grace, stop)
+        await _finish(clients, settings.grace, stop)
     finally:
         await clients.aclose()
         if lifespan is not None:
@@ -169,6 +185,36 @@ async def serve(server: Servable, settings: Settings, exit_deadline: ExitDeadlin
         if stdin_watchdog is not None:
             stdin_watchdog.stop()
         stop.restore()
+
+
+def _be_told(settings: Settings, stop: _Stop) -> None:
+    """Take what a service manager hands over, and tell it when this is ready; let a parent process stop this.
+
+    Raises ConfigurationError.
+    """
+    if settings.overseer is not None:
+        settings.overseer.take_stop(stop.ask)
+    if any(each is not None and each.startswith("fd:") for each in (settings.http, settings.ws, settings.metrics)):
+        from .listening import take_handed_over
+
+        take_handed_over(settings)
+    if settings.on_state is None and os.environ.get("NOTIFY_SOCKET"):
+        from ..transports.systemd import tell
+
+        settings.on_state = lambda state: tell(f"{state.upper()}=1")
+
+
+def _is_traced(environment: Mapping[str, str]) -> bool:
+    """Whether OpenTelemetry's variables ask for traces, or the program has loaded it: only then it is looked for."""
+    if environment.get("OTEL_SDK_DISABLED", "").lower() == "true" or environment.get("OTEL_TRACES_EXPORTER") == "none":
+        return False
+    return any(map(environment.get, _TRACE_VARIABLES)) or "opentelemetry.sdk.trace" in sys.modules
+
+
+def _is_watched(settings: Settings) -> bool:
+    """Whether something of the server is seen from outside: where not, nothing of that is loaded."""
+    has_clients = settings.http is not None or settings.ws is not None or bool(settings.listeners)
+    return settings.metrics is not None or settings.control == "always" or (settings.control == "auto" and has_clients)
 
 
 def _apply(server: Servable, settings: Settings) -> None:
@@ -192,14 +238,50 @@ class _Clients:
     def __init__(self, server: Servable, stop: _Stop) -> None:
         self._server = server
         self._stop = stop
+        self.on_state: Callable[[Literal["ready", "stopping"]], None] | None = None
         self._listeners: list[Listener] = []
         self._accepted: set[ServerConnection] = set()
         self._is_paused = False
+        self._watching: Watcher | None = None
+        self._tracing: Tracing | None = None
+        self._wire_log: WireLog | None = None
+
+    async def watch(self, settings: Settings) -> None:
+        """Let the server be seen from outside, from before the first client. Raises ConfigurationError."""
+        if settings.overseer is not None:
+            self._watching = settings.overseer.new_watcher(self._server, lambda: self.connections)
+        else:
+            from ..observe.watching import Watching
+
+            self._watching = Watching(self._server, settings, lambda: self.connections)
+        await self._watching.start()
+
+    def trace(self) -> None:
+        """Let each request be a span."""
+        from ..observe.tracing import Tracing
+
+        self._tracing = Tracing.begin(self._server)
+
+    def write_wire_log(self, path: str) -> None:
+        """Write down each frame. Raises ConfigurationError for a file that cannot be written."""
+        from ..observe.wire_log import WireLog
+
+        self._wire_log = WireLog(path)
+        self._server.add_observer(self._wire_log)
+
+    def are_served(self) -> None:
+        """All listeners listen, and what the author's server needs is there."""
+        if self._watching is not None:
+            self._watching.ready([listener.url for listener in self._listeners if listener.url])
+        if self.on_state is not None:
+            self.on_state("ready")
 
     async def listen(self, listener: Listener) -> None:
         """Start one listener more."""
         await listener.start(self._accept)
         self._listeners.append(listener)
+        if self._watching is not None:
+            self._watching.add(listener)
 
     def pause(self) -> None:
         """Nobody comes in any more."""
@@ -207,6 +289,15 @@ class _Clients:
             self._is_paused = True
             for listener in self._listeners:
                 listener.pause()
+            if self._watching is not None:
+                self._watching.stopping()
+            if self.on_state is not None:
+                self.on_state("stopping")
+
+    async def linger(self) -> None:
+        """Answer what was on its way when nobody came in any more."""
+        lingering = [getattr(listener, "linger", None) for listener in self._listeners]
+        await asyncio.gather(*(linger() for linger in lingering if linger is not None))
 
     @property
     def connections(self) -> list[Ending]:
@@ -220,6 +311,12 @@ class _Clients:
         self.pause()
         for listener in self._listeners:
             await listener.aclose()
+        if self._watching is not None:
+            self._watching.stop()
+        if self._tracing is not None:
+            self._tracing.stop()
+        if self._wire_log is not None:
+            self._wire_log.close()
 
     def _accept(self, channel: Channel, *, is_only: bool = False) -> Receiver:
         """A connection for a client; see `listener.Accept`."""
@@ -271,10 +368,19 @@ async def _close(lifespan: Lifespan, stop: _Stop, grace: float) -> None:
         await asyncio.wait([closing], timeout=1)
 
 
-async def _finish(connections: Sequence[Ending], grace: float, stop: _Stop) -> None:
+async def _finish(clients: _Clients, grace: float, stop: _Stop) -> None:
     """Let all calls end by themselves for `grace` seconds, or until the second wish to stop; then cancel them."""
-    finishing: asyncio.Future[Any] = asyncio.gather(*(connection.finish(grace) for connection in connections))
+    loop = asyncio.get_running_loop()
+    end = loop.time() + grace
     hurry: asyncio.Future[Any] = asyncio.ensure_future(stop.wait_again())
+    lingering = asyncio.ensure_future(clients.linger())
+    await asyncio.wait([lingering, hurry], timeout=grace, return_when=asyncio.FIRST_COMPLETED)
+    lingering.cancel()
+
+    connections = clients.connections
+    grace = max(0.0, end - loop.time())
+
+    finishing: asyncio.Future[Any] = asyncio.gather(*(connection.finish(grace) for connection in connections))
     await asyncio.wait([finishing, hurry], return_when=asyncio.FIRST_COMPLETED)
     hurry.cancel()
     if not finishing.done():
@@ -344,6 +450,11 @@ class _Stop:
         if not self._is_asked:
             self._arm()
         (self._second if self._first.is_set() else self._first).set()
+
+    def ask(self) -> None:
+        """The wish to stop, unless there was one: not one to hurry."""
+        if not self._is_asked:
+            self.set()
 
     async def wait(self) -> None:
         await self._first.wait()

@@ -38,7 +38,7 @@ def take_over(server: Server, other: Server) -> list[str]:
     elif other.lifespan is not None:
         server.lifespan = other.lifespan  # the first call opens it
     other._connections = server._connections
-    other._state_key, other._state_codec = server._state_key, server._state_codec
+    other._state_keys, other._state_codec = server._state_keys, server._state_codec
     other.catalog.on_change = before.on_change
     before.on_change = None
     other.allow_frames(server._max_frame_bytes)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from importlib import invalidate_caches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..errors import ConfigurationError, RegistrationError
 from ..registry.entries import ToolEntry
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Code"]
 
 _LIFESPAN = "lifespan.py:lifespan"
+FileStamps: TypeAlias = dict[str, tuple[int, int] | None]
 
 
 class Code:
@@ -45,6 +46,7 @@ class Code:
         self._package = FolderPackage(root, [tools, root])
         self._first = self._before = self._package
         self._seen: object = None
+        self._is_broken = False
         self._left_out = {path: (why, _time_of(path)) for path, why in left_out.items()}
         self._entries: list[ToolEntry] = []
         self._problems: list[Problem] = []
@@ -55,22 +57,35 @@ class Code:
 
     def tools(self, server: Server, pages: frozenset[str], report: Report) -> list[ToolEntry]:
         """The tools of all files; those with a page of their name open it."""
-        seen = (self._stamp(), pages)
-        if seen != self._seen:
-            found = Report(self._root)
+        files, others = self._files(), self._others()
+        if (files, others, pages) != self._seen:
+            found, before = Report(self._root), {**others, **files}
             if self._seen is not None:
                 self._begin_anew(found)
             self._entries = self._load(server, pages, found)
             self._problems = found.problems
-            # Of what it found while it loaded: a file may import others.
-            self._seen = (self._stamp(), pages)
+
+            # Each as it was before it was read: who writes meanwhile, half of it as it may be, is heard of again.
+            since = {path: before.get(path, stamp) for path, stamp in self._others().items()}
+            self._seen = (files, since, pages)
         report.problems += self._problems
         return self._entries
 
-    def _stamp(self) -> object:
-        """Another one when a file of the folder's code has changed."""
+    def _files(self) -> FileStamps:
+        """Size and time of each file in the sub-folder."""
         files = files_of(self._folder, Report(self._root), most=MOST_OF_A_KIND, is_wanted=_is_python)
-        return [(file.path, file.size, file.modified_ns) for file in files], self._package.stamps()
+        return {file.path: (file.size, file.modified_ns) for file in files}
+
+    def _others(self) -> FileStamps:
+        """Size and time of those that were imported, None for one that is gone. Where something could not be imported
+        of all that are there: what it lacks may be in any of them."""
+        found = dict(self._package.stamps().values())
+        if self._is_broken:
+            from .watch import folders_below
+
+            for folder in folders_below([self._root]):
+                found.update(_stamps_in(folder))
+        return found
 
     def _begin_anew(self, report: Report) -> None:
         for path in self._first.changed(self._kept):
@@ -90,6 +105,7 @@ class Code:
         found: dict[str, ToolEntry] = {}
         places: dict[str, str] = {}
         good: dict[str, tuple[FolderPackage, list[ToolEntry]]] = {}
+        self._is_broken = False
         for file in files_of(self._folder, report, most=MOST_OF_A_KIND, is_wanted=_is_python):
             if file.stem.startswith("_"):
                 continue
@@ -98,6 +114,7 @@ class Code:
                 continue
             instead = "what it had before is served" if file.path in self._good else "it is left out"
             module = self._package.load(file.path, self._seconds, report, instead)
+            self._is_broken |= module is None
             if module is not None:
                 functions = tool_functions(module, file.path, report)
                 tools = [
@@ -152,6 +169,20 @@ def _time_of(path: str) -> int:
         return os.stat(path).st_mtime_ns
     except OSError:
         return 0
+
+
+def _stamps_in(folder: str) -> FileStamps:
+    """Size and time of the Python files of one folder."""
+    found: FileStamps = {}
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.endswith(".py"):
+                    status = entry.stat()
+                    found[entry.path] = status.st_size, status.st_mtime_ns
+    except OSError:
+        pass  # what is gone already has no stamps
+    return found
 
 
 def _is_python(parts: tuple[str, ...]) -> bool:

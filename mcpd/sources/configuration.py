@@ -17,6 +17,7 @@ from msgspec import Meta, Struct
 from ..errors import ConfigurationError
 from ..printable import printable
 from ..serve_options import Option, command_options, parse_size
+from .auth_table import AuthTable
 from .docs_table import DOING, PROFILES, DocsTable, ToolTable
 from .lookup import FILE, FOLDERS
 from .toml_patterns import FILES_URI, SKILL_PREFIX, in_words
@@ -109,6 +110,7 @@ class Configuration(_Table, frozen=True):
     serve: Annotated[
         dict[str, Any], Meta(description="The options of mcpd serve, without their dashes; flags go before them.")
     ] = {}
+    auth: Annotated[AuthTable | None, Meta(description="Who may use it over HTTP and WebSocket.")] = None
     tools: _ToolsTable = _ToolsTable()
     apps: _AppsTable = _AppsTable()
     resources: ResourcesTable = ResourcesTable()

@@ -32,6 +32,12 @@ def configuration_schema() -> dict[str, Any]:
         },
         "additionalProperties": False,
     }
+    inner = properties["auth"]["properties"]
+    asked = _resolved(inner)["introspection"]
+    inner["introspection"] = {
+        **whole[asked["$ref"].rpartition("/")[2]],
+        "description": inner["introspection"]["description"],
+    }
     docs = properties["docs"]["properties"]
     docs["tools"], argument = _tools_schema(docs["tools"])
     return {

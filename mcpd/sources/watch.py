@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from time import monotonic, time_ns
+from time import thread_time
 from typing import TYPE_CHECKING, Protocol
 
 from ..errors import ConfigurationError
@@ -38,7 +38,12 @@ _LOOK_MS = 500
 """After which a look is taken though nothing is said to have changed: once, for what did before the watch began."""
 _GLANCE_SECONDS = 0.25
 _GLANCE_SHARE = 200
-"""Between two looks at all files passes this many times what one took, or more."""
+"""Between two looks at all files passes this many times what one took of the processor, or more. Never by the clock:
+where the system made a look wait for a moment, an edit would then wait for a minute."""
+_LONG_PAUSE = 0.4
+_MOST_SECONDS = 5.0
+_CLOCK_STEP_NS = 20_000_000
+"""So much later than a file's time the clock may be that is read at once after it."""
 
 _PASSED_OVER = frozenset(("__pycache__", "__pypackages__", "node_modules", "site-packages", "venv", "env"))
 
@@ -107,8 +112,13 @@ def _is_walked(entry: os.DirEntry[str]) -> bool:
 
 
 def watch_later(watched: Sequence[Watched], stop: threading.Event, began: int) -> None:
-    """The same, until `stop` is set; with a change since `began`, in nanoseconds, it is loaded how changes are told."""
-    if _wait_for_a_change(watched, stop, began):
+    """The same, until `stop` is set; with a change since `began`, in nanoseconds, it is loaded how changes are told.
+
+    At once, where there are so many files that looking at them would take long to find one that has changed.
+    """
+    stamps, pause = seen = _look(watched)
+    has_changed = any(stamp is None or stamp[1] > began - _CLOCK_STEP_NS for stamp in stamps.values())
+    if has_changed or pause > _LONG_PAUSE or _wait_for_a_change(watched, stop, seen) is not None:
         for each in watched:
             _refresh(each, set())
         _watch(watched, stop)
@@ -125,31 +135,37 @@ def _watch(watched: Sequence[Watched], stop: threading.Event) -> None:
         log.warning(
             "the system does not tell what changes: %s; files are looked at from time to time", printable(error)
         )
-        began = time_ns()
-        while _wait_for_a_change(watched, stop, began):
-            began = time_ns()
-            for each in watched:
-                _refresh(each, {each.name})
+        _look_from_time_to_time(watched, stop)
 
 
 # -- until something has changed ---------------------------------------------------------------
 
-
-def _wait_for_a_change(watched: Sequence[Watched], stop: threading.Event, began: int) -> bool:
-    """Whether there was one, and not the end before it."""
-    before, seconds = _stamps(watched)
-    if any(stamp is None or stamp[1] > began for stamp in before.values()):
-        return True
-    while not stop.wait(max(_GLANCE_SECONDS, _GLANCE_SHARE * seconds)):
-        now, seconds = _stamps(watched)
-        if now != before:
-            return True
-    return False
+_Look = tuple[dict[str, tuple[int, int] | None], float]
+"""Size and time of each file, None for one that cannot be had; and after how many seconds to look again."""
 
 
-def _stamps(watched: Sequence[Watched]) -> tuple[dict[str, tuple[int, int] | None], float]:
-    """Size and time of all files, and how long it took to look."""
-    began = monotonic()
+def _look_from_time_to_time(watched: Sequence[Watched], stop: threading.Event) -> None:
+    look: _Look | None = _look(watched)
+    while look is not None:
+        for each in watched:
+            _refresh(each, {each.name})
+        # Since before the files were read: what is written while they are is another change.
+        look = _wait_for_a_change(watched, stop, look)
+
+
+def _wait_for_a_change(watched: Sequence[Watched], stop: threading.Event, seen: _Look) -> _Look | None:
+    """The first look that is not as `seen`; None with the end before it."""
+    stamps, pause = seen
+    while not stop.wait(pause):
+        now = _look(watched)
+        if now[0] != stamps:
+            return now
+        pause = now[1]
+    return None
+
+
+def _look(watched: Sequence[Watched]) -> _Look:
+    began = thread_time()
     found: dict[str, tuple[int, int] | None] = {}
     for each in watched:
         for path in each.files():
@@ -158,7 +174,8 @@ def _stamps(watched: Sequence[Watched]) -> tuple[dict[str, tuple[int, int] | Non
                 found[path] = status.st_size, status.st_mtime_ns
             except OSError:
                 found[path] = None
-    return found, monotonic() - began
+    took = thread_time() - began
+    return found, min(max(_GLANCE_SECONDS, _GLANCE_SHARE * took), _MOST_SECONDS)
 
 
 # -- from then on ------------------------------------------------------------------------------
@@ -194,9 +211,10 @@ def _follow(watched: Sequence[Watched], stop: threading.Event) -> None:
         for each in watched:
             if not has_looked or any(each.concerns(path) for path in paths):
                 _refresh(each, paths)
-        has_looked = True
-        if paths and set(_folders(watched)) != known:
+        # With the first look too: a folder may have been made after those to be watched were listed.
+        if (paths or not has_looked) and set(_folders(watched)) != known:
             return
+        has_looked = True
 
 
 def _folders(watched: Sequence[Watched]) -> list[str]:

@@ -157,6 +157,7 @@ class Acceptor:
         self._is_paused = False
         self._is_closed = False
         self._opening: asyncio.Task[None] | None = None
+        self._taking: set[asyncio.Task[Any]] = set()
 
     async def start(self) -> None:
         """Begin to accept. If that fails the sockets are closed."""
@@ -203,8 +204,9 @@ class Acceptor:
             if not self._servers and (self._opening is None or self._opening.done()):
                 self._opening = asyncio.get_running_loop().create_task(self._open())
 
-    def close(self) -> None:
-        """Accept nobody any more."""
+    def close(self, *, takes_waiting: bool = False) -> None:
+        """Accept nobody any more. With `takes_waiting` those first who wait in the queues, which end with the sockets:
+        their clients are connected, and may have sent a request."""
         self._is_closed = True
         self._connection_limit.discard(self)
         if self._opening is not None:
@@ -212,7 +214,28 @@ class Acceptor:
             self._opening = None
         self._close_servers()
         for listening in self._sockets:
+            if takes_waiting:
+                self._take_waiting(listening)
             listening.close()
+
+    def _take_waiting(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        limit = self._connection_limit
+        listening.setblocking(False)
+        while limit.count + len(self._taking) < limit.most:
+            try:
+                connection, _ = listening.accept()
+            except OSError:
+                return  # nobody more
+
+            connection.setblocking(False)
+            self._taking.add(loop.create_task(loop.connect_accepted_socket(self._connect, connection)))
+
+    async def taken(self) -> None:
+        """Those who waited are connected."""
+        taking, self._taking = self._taking, set()
+        if taking:
+            await asyncio.wait(taking)
 
     def _close_servers(self) -> None:
         for server in self._servers:

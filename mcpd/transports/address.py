@@ -11,12 +11,28 @@ import asyncio
 import errno
 import os
 import socket
+import stat
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
 from ..errors import ConfigurationError
 
-__all__ = ["Address", "authority", "bind", "is_ip_address", "is_loopback", "parse"]
+__all__ = [
+    "Address",
+    "address_of",
+    "authority",
+    "bind",
+    "bind_beside",
+    "bind_shared",
+    "bind_unix",
+    "check_guarded",
+    "close",
+    "is_ip_address",
+    "is_local",
+    "is_loopback",
+    "parse",
+]
 
 _LOOPBACK = ("127.0.0.1", "::1")
 _WILDCARDS = ("0.0.0.0", "::")
@@ -81,6 +97,17 @@ def is_ip_address(host: str) -> bool:
     return _family(host) is not None
 
 
+def is_local(listening: Iterable[socket.socket]) -> bool:
+    """Whether only this machine reaches these sockets."""
+    return all(is_loopback(str(one.getsockname()[0])) for one in listening)
+
+
+def close(listening: Iterable[socket.socket]) -> None:
+    """Close all these sockets."""
+    for one in listening:
+        one.close()
+
+
 def authority(listening: socket.socket) -> str:
     """`host:port` that reaches this socket from this machine, for a URL."""
     host, port = listening.getsockname()[:2]
@@ -103,19 +130,105 @@ async def bind(address: Address, *, is_guarded: bool) -> list[socket.socket]:
     else:
         found = list(_LOOPBACK)
 
-    if not is_guarded and not all(map(is_loopback, found)):
+    if not is_guarded:
+        _refuse_open(address, found)
+    return _listen_on_all(address, found)
+
+
+async def bind_shared(address: Address) -> list[socket.socket]:
+    """The same for processes that share a port (SO_REUSEPORT): bound, for others to be bound beside (`bind_beside`).
+
+    They do not listen, and the kernel gives them no connection before they do. Whether the address is guarded is for
+    the process to check that listens on them.
+    """
+    found = await _resolve(address) if address.host else list(_LOOPBACK)
+    if address.port:
+        # Whoever has the same user could share the port with us unasked: first nobody may have it.
+        close(_listen_on_all(address, found, listens=False))
+    return _listen_on_all(address, found, listens=False, is_shared=True)
+
+
+def bind_beside(sockets: Iterable[socket.socket]) -> list[socket.socket]:
+    """For each of these, which `bind_shared` gave, one more that is bound to the same, and does not listen either.
+
+    Raises ConfigurationError.
+    """
+    found: list[socket.socket] = []
+    for each in sockets:
+        host, port = each.getsockname()[:2]
+        try:
+            found.append(_open(host, port, listens=False, is_shared=True))
+        except OSError as error:
+            close(found)
+            raise ConfigurationError(_explain(error, Address(host, port))) from None
+    return found
+
+
+def check_guarded(address: Address, sockets: Iterable[socket.socket]) -> None:
+    """Raises ConfigurationError if these sockets, which somebody else has bound, can be reached from elsewhere."""
+    if not address.path:
+        _refuse_open(address, [str(each.getsockname()[0]) for each in sockets])
+
+
+def address_of(sockets: Sequence[socket.socket]) -> Address:
+    """The address that these sockets, which somebody else has bound, would be given by."""
+    if sockets[0].family == getattr(socket, "AF_UNIX", None):
+        return Address(path=os.fsdecode(sockets[0].getsockname()))
+    hosts = [str(each.getsockname()[0]) for each in sockets]
+    host = "" if all(map(is_loopback, hosts)) else next(each for each in hosts if not is_loopback(each))
+    return Address(host, sockets[0].getsockname()[1])
+
+
+def _refuse_open(address: Address, hosts: Iterable[str]) -> None:
+    if not all(map(is_loopback, hosts)):
         raise ConfigurationError(
             f"{address} can be reached from other machines: ask for a token with --token-file FILE or MCPD_TOKEN, "
-            "or give --insecure if everyone who can reach it may use it (in Python: token=… or insecure=True); "
+            "or --issuer URL, or give --insecure if everyone who can reach it may use it (in Python: token=… or "
+            "insecure=True); "
             f":{address.port} is for this machine only"
         )
 
+
+def _listen_on_all(
+    address: Address, found: list[str], *, listens: bool = True, is_shared: bool = False
+) -> list[socket.socket]:
     for _ in range(_PORT_TRIES):
-        sockets = _listen(address, found)
+        sockets = _listen(address, found, listens, is_shared)
         if sockets is not None:
             return sockets
 
     raise ConfigurationError("No port is free on both 127.0.0.1 and ::1: name one, for example :8080")
+
+
+def bind_unix(path: str) -> socket.socket:
+    """A socket that listens on a path, for this user only; one left behind by a server that is gone is replaced."""
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        if _is_left_behind(path):
+            os.unlink(path)
+        listening.bind(path)
+        os.chmod(path, 0o600)  # nobody can connect before it listens
+        listening.listen(_BACKLOG)
+        listening.setblocking(False)
+    except OSError as error:
+        listening.close()
+        raise ConfigurationError(f"Cannot listen on unix:{path}: {error.strerror or error}") from None
+    return listening
+
+
+def _is_left_behind(path: str) -> bool:
+    try:
+        if not stat.S_ISSOCK(os.stat(path).st_mode):
+            return False
+    except OSError:
+        return False
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            return True
+    return False
 
 
 async def _resolve(address: Address) -> list[str]:
@@ -131,14 +244,14 @@ async def _resolve(address: Address) -> list[str]:
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
-def _listen(address: Address, found: list[str]) -> list[socket.socket] | None:
+def _listen(address: Address, found: list[str], listens: bool, is_shared: bool) -> list[socket.socket] | None:
     """Listen on all of `found`; None if the port that the system chose for the first is taken on another."""
     sockets: list[socket.socket] = []
     port = address.port
     try:
         for host in found:
             try:
-                listening = _open(host, port)
+                listening = _open(host, port, listens, is_shared)
             except OSError as error:
                 if error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL) and (sockets or host != found[-1]):
                     continue  # a machine without IPv6 (or without IPv4): the other address will do
@@ -155,7 +268,7 @@ def _listen(address: Address, found: list[str]) -> list[socket.socket] | None:
     return sockets
 
 
-def _open(host: str, port: int) -> socket.socket:
+def _open(host: str, port: int, listens: bool, is_shared: bool) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With the protocol named, for asyncio sends small answers at once (TCP_NODELAY) only on what says that it is TCP.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -166,8 +279,11 @@ def _open(host: str, port: int) -> socket.socket:
         if family == socket.AF_INET6:
             # [::] means all of this machine, IPv4 too; any other address means itself.
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, host != "::")
+        if is_shared:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listening.bind((host, port))
-        listening.listen(_BACKLOG)
+        if listens:
+            listening.listen(_BACKLOG)
         listening.setblocking(False)
     except BaseException:
         listening.close()

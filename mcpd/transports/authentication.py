@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from hmac import compare_digest
 from typing import Any, TypeAlias, TypeVar
@@ -15,11 +16,12 @@ from typing import Any, TypeAlias, TypeVar
 from msgspec import Struct
 from msgspec.json import encode
 
-from ..errors import ConfigurationError
+from ..errors import AccessDenied, ConfigurationError
 from ..principal import ANONYMOUS, Principal
 from ..printable import printable
+from ..state_keys import StateKeys
 
-__all__ = ["Authentication", "Authenticator", "Refusal", "RequestHeaders", "TokenAuthenticator"]
+__all__ = ["Authentication", "Authenticator", "Protection", "Refusal", "RequestHeaders", "TokenAuthenticator"]
 
 log = logging.getLogger("mcpd")
 
@@ -41,20 +43,25 @@ _MOST_AT_ONCE = 1024
 
 
 class Refusal(Struct, frozen=True):
-    """An HTTP answer in place of the service: its status, a text for people, and headers that the status wants."""
+    """An HTTP answer in place of the service: its status, a text for people, and headers that the status wants.
+
+    `error` is the word for programs in its JSON (RFC 6749 section 5.2); by default one that fits the status.
+    """
 
     status: int
     text: str
     headers: tuple[tuple[str, str], ...] = ()
+    error: str = ""
 
     def body(self, accept: str | None) -> tuple[str, bytes]:
         """The content type and the body for a client that takes this: a text for browsers, JSON for all else.
 
         Clients read the body of any failure as an OAuth error: `error` is a string (RFC 6749 section 5.2).
         """
-        if accept is not None and "text/html" in accept.lower():
+        if accept is not None and "text/html" in accept.lower() and not self.error:
             return "text/plain; charset=utf-8", self.text.encode()
-        said = {"error": _ERRORS.get(self.status, "invalid_request"), "error_description": self.text.strip()}
+        error = self.error or _ERRORS.get(self.status, "invalid_request")
+        said = {"error": error, "error_description": self.text.strip()}
         return "application/json", encode(said)
 
 
@@ -73,13 +80,24 @@ _TWICE = Refusal(
 
 
 class RequestHeaders(Mapping[str, str]):
-    """The headers of a request by lower-case name, decoded when they are looked at. `repeated` came more than once."""
+    """The headers of a request by lower-case name, decoded when they are looked at. `repeated` came more than once.
 
-    __slots__ = ("_fields", "repeated")
+    `method` and `path` are the request's; "" for the path of the endpoint.
+    """
 
-    def __init__(self, fields: Mapping[bytes, bytes], repeated: frozenset[bytes] = frozenset()) -> None:
+    __slots__ = ("_fields", "method", "path", "repeated")
+
+    def __init__(
+        self,
+        fields: Mapping[bytes, bytes],
+        repeated: frozenset[bytes] = frozenset(),
+        method: str = "GET",
+        path: str = "",
+    ) -> None:
         self._fields = fields
         self.repeated = repeated
+        self.method = method
+        self.path = path
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[bytes, bytes]]) -> RequestHeaders:
@@ -105,6 +123,45 @@ class RequestHeaders(Mapping[str, str]):
 
     def __len__(self) -> int:
         return len(self._fields)
+
+
+class Protection(ABC):
+    """An authenticator that speaks OAuth, see `auth.base`: it has documents of its own, and refuses single calls."""
+
+    known_scopes: set[str]
+    """All scopes that the server may ask for."""
+    has_anonymous: bool
+    """Whether something of the server is for those too who do not say who they are."""
+    public_url: str
+    """The URL by which clients know the endpoint; "" while nobody has said it."""
+    on_forget: list[Callable[[Callable[[Principal], bool]], None]]
+    """What ends all that belongs to principals of a kind; those who serve add themselves."""
+
+    @abstractmethod
+    def __call__(self, headers: Mapping[str, str], /) -> Principal | Refusal | Coroutine[Any, Any, Principal | Refusal]:
+        """What any authenticator does. One without credentials is refused with `error` being "unauthorized"."""
+
+    def share(self, keys: StateKeys) -> None:  # noqa: B027 - most share nothing
+        """What all processes of the service have in common, before the first request."""
+
+    @abstractmethod
+    def locate(self, url: str, *, is_public: bool, is_guess: bool) -> None:
+        """The endpoint is at this URL, unless it was said before. Raises ConfigurationError for what it cannot be.
+
+        With `is_public` others than this machine reach it; `is_guess` is for an address that is listened on.
+        """
+
+    @abstractmethod
+    def documents(self, endpoint: str) -> Mapping[str, Callable[[], bytes]]:
+        """The JSON that everybody may read, by path; `endpoint` is the endpoint's."""
+
+    @abstractmethod
+    def refuse(self, denied: AccessDenied, user: Principal) -> Refusal:
+        """The answer to a request of this principal that was denied after it had been let in."""
+
+    @abstractmethod
+    def url_of_metadata(self) -> str | None:
+        """Where a client finds whom to ask for a token; None if there is nobody."""
 
 
 class TokenAuthenticator:
@@ -250,4 +307,5 @@ def _is_proper(refusal: Refusal) -> bool:
         refusal.text.encode()
     except (AttributeError, TypeError, ValueError):
         return False
+    texts.append(refusal.error)
     return refusal.status in _REFUSALS and all(isinstance(text, str) for text in texts)

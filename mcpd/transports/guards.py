@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ..errors import ConfigurationError
 from .address import is_ip_address, is_loopback
-from .authentication import Authentication, Authenticator, Refusal, TokenAuthenticator
+from .authentication import Authentication, Authenticator, Protection, Refusal, TokenAuthenticator
 
 __all__ = ["Access", "Guard", "Refusal"]
 
@@ -38,11 +38,27 @@ class Access(Struct, frozen=True, kw_only=True):
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"Access(hosts={self.hosts}, origins={self.origins})"  # the token ends in no traceback
+
     def or_by(self, authenticate: Authenticator | None) -> Access:
         """The same by a server's own authenticator, unless there is one already."""
         return (
             self if authenticate is None or self.authenticate is not None else replace(self, authenticate=authenticate)
         )
+
+    @property
+    def protection(self) -> Protection | None:
+        """The authenticator, if it is one that speaks OAuth."""
+        return self.authenticate if isinstance(self.authenticate, Protection) else None
+
+    def locate(self, known: str, guess: str, *, is_local: bool) -> None:
+        """The endpoint is at the URL `known`, "" if nobody said one: then by what is listened on it is at `guess`.
+
+        Raises ConfigurationError for what tokens cannot be made for.
+        """
+        if self.protection is not None:
+            self.protection.locate(known or guess, is_public=not (is_local or self.insecure), is_guess=not known)
 
     @property
     def is_guarded(self) -> bool:
@@ -69,11 +85,19 @@ class Guard:
             )
 
         self.has_token = access.token is not None
+        self.protection = access.protection
         authenticate = access.authenticate if access.token is None else TokenAuthenticator(access.token)
         self.authentication: Authentication | None = None
         """What asks who sends a request; None where nobody is asked."""
         if authenticate is not None:
             self.authentication = Authentication(authenticate, access.authenticate_timeout)
+
+    def lets_in(self, refusal: Refusal) -> bool:
+        """Whether a request that was refused goes on as nobody's: it had no credentials, and some things want none.
+
+        Of an author's own authenticator a refusal is final: nothing then asks nobody for anything.
+        """
+        return self.protection is not None and self.protection.has_anonymous and refusal.error == "unauthorized"
 
     def check_source(self, host: str | None, origin: str | None) -> Refusal | None:
         """None if a request from there may go on. A header that came twice is given joined by a comma.

@@ -25,10 +25,11 @@ from typing import Protocol
 from weakref import WeakSet
 
 from ..channel import Receiver
-from ..errors import ConfigurationError, ConnectionLost, McpdError, ProtocolError
+from ..errors import CannotConnect, ConfigurationError, ConnectionLost, McpdError, ProtocolError
 from ..jsonrpc import Id
 from ..masking import mask_command
 from ..principal import Origin
+from .apart import unread
 from .child_stderr import StderrCopy
 from .stdio import MAX_FRAME_BYTES, StdioChannel
 
@@ -87,6 +88,8 @@ class ProcessChannel:
         self._receiver: Receiver | None = None
         self._watching: asyncio.Task[None] | None = None
         self._telling: asyncio.Task[None] | None = None
+        self._sent = 0
+        """Bytes for the child, ever."""
         self._is_closed = False
         self._has_ended = False
         self._owner = os.getpid()
@@ -129,7 +132,15 @@ class ProcessChannel:
         else:
             text = f"the server has ended with exit code {code}"
         said = "" if self._stderr is None else self._stderr.last_lines()
-        return ConnectionLost(f"{self._name}: {text}{f'; stderr: {said}' if said else ''}")
+        kind = CannotConnect if code is not None and self._has_read_nothing() else ConnectionLost
+        return kind(f"{self._name}: {text}{f'; stderr: {said}' if said else ''}")
+
+    def _has_read_nothing(self) -> bool:
+        """Whether all that was ever sent to the child waits in the pipe, or before it: then it has done nothing of it.
+
+        A child that is quick to end is gone before the first line is written, and that line is in no pipe.
+        """
+        return unread(self._descriptors[1]) + self._channel.untaken_bytes == self._sent
 
     async def _watch(self) -> None:
         """What the child started may hold its output open for long; with the child itself the connection ends."""
@@ -155,6 +166,7 @@ class ProcessChannel:
 
     def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """Queue one line for the child."""
+        self._sent += len(frame) + 1
         self._channel.send(frame)
 
     def send_apart(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:

@@ -75,6 +75,8 @@ class StdioChannel:
         self._unsent_bytes = 0
         self._taken_bytes = 0
         """How much of what had to wait was taken since."""
+        self._lost_bytes = 0
+        """What was sent and nobody will take: there is no reader any more."""
         self._seen_bytes = 0
         self._seen_at = 0.0
         self._watching: asyncio.TimerHandle | None = None
@@ -208,6 +210,7 @@ class StdioChannel:
     def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """Queue one line. The lines of one turn leave in one write, up to 64 KiB or 64 lines."""
         if self._is_broken:
+            self._lost_bytes += len(frame) + 1
             return
         out = self._out
         out.append(frame)
@@ -246,9 +249,15 @@ class StdioChannel:
         self._receiver.receive_error(error)
         return True
 
+    @property
+    def untaken_bytes(self) -> int:
+        """How much of what was sent is not in the pipe: it waits here, or was lost when the reader went away."""
+        return self._lost_bytes + self._unsent_bytes + sum(len(frame) + 1 for frame in self._out)
+
     def send_apart(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """Queue one line that the peer reads by itself: it leaves when what was sent before it was read."""
         if self._is_broken:
+            self._lost_bytes += len(frame) + 1
             return
         if self._out:
             self._flush()
@@ -360,6 +369,7 @@ class StdioChannel:
 
     def _drop(self) -> None:
         self._stop_writing()
+        self._lost_bytes += self._unsent_bytes
         self._unsent.clear()
         self._unsent_bytes = 0
         self._charge.set(0)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import cast
 
 from websockets.frames import CloseCode, Frame, Opcode
@@ -25,15 +26,17 @@ from websockets.protocol import OPEN
 from ..budget import OVER, SMALL, Charge, client_of
 from ..channel import Receiver
 from ..jsonrpc import Id
+from ..principal import Principal
 from ..printable import printable
 from .apart import Apart
+from .expiring import at_expiry
 from .websocket_ending import shorten, why_it_ended
 from .websocket_framing import cut_masked, text_frame
 from .websocket_handshake import Handshake, HandshakeFields, WebSocketProtocol
 from .websocket_keep_alive import ASK, unread_asks
 from .websocket_owner import ConnectionOwner
 from .websocket_peer import WebSocketPeer
-from .websocket_stream import DATA, HIGH_WATER, LOW_WATER, WebSocketStream
+from .websocket_stream import DATA, HIGH_WATER, LOW_WATER, WebSocketStream, bound_reads
 from .wire_log import wire_log
 
 __all__ = ["WebSocketChannel"]
@@ -57,6 +60,7 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
         "_fields",
         "_handshake",
         "_has_ended",
+        "_expiry",
         "_receiver",
         "_unread",
     )
@@ -79,6 +83,8 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
         self._handshake: Handshake | None = Handshake(endpoint, protocol, self)
         """Takes what arrives until it is answered."""
         self._fields: HandshakeFields | None = None
+        self._expiry: asyncio.TimerHandle | None = None
+        """Closes it when the token that it was opened with ends."""
 
     # -- what asyncio calls ------------------------------------------------------------------
 
@@ -86,6 +92,7 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
         # A cast: uvloop's transports have the methods, not the base class.
         self._transport = stream = cast("asyncio.Transport", transport)
         stream.set_write_buffer_limits(HIGH_WATER, LOW_WATER)
+        bound_reads(stream)
         self._endpoint.connections.add(self)
         self._keep_alive.set(self._limits.open_timeout, stream.abort)
 
@@ -95,14 +102,19 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
 
     def data_received(self, data: bytes) -> None:
         self.was_heard = True
-        if self._handshake is not None:
+        cut = self._cut_here
+        if cut is not None:
+            taken = cut(data, self._most, self._events)
+            if taken != len(data):
+                self._parse(data[taken:])
+        elif self._handshake is None:
+            self._parse(data)
+        else:
             self._handshake.receive(data)
             return
-
-        self._parse(data)
         self._push()
 
-        if self._protocol.reader.buffer or self._fragments is not None or self._charge is not None:
+        if self._fragments is not None or self._charge is not None or self._protocol.reader.buffer:
             self._count()
 
     def _count(self) -> None:
@@ -131,6 +143,10 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
         if self._handshake is not None:
             self._handshake.close()
             self._handshake = None
+
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
 
         # What waits takes of the memory of all: it goes back before anybody hears of the end.
         self._endpoint.connections.discard(self)
@@ -166,6 +182,8 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
         """Make the receiver of the connection's frames. May raise anything."""
         self._fields = fields
         self._receiver = self._endpoint.accept(self)
+        if fields.user.expires is not None:
+            self._expiry = at_expiry(fields.user, lambda: self.fail(CloseCode.POLICY_VIOLATION, "token expired"))
 
     def end_handshake(self, rest: bytes = b"", *, farewell: bytes = b"") -> None:
         """The answer is to be written; `rest` came behind the handshake. `farewell` is for what was none."""
@@ -181,6 +199,11 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
         if rest:
             self.data_received(rest)
 
+    def turn_out(self, is_meant: Callable[[Principal], bool]) -> None:
+        """Close it, if it was opened by one of these principals."""
+        if self._fields is not None and is_meant(self._fields.user):
+            self.fail(CloseCode.POLICY_VIOLATION, "token revoked")
+
     # -- reading -----------------------------------------------------------------------------
 
     def _push(self) -> None:
@@ -195,7 +218,10 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
                 if self.is_congested:
                     break
                 taken += 1
-                self._take(frame)
+                if not isinstance(frame, bytes):
+                    self._take(frame)
+                elif self.is_open and (frame.isascii() or self._is_text(frame)):  # nearly always
+                    self._receiver.receive(frame)  # type: ignore[union-attr]  # there is one, as it is open
         except Exception:
             log.exception("A message could not be taken")
             self.fail(CloseCode.INTERNAL_ERROR, "internal error")
@@ -207,12 +233,7 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
         if self._protocol.parser_exc is not None:
             self._end()
 
-    def _take(self, frame: Frame | bytes) -> None:
-        if isinstance(frame, bytes):
-            if self.is_open and (frame.isascii() or self._is_text(frame)):
-                self._receiver.receive(frame)  # type: ignore[union-attr]  # there is one, as it is open
-            return
-
+    def _take(self, frame: Frame) -> None:
         opcode = frame.opcode
         if not self.is_open and opcode is not _CLOSE:
             # Once a client was told that we close, or why, nothing more is done for it.
@@ -288,6 +309,7 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
             if self._apart is not None:
                 self._apart.release()
             self._events.clear()
+            self._cut_here = None
             self._protocol.send_close(CloseCode.GOING_AWAY, shorten(reason or "the server is going away"))
             self._flush()
         elif not self._is_closing:

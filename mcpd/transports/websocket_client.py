@@ -34,10 +34,10 @@ from .websocket_dial import Dialed, dial
 from .websocket_ending import shorten
 from .websocket_framing import MaskedFrames, cut_plain
 from .websocket_owner import WebSocketLimits
-from .websocket_stream import DATA, HIGH_WATER, LOW_WATER, WebSocketStream
+from .websocket_stream import DATA, HIGH_WATER, LOW_WATER, WebSocketStream, bound_reads
 from .wire_log import wire_log
 
-__all__ = ["WebSocketClientChannel", "open_websocket"]
+__all__ = ["RefusedHandshake", "WebSocketClientChannel", "open_websocket"]
 
 log = logging.getLogger("mcpd.client")
 
@@ -98,6 +98,15 @@ def _is_latin(text: str) -> bool:
     return all(ord(c) < 256 for c in text)
 
 
+class RefusedHandshake(HttpError):
+    """The server answered the handshake by a status: with what it says of how to be let in."""
+
+    def __init__(self, message: str, status: int, headers: Mapping[str, str], challenges: tuple[str, ...]) -> None:
+        self.headers = headers
+        self.challenges = challenges
+        super().__init__(message, status)
+
+
 class WebSocketClientChannel(WebSocketStream):
     """One connection, from the handshake's first byte on. `start` begins to deliver what arrives."""
 
@@ -128,6 +137,7 @@ class WebSocketClientChannel(WebSocketStream):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = stream = cast("asyncio.Transport", transport)
         stream.set_write_buffer_limits(HIGH_WATER, LOW_WATER)
+        bound_reads(stream)
         request = self._protocol.connect()
         for name, value in self._headers.items():
             if name in request.headers:
@@ -138,7 +148,13 @@ class WebSocketClientChannel(WebSocketStream):
 
     def data_received(self, data: bytes) -> None:
         self.was_heard = True
-        if self._has_begun:
+        cut = self._cut_here
+        if cut is not None:
+            taken = cut(data, self._most, self._events)
+            if taken != len(data):
+                self._parse(data[taken:])
+            self._push()
+        elif self._has_begun:
             self._parse(data)
             self._push()
         else:
@@ -202,6 +218,7 @@ class WebSocketClientChannel(WebSocketStream):
             return kind(f"{name}: what answered speaks no WebSocket: {printable(str(cause), 200)}")
 
         response = error.response
+        challenges = tuple(response.headers.get_all("WWW-Authenticate"))
         status = response.status_code
         text = f"{name}: the server refused the WebSocket: {status} {printable(response.reason_phrase, 100)}".rstrip()
         lines = bytes(response.body or b"").decode("utf-8", "replace").strip().splitlines()
@@ -214,7 +231,7 @@ class WebSocketClientChannel(WebSocketStream):
             if lines and lines[0].strip():
                 text = f"{text}: {printable(lines[0].strip(), 300)}"
             text += _HINTS.get(status, "")
-        return HttpError(text, status)
+        return RefusedHandshake(text, status, dict(response.headers.raw_items()), challenges)
 
     # -- reading -----------------------------------------------------------------------------
 
@@ -246,13 +263,16 @@ class WebSocketClientChannel(WebSocketStream):
             return
 
         self._is_pushing = True
-        events, taken = self._events, 0
+        events, taken, receiver = self._events, 0, self._receiver
         try:
             for frame in events:  # whoever ends it in between clears them
                 if self.is_held:
                     break
                 taken += 1
-                self._take(frame)
+                if not isinstance(frame, bytes):
+                    self._take(frame)
+                elif receiver is not None and not self._has_told and (frame.isascii() or self._is_text(frame)):
+                    receiver.receive(frame)  # nearly always
         except Exception:
             log.exception("A message of the server could not be taken")
             self.fail(CloseCode.INTERNAL_ERROR, "internal error")
@@ -264,15 +284,12 @@ class WebSocketClientChannel(WebSocketStream):
         if self._protocol.parser_exc is not None:
             self._end()
 
-    def _take(self, frame: Frame | bytes) -> None:
+    def _take(self, frame: Frame) -> None:
         receiver = self._receiver
         if receiver is None or self._has_told:
             return
 
-        if isinstance(frame, bytes):  # nearly always
-            if frame.isascii() or self._is_text(frame):
-                receiver.receive(frame)
-        elif frame.opcode in DATA:
+        if frame.opcode in DATA:
             message = self._message(frame)
             if message is not None:
                 receiver.receive(message)
@@ -334,6 +351,7 @@ class WebSocketClientChannel(WebSocketStream):
         self.is_held = False
         if self._protocol.state is OPEN:
             self._protocol.send_close(CloseCode.NORMAL_CLOSURE, shorten(reason))
+            self._cut_here = None
             self._flush()
         elif not self._is_closing:
             transport.abort()

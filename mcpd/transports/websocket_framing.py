@@ -45,6 +45,8 @@ _MASKED = 0x80
 
 _short = Struct("!BB").pack
 _long = Struct("!BBH").pack
+_short_masked = Struct("!BB4s").pack
+_long_masked = Struct("!BBH4s").pack
 
 _KEY_BYTES = 4
 _POOL_BYTES = 64 * _KEY_BYTES
@@ -74,8 +76,11 @@ class MaskedFrames:
             key = next(self._keys)
 
         size = len(payload)
-        head = _short(_TEXT, _MASKED | size) if size < 126 else _long(_TEXT, _MASKED | 126, size)
-        return head + key + apply_mask(payload, key)
+        if size < 126:
+            head = _short_masked(_TEXT, _MASKED | size, key)
+        else:
+            head = _long_masked(_TEXT, _MASKED | 126, size, key)
+        return head + apply_mask(payload, key)
 
 
 # -- reading -------------------------------------------------------------------------------------

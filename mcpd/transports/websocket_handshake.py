@@ -80,6 +80,9 @@ class Admission(Protocol):
     def refuse(self, request: Request) -> Refusal | None:
         """Why this handshake, of somebody who may come in, gets no WebSocket."""
 
+    def refused(self, status: int) -> None:
+        """A handshake was refused with this status."""
+
 
 class _Connection(Protocol):
     """The connection whose handshake it is."""
@@ -142,6 +145,7 @@ class Handshake:
         if error is not None:
             # Not HTTP, or a POST: where the library would only hang up, say why.
             text = f"This port speaks WebSocket, and this was no handshake of it: {error.__cause__ or error}.\n"
+            self._admission.refused(400)
             farewell = _reject(protocol, Refusal(400, text), None).serialize()
             self._connection.end_handshake(data[start:], farewell=farewell)
 
@@ -218,6 +222,8 @@ class Handshake:
                 text = "The server failed to set up the connection; see its log.\n"
                 response = _reject(protocol, Refusal(500, text), accept)
 
+        if response.status_code != 101:
+            self._admission.refused(response.status_code)
         protocol.send_response(response)
 
     def _peer(self) -> str:

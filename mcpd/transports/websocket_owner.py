@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from msgspec import Struct
 
 from ..channel import Channel, Receiver
+from ..principal import Principal
 from ..serve_defaults import MAX_FRAME_BYTES
 from .accepting import ConnectionLimit, CountedConnections
 from .websocket_handshake import Admission
@@ -38,6 +40,9 @@ class OpenConnection(Protocol):
 
     def pause(self) -> None:
         """Read nothing more; calls that run may still be answered."""
+
+    def turn_out(self, is_meant: Callable[[Principal], bool]) -> None:
+        """Close it, if it was opened by one of these principals."""
 
     async def aclose(self, reason: str = "") -> None:
         """Close it with 1001, within the close time-out."""

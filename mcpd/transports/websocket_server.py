@@ -6,15 +6,17 @@ Each connection has its own session; what goes on in it is `websocket`'s.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from websockets.http11 import Request
 
 from ..channel import Channel, Receiver
+from ..errors import ConfigurationError
 from ..principal import ANONYMOUS, Principal
 from .accepting import Acceptor, ConnectionLimit, CountedConnections
-from .address import Address, authority, bind, parse
+from .address import Address, authority, bind, check_guarded, close, is_local, parse
 from .authentication import RequestHeaders
 from .guards import Access, Guard, Refusal
 from .websocket import WebSocketChannel
@@ -35,7 +37,7 @@ class Endpoint:
     """What the connections of one server share: who may connect, the limits, and who takes their frames.
 
     `accept` is called for each connection after its handshake and gives the receiver of its frames. Of `paths`
-    the first is the one that is told to who asks for another.
+    the first is the one that is told to who asks for another. `on_refused` hears the status of each refusal.
     """
 
     def __init__(
@@ -45,16 +47,25 @@ class Endpoint:
         limits: WebSocketLimits = _DEFAULT_LIMITS,
         paths: Sequence[str] = _PATHS,
         connection_limit: ConnectionLimit | None = None,
+        on_refused: Callable[[str], object] | None = None,
     ) -> None:
         self.accept = accept
         self.guard = guard
         self.limits = limits
         self.paths = paths
+        self._on_refused = on_refused
         self.connection_limit = ConnectionLimit() if connection_limit is None else connection_limit
         self.connections: CountedConnections[OpenConnection] = CountedConnections(self.connection_limit)
         self.authenticating = 0
         """How many handshakes wait to hear who they come from."""
         self.is_closed = False
+        if guard.protection is not None:
+            guard.protection.on_forget.append(self.turn_out)
+
+    def turn_out(self, is_meant: Callable[[Principal], bool]) -> None:
+        """Close the connections of these principals."""
+        for channel in list(self.connections):
+            channel.turn_out(is_meant)
 
     def connect(self) -> WebSocketChannel:
         """An asyncio protocol for one connection, which may have its handshake before it."""
@@ -68,7 +79,10 @@ class Endpoint:
         if self.guard.authentication is None:
             return ANONYMOUS
         may_wait = self.authenticating < self.limits.max_authenticating
-        return self.guard.authentication.check(headers, may_wait=may_wait)
+        found = self.guard.authentication.check(headers, may_wait=may_wait)
+        if isinstance(found, Refusal) and self.guard.lets_in(found):
+            return ANONYMOUS
+        return found
 
     def refuse(self, request: Request) -> Refusal | None:
         """Why this handshake, of somebody who may come in, gets no WebSocket; RFC 6455 is checked elsewhere."""
@@ -86,6 +100,11 @@ class Endpoint:
             )
         return None
 
+    def refused(self, status: int) -> None:
+        """A handshake was refused with this status."""
+        if self._on_refused is not None:
+            self._on_refused(str(status))
+
     def pause(self) -> None:
         """Read nothing more from anyone; calls that run may still be answered. `aclose` comes next."""
         self.is_closed = True
@@ -101,8 +120,9 @@ class Endpoint:
 class WebSocketListener:
     """WebSocket on `:PORT`, `HOST:PORT` or `[IPV6]:PORT`. `url` is what to give to a client, once it has started.
 
-    `connection_limit` counts all connections of the process. Raises ConfigurationError for a host or origin that is
-    none.
+    `connection_limit` counts all connections of the process. `sockets` are bound to that address already.
+    `on_refused` hears the status of each handshake that is refused. Raises ConfigurationError for a host or origin that
+    is none.
     """
 
     endpoint: Endpoint
@@ -114,12 +134,16 @@ class WebSocketListener:
         access: Access = _DEFAULT_ACCESS,
         limits: WebSocketLimits = _DEFAULT_LIMITS,
         connection_limit: ConnectionLimit | None = None,
+        sockets: Sequence[socket.socket] = (),
+        on_refused: Callable[[str], object] | None = None,
     ) -> None:
         self.url = ""
         self._address = parse(address) if isinstance(address, str) else address
         self._access = access
         self._guard = Guard(access, self._address.host)
         self._limits = limits
+        self._given = list(sockets)
+        self._on_refused = on_refused
         self._connection_limit = ConnectionLimit() if connection_limit is None else connection_limit
         self._acceptor: Acceptor | None = None
 
@@ -128,11 +152,20 @@ class WebSocketListener:
 
         Raises ConfigurationError for an address that cannot be used, or is open to others without a token (D9).
         """
-        sockets = await bind(self._address, is_guarded=self._access.is_guarded)
+        sockets = self._given or await bind(self._address, is_guarded=self._access.is_guarded)
+        if not self._access.is_guarded:
+            check_guarded(self._address, sockets)
         self._connection_limit.check(self._limits.max_connections)
-        self.endpoint = Endpoint(accept, self._guard, self._limits, connection_limit=self._connection_limit)
+        self.endpoint = Endpoint(
+            accept, self._guard, self._limits, connection_limit=self._connection_limit, on_refused=self._on_refused
+        )
         self._acceptor = Acceptor(self._connection_limit, sockets, self.endpoint.connect)
         self.url = f"ws://{authority(sockets[0])}/mcp"
+        try:
+            self._access.locate("", f"http{self.url[2:]}", is_local=is_local(sockets))
+        except ConfigurationError:
+            close(sockets)
+            raise
         await self._acceptor.start()
 
     def pause(self) -> None:

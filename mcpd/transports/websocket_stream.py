@@ -4,14 +4,13 @@ The framing is websockets' sans-I/O protocol; only short text frames that come o
 by `websocket_framing`. What differs (the handshake, when reading has to wait, what is said of the end) is in
 `websocket`, the server's end, and `websocket_client`.
 
-A read is 64 KiB, into one buffer of the thread: asyncio's own reads ask for 256 KiB each time, which costs more than to
-read what most messages are.
+A read asks for 64 KiB, see `bound_reads`. What is done for each message is done in few functions: a step from one to
+the next costs as much as reading a frame.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -26,7 +25,7 @@ from .websocket_framing import MOST_BYTES, begins_message, can_tell_beginnings
 from .websocket_keep_alive import KeepAlive
 from .websocket_owner import WebSocketLimits
 
-__all__ = ["DATA", "HIGH_WATER", "LOW_WATER", "WebSocketStream"]
+__all__ = ["DATA", "HIGH_WATER", "LOW_WATER", "WebSocketStream", "bound_reads"]
 
 HIGH_WATER = 1024 * 1024
 LOW_WATER = 256 * 1024
@@ -44,25 +43,24 @@ Cut: TypeAlias = Callable[[bytes, int, list[Any]], int]
 """`cut_masked` or `cut_plain`, of `websocket_framing`."""
 
 
-class _Buffer(threading.local):
-    """What the connections of one thread read into: whoever reads takes it out at once."""
+def bound_reads(transport: asyncio.Transport) -> None:
+    """Let asyncio's own transports ask for 64 KiB at a time.
 
-    def __init__(self) -> None:
-        self.view = memoryview(bytearray(_READ_BYTES))
+    They make room for 256 KiB before each read, which is so much that the C library gets it from the system and gives
+    it back: three calls of it for each message. Others, such as uvloop's, read into one buffer.
+    """
+    if hasattr(transport, "max_size"):
+        transport.max_size = _READ_BYTES
 
 
-_buffer = _Buffer()
-
-
-class WebSocketStream(asyncio.BufferedProtocol):
-    """One connection. `data_received` is the subclass's, and takes bytes."""
+class WebSocketStream(asyncio.Protocol):
+    """One connection. `data_received` is the subclass's."""
 
     # There may be thousands that wait.
     __slots__ = (
         "__weakref__",
-        "_begins_message",
-        "_buffer",
         "_cut",
+        "_cut_here",
         "_drained",
         "_events",
         "_fragments",
@@ -100,13 +98,12 @@ class WebSocketStream(asyncio.BufferedProtocol):
         """Done when the socket is no more; made when somebody waits for that."""
         self._drained: asyncio.Future[None] | None = None
 
-        self._buffer = _buffer.view
         self._events: list[Frame | bytes] = []
         """What has arrived and was not handed on yet: the library's frames, and messages that were read without it."""
         self._cut: Cut | None = None
         """What reads whole text frames that are not long, None if only the library does."""
-        self._begins_message = False
-        """The library waits for a message's first byte, or did before the connection began to end."""
+        self._cut_here: Cut | None = None
+        """The same, while the library waits for a message's first byte, and the connection has not begun to end."""
         self._fragments: bytearray | None = None
         self._make_frame: Callable[[bytes], bytes] | None = None
         """What makes text frames of payloads that are not long, None if only the library does."""
@@ -126,30 +123,18 @@ class WebSocketStream(asyncio.BufferedProtocol):
 
     # -- reading -----------------------------------------------------------------------------
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._buffer
-
-    def buffer_updated(self, nbytes: int) -> None:
-        self.data_received(bytes(self._buffer[:nbytes]))
-
     @abstractmethod
     def data_received(self, data: bytes) -> None:
         """Take what arrived."""
 
     def _parse(self, data: bytes) -> None:
-        """Add what comes of the bytes of an open connection to what has arrived."""
-        protocol, cut = self._protocol, self._cut
-        if self._begins_message and cut is not None and protocol.state is OPEN:
-            taken = cut(data, self._most, self._events)
-            if taken == len(data):
-                return
-            data = data[taken:]
-
+        """Add what comes of the bytes of an open connection to what has arrived, as far as `_cut` has left it."""
+        protocol = self._protocol
         protocol.receive_data(data)
         # Once the handshake is through, all events are frames.
         self._events += protocol.events_received()  # type: ignore[arg-type]
-        if cut is not None:
-            self._begins_message = begins_message(protocol)
+        if self._cut is not None:
+            self._cut_here = self._cut if protocol.state is OPEN and begins_message(protocol) else None
 
     def _message(self, frame: Frame) -> bytes | None:
         """The message that a frame of DATA is or completes; None if it is not whole, or breaks a rule."""
@@ -199,7 +184,7 @@ class WebSocketStream(asyncio.BufferedProtocol):
         self._make_frame = make_frame
         if can_tell_beginnings():
             self._cut = cut
-            self._begins_message = begins_message(protocol)
+            self._cut_here = cut if begins_message(protocol) else None
 
     def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """Queue one text frame. The frames of one turn leave in one write, unless they are many."""
@@ -230,16 +215,19 @@ class WebSocketStream(asyncio.BufferedProtocol):
     def _flush(self, farewell: bytes = b"") -> None:
         """Write what waits; `farewell` first if nothing is to be written but the end."""
         protocol, transport = self._protocol, self._transport
-        writes = protocol.data_to_send()
-        if not writes or transport is None or self._is_lost:  # uvloop's transports raise once they are gone
+        writes = protocol.writes
+        if not writes:
+            return
+        if transport is None or self._is_lost:  # uvloop's transports raise once they are gone
+            writes.clear()
             return
 
-        data = writes[0]
-        if len(writes) == 1 and data:  # nearly always
+        if len(writes) == 1 and writes[0]:  # nearly always
+            data = writes.pop()
             self._unflushed_bytes = 0
             self._written_bytes += len(data)
             transport.write(data)
-        elif self._write_all(transport, writes, farewell):
+        elif self._write_all(transport, protocol.data_to_send(), farewell):
             return
 
         if protocol.close_sent is not None and not self._is_closing and protocol.close_expected():
@@ -292,6 +280,7 @@ class WebSocketStream(asyncio.BufferedProtocol):
         """Close because of what the peer does or does not do; nothing more of it is read."""
         if self._protocol.state is OPEN:
             self._protocol.fail(code, shorten(reason))
+            self._cut_here = None
             self._events.clear()
             self._flush()
         self._end()

@@ -87,12 +87,15 @@ def _place(violation: Violation) -> str:
 
 def console_check(scene: Scene) -> Check:
     """Exceptions and errors of the first showing, and what the network did not give it."""
-    unloaded = (_of_unloaded(url, why) for url, why in scene.unloaded.items())
+    unloaded = (_of_unloaded(url, why, scene.guest_origin) for url, why in scene.unloaded.items())
     return checked("console", "No exception and no error", [*unloaded, *errors_of(scene)], "none", [])
 
 
-def _of_unloaded(url: str, why: str) -> Finding:
+def _of_unloaded(url: str, why: str, origin: str) -> Finding:
     advice = "is the address right, reached from here, and open to other origins (CORS)? What needs it was not tried"
+    if url.startswith(f"{origin}/"):
+        url = url.removeprefix(origin)
+        advice = "an app is one document, with nothing beside it: put it in, or name it by its whole address, declared"
     return Finding(severity="warning", text=f"{url} could not be loaded: {why}", advice=advice, url=url)
 
 

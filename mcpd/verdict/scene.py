@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
@@ -24,10 +24,11 @@ from ..host.view.events import Event, Failed, Live, SizeChanged
 from ..host.view.messages import PROXY_READY
 from ..preview.messages import Quirks
 from ..preview.quirks import OPENAI, treatment
+from ..preview.views import GUEST_GONE
 from .theatre import Theatre, script
 
 if TYPE_CHECKING:
-    from playwright.async_api import ConsoleMessage, Frame, Page, Request
+    from playwright.async_api import ConsoleMessage, Frame, Page, Response
 
 __all__ = ["Scene", "Violation", "show"]
 
@@ -64,7 +65,6 @@ class Scene:
         """What the policy allowed and the network did not give: why, by the address."""
         self.refusal = ""
         """The browser's words on code that the policy refused, where the View shows them to its user."""
-        self.proxy_told: list[Any] = []
         self.is_hidden = False
         self.stands_still = False
         self._guest_url = guest_url
@@ -74,9 +74,19 @@ class Scene:
         self._sending: list[Any] = []
         self._wake = asyncio.Event()
         theatre.hearers[view.id] = self._on_event
-        page.on("pageerror", lambda error: self._complain(self.errors, error.stack or error.message))
-        page.on("console", self._on_console)
-        page.on("requestfailed", self._on_unloaded)
+        self._heard: dict[Any, Callable[[Any], None]] = {
+            "pageerror": lambda error: self._complain(self.errors, error.stack or error.message),
+            "console": self._on_console,
+            "requestfailed": lambda request: self._on_unloaded(request.url, request.failure or ""),
+            "response": self._on_response,
+        }
+        for name, listener in self._heard.items():
+            page.on(name, listener)
+
+    def leave(self) -> None:
+        """Hear no more of the page, which is the next one's."""
+        for name, listener in self._heard.items():
+            self.page.remove_listener(name, listener)
 
     # -------------------------------------------------------------------------------------- its life
 
@@ -96,6 +106,11 @@ class Scene:
             if len(self.messages) == said:
                 break
         await self.look("(look) => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+    @property
+    def guest_origin(self) -> str:
+        """The View's own origin."""
+        return self._guest_url.rpartition("/")[0]
 
     @property
     def failure(self) -> str:
@@ -168,12 +183,21 @@ class Scene:
             if where.startswith(self._guest_url) or "Failed to load resource" not in message.text:
                 self._complain(self.complaints, message.text)
 
-    def _on_unloaded(self, request: Request) -> None:
-        why = request.failure or ""
-        is_elsewhere = request.url.startswith("http") and not request.url.startswith(self._guest_url)
-        is_network = why.startswith("net::") and why not in _NOT_NETWORK
-        if is_elsewhere and is_network and len(self.unloaded) < _MOST_COMPLAINTS:
-            self.unloaded.setdefault(request.url[:500], why)
+    def _on_unloaded(self, url: str, why: str) -> None:
+        is_elsewhere = url.startswith("http") and not url.startswith(self._guest_url)
+        is_network = not why.startswith("net::") or why not in _NOT_NETWORK
+        if why and is_elsewhere and is_network and len(self.unloaded) < _MOST_COMPLAINTS:
+            self.unloaded.setdefault(url[:500], why)
+
+    def _on_response(self, response: Response) -> None:
+        # What a script fetched it may expect to be refused, and says so if not; an element only stays empty.
+        if response.status >= 400 and response.request.resource_type not in (
+            "fetch",
+            "xhr",
+            "ping",
+            "cspviolationreport",
+        ):
+            self._on_unloaded(response.url, f"{response.status} {response.status_text}".strip())
 
     def _complain(self, complaints: list[str], text: str) -> None:
         if len(complaints) < _MOST_COMPLAINTS:
@@ -192,8 +216,9 @@ class Scene:
         message = json.loads(text)
         method = message.get("method") if isinstance(message, dict) else None
         if isinstance(method, str) and method.startswith(_RESERVED) and method != PROXY_READY:
-            # The proxy's own words: how often its frame has loaded, and what it kept back.
-            self.proxy_told.append(message)
+            # The proxy's own words: that the View has left, and what it kept back.
+            if method == GUEST_GONE:
+                self.view.lost("it has left its place: it loaded something else there")
             return
         if len(self.messages) < _MOST_MESSAGES:
             self.messages.append((self._now(), True, message))
@@ -301,6 +326,7 @@ async def show(
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            scene.leave()
 
         if scene.stands_still:
             raise ConfigurationError(f"its page stood still for {STILL_SECONDS:g} s: a script of the app does not end")

@@ -1,7 +1,8 @@
 """A browser without a window, the sandbox of `mcpd preview`, and a bare page: where apps are shown to be tried.
 
-Playwright drives the browser, and is loaded here only. Each showing has a browser context of its own: no cookie, no
-storage and no focus is shared.
+Playwright drives the browser, and is loaded here only. Showings side by side have contexts of their own: no focus is
+shared. One after the other they have the same page, which is loaded anew: each View has an origin of its own all the
+same, and with it storage, and cookies there are none.
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ class Theatre:
         self.origins = origins
         self.page_origin = origins.url("").partition("/#")[0]
         self.hearers: dict[str, Callable[[Event], None]] = {}
+        self._free: list[Page] = []
+        """Pages that were used, and can be again."""
 
     @property
     def browser_name(self) -> str:
@@ -72,24 +75,28 @@ class Theatre:
 
     @asynccontextmanager
     async def page(self, width: int, height: int, *, scheme: str = "light", spied: bool = False) -> AsyncIterator[Page]:
-        """The bare page, in a context of its own. With `spied`, spy.js runs in every frame of it."""
-        context = await self._browser.new_context(
-            viewport={"width": width, "height": height},
-            color_scheme="dark" if scheme == "dark" else "light",
-            locale="en-GB",
-            timezone_id="UTC",
-            reduced_motion="reduce",
-            accept_downloads=False,
-            service_workers="block",
-        )
+        """The bare page, which nobody else has meanwhile. With `spied`, spy.js runs in every frame of it."""
+        page = self._free.pop() if self._free and not spied else await self._new_page(spied=spied)
         try:
-            if spied:
-                await context.add_init_script(script("spy.js"))
-            page = await context.new_page()
+            await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light", reduced_motion="reduce")
+            await page.set_viewport_size({"width": width, "height": height})
             await page.goto(f"{self.page_origin}/")
             yield page
-        finally:
-            await context.close()
+        except BaseException:
+            await page.context.close()
+            raise
+        if spied or page.is_closed():
+            await page.context.close()
+        else:
+            self._free.append(page)
+
+    async def _new_page(self, *, spied: bool) -> Page:
+        context = await self._browser.new_context(
+            locale="en-GB", timezone_id="UTC", accept_downloads=False, service_workers="block"
+        )
+        if spied:
+            await context.add_init_script(script("spy.js"))
+        return await context.new_page()
 
 
 @asynccontextmanager

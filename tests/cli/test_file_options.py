@@ -31,6 +31,14 @@ def test_what_nobody_says_elsewhere() -> None:
     assert said == {"apps": "always", "strict_model_list": True}
 
 
+def test_where_a_login_is_described() -> None:
+    """In a file beside, or nowhere."""
+    for said, expected in (("auth.toml", "/srv/garden/auth.toml"), ("dev", "dev")):
+        options = Options()
+        take(options, {"auth-server": said}, ServerFolder("/srv/garden", "/srv/garden/mcpd.toml"))
+        assert options.auth_server == expected
+
+
 def test_what_was_given_stays_though_it_is_the_default() -> None:
     assert taken(grace=5.0).grace == 5.0
     assert taken(stdio=True).http is None

@@ -41,6 +41,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    # Whoever has cloned this into a temporary folder is warned, which is tested by itself.
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (home / ".cursor").mkdir(parents=True)
     garden.mkdir()
     (garden / "server.py").write_text(SERVER)

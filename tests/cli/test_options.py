@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from socket import socket
 from typing import get_type_hints
 
 import click
@@ -13,10 +14,12 @@ from mcpd.cli.serve import options_of as read_options
 from mcpd.extensions.serving import serve_options
 from mcpd.http import HttpSettings
 from mcpd.listener import Listener
+from mcpd.overseer import Overseer
 from mcpd.registry import threads
 from mcpd.serve_options import SECTIONS, Options, Settings, command_options
 from mcpd.server.options import RunOptions
 from mcpd.session import MAX_FRAME_BYTES
+from mcpd.transports.authentication import Protection
 from mcpd.transports.websocket_server import WebSocketLimits
 
 COMMANDS = {"check": check, "serve": serve}
@@ -48,8 +51,9 @@ def test_the_command_takes_what_the_table_says() -> None:
     assert set(table) - set(of_extensions) < set(Options.__struct_fields__)
     only_in_programs = set(Settings.__struct_fields__) - set(table)
     assert only_in_programs == {
-        "announce", "descriptors", "extensions", "http_settings", "listeners", "look_over", "thread_timeout", "token",
-        "ws_limits",
+        "announce", "auth", "descriptors", "extensions", "http_settings", "listeners", "look_over", "on_state",
+        "overseer", "sockets", "thread_timeout",
+        "token", "ws_limits",
     }  # fmt: skip
 
 
@@ -70,7 +74,15 @@ def test_what_run_takes_is_the_same_for_people_and_for_type_checkers() -> None:
     told = get_type_hints(RunOptions)
     # What the types of other packages are, only a type checker reads out of the module itself.
     hints = get_type_hints(
-        Settings, localns={"HttpSettings": HttpSettings, "Listener": Listener, "WebSocketLimits": WebSocketLimits}
+        Settings,
+        localns={
+            "HttpSettings": HttpSettings,
+            "Listener": Listener,
+            "Overseer": Overseer,
+            "Protection": Protection,
+            "socket": socket,
+            "WebSocketLimits": WebSocketLimits,
+        },
     )
     of_settings = {name: hint for name, hint in hints.items() if name not in {"stdio", "ws", "http"}}
     assert told == of_settings | {each.name: each.kind for each in serve_options()}

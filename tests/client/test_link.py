@@ -421,9 +421,14 @@ async def test_a_server_that_ends_when_it_is_probed(tmp_path: Path, caplog: pyte
 
 
 async def test_a_server_that_always_ends_is_told_as_it_is(tmp_path: Path) -> None:
-    command = [sys.executable, "-S", "-c", "import sys; sys.exit('no licence')"]
-    with pytest.raises(ConnectionLost, match="has ended with exit code 1; stderr: no licence"):
-        await Client(command).open()
+    """One that ends before it has read a word was not ended by the probe: it is not started a second time."""
+    note = f"open({str(tmp_path / 'starts')!r}, 'a').write('x'); "
+    for read, count in (("", 1), ("sys.stdin.readline(); ", 2)):
+        command = [sys.executable, "-S", "-c", f"import sys; {note}{read}sys.exit('no licence')"]
+        with pytest.raises(ConnectionLost, match="has ended with exit code 1; stderr: no licence"):
+            await Client(command).open()
+        assert len((tmp_path / "starts").read_text()) == count
+        (tmp_path / "starts").unlink()
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

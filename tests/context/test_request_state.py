@@ -12,6 +12,7 @@ from msgspec import Raw
 from mcpd.context import request_state
 from mcpd.context.request_state import RequestStateCodec
 from mcpd.errors import InvalidParams
+from mcpd.state_keys import StateKeys
 
 KEY = b"k" * 16
 JSON = st.dictionaries(st.text(), st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text())
@@ -20,12 +21,12 @@ JSON = st.dictionaries(st.text(), st.none() | st.booleans() | st.integers(-(2**5
 @given(st.binary(), st.dictionaries(st.text(), st.sampled_from([b"1", b'{"a":[null]}', b'"\xc3\xa9"'])), JSON)
 def test_what_is_sealed_can_be_opened(binding: bytes, answers: dict[str, bytes], kept: dict[str, object]) -> None:
     raw = {key: Raw(answer) for key, answer in answers.items()}
-    state = RequestStateCodec(KEY).open(binding, RequestStateCodec(KEY).seal(binding, raw, kept))
+    state = RequestStateCodec([KEY]).open(binding, RequestStateCodec([KEY]).seal(binding, raw, kept))
     assert {key: bytes(answer) for key, answer in state.answers.items()} == answers
     assert state.kept == kept
 
 
-SEALED = RequestStateCodec(KEY).seal(b"binding", {"a": Raw(b"1")}, {"b": 2})
+SEALED = RequestStateCodec([KEY]).seal(b"binding", {"a": Raw(b"1")}, {"b": 2})
 
 
 @given(st.integers(0, len(SEALED) - 1), st.characters(min_codepoint=33, max_codepoint=126))
@@ -34,37 +35,37 @@ def test_no_character_of_it_can_be_changed(position: int, other: str) -> None:
     if changed == SEALED:
         return
     with pytest.raises(InvalidParams, match="requestState"):
-        RequestStateCodec(KEY).open(b"binding", changed)
+        RequestStateCodec([KEY]).open(b"binding", changed)
 
 
 @given(st.text())
 def test_made_up_states_are_refused(made_up: str) -> None:
     with pytest.raises(InvalidParams, match="requestState"):
-        RequestStateCodec(KEY).open(b"", made_up)
+        RequestStateCodec([KEY]).open(b"", made_up)
 
 
 def test_a_state_is_bound_to_key_and_request() -> None:
-    sealed = RequestStateCodec(KEY).seal(b"one", {}, {})
-    RequestStateCodec(KEY).open(b"one", sealed)
+    sealed = RequestStateCodec([KEY]).seal(b"one", {}, {})
+    RequestStateCodec([KEY]).open(b"one", sealed)
     for key, binding in ((KEY, b"other"), (KEY, b""), (b"j" * 16, b"one"), (KEY + b"k", b"one")):
         with pytest.raises(InvalidParams):
-            RequestStateCodec(key).open(binding, sealed)
+            RequestStateCodec([key]).open(binding, sealed)
 
 
 def test_a_state_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(request_state.time, "time", lambda: now)
-    sealed = RequestStateCodec(KEY, lifetime=10).seal(b"", {}, {})
+    sealed = RequestStateCodec([KEY], lifetime=10).seal(b"", {}, {})
     now = 110.0
-    RequestStateCodec(KEY).open(b"", sealed)
+    RequestStateCodec([KEY]).open(b"", sealed)
     now = 110.1
     with pytest.raises(InvalidParams, match="too old"):
-        RequestStateCodec(KEY).open(b"", sealed)
+        RequestStateCodec([KEY]).open(b"", sealed)
 
 
 def test_the_client_can_read_but_not_write() -> None:
     """S26-158: it holds nothing but the client's own answers and what the tool keeps; no key, no name."""
-    raw = b64decode(RequestStateCodec(KEY).seal(b"principal", {"who": Raw(b'"Ada"')}, {"n": 1}))
+    raw = b64decode(RequestStateCodec([KEY]).seal(b"principal", {"who": Raw(b'"Ada"')}, {"n": 1}))
     assert b"Ada" in raw
     assert b"principal" not in raw
     assert KEY not in raw
@@ -72,4 +73,4 @@ def test_the_client_can_read_but_not_write() -> None:
 
 def test_a_short_key_is_no_key() -> None:
     with pytest.raises(ValueError, match="16 bytes"):
-        RequestStateCodec(b"short")
+        StateKeys([b"short"])

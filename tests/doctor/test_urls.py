@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.login_world import world
 from support.raw_http import Asked, as_json, raw_server, reply
 
+from mcpd import Client
 from mcpd.client.targets.named import UrlTarget
 from mcpd.doctor import network, streams
 from mcpd.doctor.report import Report, Step
@@ -332,8 +334,10 @@ SERVER = "/.well-known/oauth-authorization-server"
 async def test_a_token_is_wanted_and_can_be_had() -> None:
     steps = await tried_raw(guarded({f"{WELL}/mcp": RESOURCE, SERVER: ISSUER}))
     assert troubles(steps) == []
-    assert [step.name for step in steps] == ["connection (TCP)", "token", "sign-in", "authorization"]
-    assert "--token-file" in of(steps, "token").advice
+    assert [step.name for step in steps] == ["connection (TCP)", "token", "sign-in", "authorization", "login"]
+    advice = of(steps, "token").advice
+    assert advice.startswith("log in: mcpd login http://127.0.0.1:")
+    assert "--token-file" in advice
 
 
 @pytest.mark.parametrize(
@@ -361,6 +365,41 @@ async def test_what_is_wrong_with_signing_in(documents: Any, challenge: str | No
     step = of(steps, name)
     assert step.status in ("warning", "problem")
     assert text in step.text
+
+
+@pytest.mark.parametrize(
+    ("resource", "issuer", "text"),
+    [
+        ({}, {"token_endpoint": "http://elsewhere.example/token"}, "authorization server metadata at"),
+        ({}, {"registration_endpoint": "javascript:1"}, "is no https URL"),
+        ({"scopes_supported": ["offline_access"]}, {}, "lists offline_access"),
+        (
+            {},
+            {
+                "client_id_metadata_document_supported": True,
+                "token_endpoint_auth_methods_supported": ["private_key_jwt"],
+            },
+            "does not list none",
+        ),
+    ],
+)
+async def test_the_first_document_that_a_login_stops_at(resource: Any, issuer: Any, text: str) -> None:
+    """AUTH-173: what hosts are not known to look at, our own client does."""
+    steps = await tried_raw(guarded({f"{WELL}/mcp": RESOURCE | resource, SERVER: ISSUER | issuer}))
+    step = of(steps, "login")
+    assert step.status in ("warning", "problem")
+    assert text in step.text
+
+
+async def test_a_server_that_the_user_is_logged_in_to(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    async with world() as there:
+        async with Client(there.url, auth=there.oauth(store=None)):
+            pass
+        report = Report()
+        await try_url(UrlTarget(there.url, {}), report, 10)
+        assert of(report.steps, "logged in").status == "ok"
+        assert of(report.steps, "conversation").status == "ok"
 
 
 async def test_tokens_that_are_given() -> None:

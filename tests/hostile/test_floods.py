@@ -11,7 +11,7 @@ import pytest
 from conftest import Child
 from hostile.serving import Served, frame, post, reset, served, upgrade
 
-from mcpd.cli.launch import _token
+from mcpd.cli.launch import read_token
 
 pytestmark = pytest.mark.slow
 
@@ -193,7 +193,7 @@ def test_a_token_file_that_others_can_read(
     path = tmp_path / "the token"
     path.write_text("secret")
     path.chmod(mode)
-    assert _token(str(path)) == "secret"
+    assert read_token(str(path)) == "secret"
     said = capsys.readouterr().err
     assert ("other users of this machine can read it" in said) is is_warned
     assert (f"chmod 600 '{path}'" in said) is is_warned
@@ -205,7 +205,7 @@ def test_a_token_from_a_pipe_is_nobody_elses(capsys: pytest.CaptureFixture[str])
     os.close(into)
     try:
         assert stat.S_ISFIFO(os.fstat(out).st_mode)
-        assert _token(f"/dev/fd/{out}") == "secret"
+        assert read_token(f"/dev/fd/{out}") == "secret"
     finally:
         os.close(out)
     assert capsys.readouterr().err == ""

@@ -202,38 +202,27 @@ def test_an_address_is_a_client_whatever_its_second_half() -> None:
     assert client_of("10.0.0.1", "who") == "who@10.0.0.1"
 
 
-class _Borrower(Borrower):
-    """A function of that client, of a connection that has no other unless one is given."""
+class _Program:
+    """What a function runs for: a request of that client, by a connection that has no other unless one is given."""
+
+    subject = "hang"
 
     def __init__(self, client: str, connection: object = None) -> None:
-        self._client = client
-        self._connection = connection or self
-
-    @property
-    def connection(self) -> object:
-        return self._connection
-
-    @property
-    def client(self) -> str:
-        return self._client
-
-    @property
-    def name(self) -> str:
-        return "hang"
+        self.owner = (connection or self, client)
 
 
 async def test_made_up_tokens_leave_threads_to_other_addresses() -> None:
     slots = ThreadSlots(96, 0.01)
     took = 0
     for number in range(200):
-        borrower = _Borrower(client_of("10.0.0.1", f"token{number}"))
+        borrower = Borrower(_Program(client_of("10.0.0.1", f"token{number}")))
         try:
             await slots.acquire(borrower)
         except Exception:
             break
         took += 1
     assert 60 < took < 96
-    await slots.acquire(_Borrower(client_of("10.0.0.2", "somebody")))
+    await slots.acquire(Borrower(_Program(client_of("10.0.0.2", "somebody"))))
 
 
 async def test_two_programs_that_hang_leave_threads_to_a_third_on_their_machine() -> None:
@@ -244,7 +233,7 @@ async def test_two_programs_that_hang_leave_threads_to_a_third_on_their_machine(
         took = 0
         with pytest.raises(ToolError, match="Try again later"):
             while True:
-                await slots.acquire(_Borrower(client, program))
+                await slots.acquire(Borrower(_Program(client, program)))
                 took += 1
         return took
 

@@ -120,7 +120,7 @@ async def test_a_named_page_gets_what_a_browser_needs() -> None:
     stage = Stage()
     expected = {
         "access-control-allow-origin": PAGE,
-        "access-control-expose-headers": "Mcp-Session-Id, WWW-Authenticate",
+        "access-control-expose-headers": "DPoP-Nonce, Mcp-Session-Id, WWW-Authenticate",
         "vary": "Origin",
     }
     async with serving(stage.server, access=Access(origins=(PAGE,), token="t")) as port:
@@ -149,10 +149,10 @@ async def test_a_preflight_is_answered_without_a_token() -> None:
             "access-control-allow-origin": PAGE,
             "access-control-allow-methods": "GET, POST, DELETE",
             "access-control-allow-headers": (
-                "Accept, Authorization, Content-Type, Last-Event-ID, Mcp-Method, Mcp-Name, MCP-Protocol-Version, "
+                "Accept, Authorization, Content-Type, DPoP, Last-Event-ID, Mcp-Method, Mcp-Name, MCP-Protocol-Version, "
                 "Mcp-Session-Id, Mcp-Param-Region"
             ),
-            "access-control-expose-headers": "Mcp-Session-Id, WWW-Authenticate",
+            "access-control-expose-headers": "DPoP-Nonce, Mcp-Session-Id, WWW-Authenticate",
             "access-control-max-age": "7200",
             "vary": "Origin",
         }

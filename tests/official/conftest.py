@@ -16,45 +16,14 @@ from typing import Any
 
 import pytest
 from conftest import Child
+from support.official_clients import HERE, Run, runner
 from support.wire_schema import Conversation
-
-HERE = Path(__file__).resolve().parent
-TOOLS = HERE.parent.parent / ".tools"
-
-# Name, interpreter, script, what has to be installed for it. `make test` installs all of them.
-CLIENTS: dict[str, tuple[Path, str, Path]] = {
-    "mcp 2": (TOOLS / "mcp2" / "bin" / "python", "python_client.py", TOOLS / ".mcp2"),
-    "mcp 1": (TOOLS / "mcp1" / "bin" / "python", "python1_client.py", TOOLS / ".mcp1"),
-    "client": (TOOLS / "bin" / "node", "ts_client.mjs", HERE / "node_modules" / "@modelcontextprotocol" / "client"),
-    "sdk": (TOOLS / "bin" / "node", "ts_sdk_client.mjs", HERE / "node_modules" / "@modelcontextprotocol" / "sdk"),
-}
-
-Run = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
 def run(child: Child) -> Run:
     """run(client, target, steps=…, era=…, extensions=…, answers=…): the client's report, after a clean end."""
-
-    def run_client(client: str, target: dict[str, Any], **scenario: Any) -> dict[str, Any]:
-        interpreter, script, installed = CLIENTS[client]
-        if not (interpreter.exists() and installed.exists()):
-            pytest.skip(f"needs the official client {client!r}: make setup-test installs it")
-        done = subprocess.run(
-            [interpreter, HERE / script],
-            input=json.dumps({"target": target, **scenario}),
-            env=child.env,
-            capture_output=True,
-            text=True,
-            timeout=100,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        assert "Traceback" not in done.stderr
-        report: dict[str, Any] = json.loads(done.stdout)
-        return report
-
-    return run_client
+    return runner(child.env)
 
 
 class Tapped:

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 from conftest import Child
-
-from .conftest import CLIENTS, HERE
+from support.official_clients import CLIENTS, HERE
 
 pytestmark = pytest.mark.slow
 

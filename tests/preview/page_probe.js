@@ -63,6 +63,7 @@ window.bench = {
         find.press(word, [...place.querySelectorAll("[role=radiogroup]")].find((one) => find.name(one) === group));
       }
     }
+    await form.settled();
     const { value, problems } = form.read();
     const alarms = [...place.querySelectorAll(".wrong")].filter(find.shown).length;
     place.remove();

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 from msgspec import Raw
 from support.preview_stage import Api, api_of, previewing
+from support.scripted_server import DISCOVERED, Script
 
 from mcpd import Context, Server, ToolError
 from mcpd.client.targets.named import CommandTarget
 from mcpd.host.view.messages import TOOL_INPUT, TOOL_INPUT_PARTIAL, TOOL_RESULT
 from mcpd.preview.messages import Quirks
 from mcpd.preview.quirks import rewriter
+from mcpd.transports.memory import pair
 
 HTML = "<!doctype html><meta charset=utf-8><title>A bed</title>"
 
@@ -312,6 +314,46 @@ async def test_a_violation_names_what_to_declare() -> None:
             assert (event["kind"], event["directive"], event["blockedUri"]) == ("violation", *report)
             assert (event["domain"], event["field"]) == expected
             assert event["advice"]
+            assert event["harmless"] is (report[1] == "eval")
+
+
+async def test_tools_are_listed_once_and_unreadable_ones_are_shown() -> None:
+    """As the server wrote them; what it lists and no host can read is among them, with why."""
+    server = make_server()
+    async with previewing(server) as preview, api_of(preview) as api:
+        for _ in range(2):
+            assert len((await api.request("tools/list"))["result"]["tools"]) == 5
+        asked = (await api.request("trace/get", filter={"methods": ["tools/list"], "kinds": ["request"]}))["result"]
+        assert asked["total"] == 1
+    listed = [{"name": "good", "inputSchema": {"type": "object"}, "other": 1}, {"name": "bad", "inputSchema": 3}, 7]
+    near, far = pair()
+    Script(far, {"server/discover": DISCOVERED, "tools/list": {"resultType": "complete", "tools": listed}})
+    async with previewing(near) as preview, api_of(preview) as api:
+        good, bad, none = (await api.request("tools/list"))["result"]["tools"]
+        assert (good["other"], good["problems"]) == (1, [])
+        assert (bad["name"], bad["inputSchema"], bad["visibility"]) == ("bad", 3, [])
+        assert "no host can read this" in bad["problems"][0]
+        assert none["name"] == "(without a name)"
+
+
+async def test_that_a_page_was_visited_is_told() -> None:
+    """S25-093: the question has the id, and the server's word that it is over comes to the page."""
+    server = make_server()
+
+    @server.tool
+    async def sign_in(ctx: Context) -> str:
+        answer = await ctx.elicit_url("Sign in.", "https://id.example/x", elicitation_id="e1")
+        await ctx.elicitation_complete("e1")
+        return answer.action
+
+    async with previewing(server, version="2025-11-25") as preview, api_of(preview) as api:
+        await api.send(id="call", method="tools/call", params={"callId": "1", "name": "sign_in", "arguments": {}})
+        asked = await api.until("ask")
+        about = {"kind": "elicitUrl", "message": "Sign in.", "url": "https://id.example/x", "elicitationId": "e1"}
+        assert asked["params"].items() >= about.items()
+        await api.send(id=asked["id"], result={"action": "accept"})
+        assert (await api.until("elicitation/complete"))["params"] == {"elicitationId": "e1"}
+        assert (await api.answer("call"))["result"]["result"]["content"][0]["text"] == "accept"
 
 
 @pytest.mark.parametrize("kind", ["call", "view"])

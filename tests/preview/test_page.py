@@ -173,6 +173,12 @@ async def test_a_view_is_sized_moved_and_torn_down(chromium: Chromium) -> None:
         assert "SHA-256" in details
         assert "ui://busy/probe" in details
 
+        assert "clipboardWrite" in details
+        assert "not granted" in details
+        await stage.press("Grant and load again")
+        guest = await stage.guest(guest)
+        await main.until("document.querySelector('.view iframe').allow === 'clipboard-write'")
+        await guest.until("document.getElementById('said').textContent === 'Oslo for 3 days'")
         await stage.press("Load again with the same input and result")
         guest = await stage.guest(guest)
         await guest.until("document.getElementById('said').textContent === 'Oslo for 3 days'")

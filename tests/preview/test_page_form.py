@@ -115,3 +115,28 @@ async def test_a_schema_without_end_has_a_form_all_the_same(chromium: Chromium) 
             assert json.loads(told) is not None
         assert await stage.main.evaluate("({}).type === undefined")
         assert not stage.page.errors
+
+
+@pytest.mark.slow
+async def test_a_pattern_that_does_not_end_stops_nothing(chromium: Chromium) -> None:
+    """It is tried in a worker, for a moment; what it takes too long for is left to the server, all else is told."""
+    text = "a" * 40 + "!"
+    evil = {"type": "string", "pattern": "^(a+)+$"}
+    rows: list[tuple[Any, Any, list[str]]] = [
+        ({"x": evil}, {"x": text}, []),
+        ({"x": evil, "y": {"type": "string", "pattern": "^(ab)+$"}}, {"x": text, "y": "abc"}, ["y"]),
+        ({"x": {"type": "string", "pattern": "^[a-z]+$"}}, {"x": "A"}, ["x"]),
+        ({"x": {"type": "string", "pattern": "(?<!a)(b|c){2,}"}}, {"x": "ab"}, ["x"]),
+        ({"x": {"type": "string", "pattern": "(?i)none of this language"}}, {"x": "a"}, []),
+    ]
+
+    server, _ = schema_server({})
+    async with opened(chromium, server) as stage, asyncio.timeout(40):
+        for properties, value, wrong in rows:
+            schema = json.dumps({"type": "object", "properties": properties})
+            steps = [[name, given] for name, given in value.items()]
+            told = await stage.main.call("(...all) => bench.act(...all)", schema, steps)
+            assert [path for path, _ in told["problems"]] == wrong, schema
+            assert json.loads(told["value"]) == value
+        assert not stage.page.errors
+        assert not stage.page.violations

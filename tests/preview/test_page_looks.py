@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 from support.browser import Chromium
 from support.preview_page_stage import PageStage, busy_server, opened, schema_server
+from support.scripted_server import DISCOVERED, Script
+
+from mcpd.transports.memory import pair
 
 pytestmark = pytest.mark.slow
 
@@ -34,6 +37,20 @@ CONTROLS = {
     "textbox",
 }
 
+
+SEARCHED = """(async () => {
+  const search = document.getElementById('search'), shown = [];
+  let worst = 0;
+  for (const words of ['9876', '']) {
+    const began = performance.now();
+    search.value = words;
+    search.dispatchEvent(new Event('input', { bubbles: true }));
+    await new Promise((drawn) => requestAnimationFrame(() => setTimeout(drawn)));
+    worst = Math.max(worst, performance.now() - began);
+    shown.push(document.querySelectorAll('[data-key^=tool]').length);
+  }
+  return { worst, shown };
+})()"""
 
 PANES = (("Browse", "#browse"), ("Tool", "#work"), ("App", "#stage"), ("Records", "#records"), ("Host", "#host"))
 
@@ -91,6 +108,42 @@ async def test_everything_has_a_name_and_can_be_read_in_both_themes(chromium: Ch
         assert not stage.page.errors
 
 
+# What tells the chosen from the others, by whether it is drawn: with forced colours no background does.
+MARKED = """(chosen, other) => [chosen, other].map((at) => {
+  const { outlineStyle, outlineWidth, borderTopStyle } = getComputedStyle(document.querySelector(at));
+  return outlineStyle !== 'none' && outlineWidth !== '0px' ? 'outline' : borderTopStyle;
+})"""
+
+
+async def test_with_forced_colours_what_is_chosen_is_still_told_apart(chromium: Chromium) -> None:
+    """Tabs, entries, switches and choices; the parts have edges, and what can be dragged is seen."""
+    async with opened(chromium, busy_server()) as stage:
+        await everything(stage)
+        await stage.press("requests")
+        for scheme in ("light", "dark"):
+            await stage.page.prefer(scheme, forced_colors=True)
+            assert await stage.main.evaluate("matchMedia('(forced-colors: active)').matches")
+            for chosen, other in (
+                (".tabs [aria-selected=true]", ".tabs [aria-selected=false]"),
+                (".entry[aria-current]", ".entry:not([aria-current])"),
+                (".toggle[aria-pressed=true]", ".toggle[aria-pressed=false]"),
+                ("#host-button", ".view-tools [aria-expanded=false], .actions .button"),
+            ):
+                marked, plain = await stage.main.call(MARKED, chosen, other)
+                assert marked == "outline", chosen
+                assert plain != "outline", other
+            canvas = await stage.main.evaluate("getComputedStyle(document.body).backgroundColor")
+            for drawn in ("'.view'", "'.button.only'", "'.panes > #stage'", "'.chip'"):
+                edge = f"getComputedStyle(document.querySelector({drawn}))"
+                told = await stage.main.evaluate(f"[{edge}.borderLeftStyle, {edge}.borderLeftColor]")
+                assert told[0] == "solid", drawn
+                assert told[1] != canvas, drawn
+            grip = "getComputedStyle(document.querySelector('.grip')).backgroundImage"
+            assert (canvas not in (told := await stage.main.evaluate(grip)), "gradient" in told) == (True, True)
+            assert (await stage.main.evaluate("looks.faint()"))["found"] == []
+        assert not stage.page.errors
+
+
 async def test_a_narrow_screen_shows_one_pane_and_cuts_nothing_off(chromium: Chromium) -> None:
     """400 pixels: each pane by its button, nothing beyond the edge, all controls named; and 320 too."""
     async with opened(chromium, busy_server(), width=400) as stage:
@@ -121,6 +174,24 @@ async def test_three_hundred_tools_are_searched_and_an_empty_server_says_so(chro
         await stage.until("document.getElementById('tool-title').textContent === 'tool_299'")
         await stage.write("Search tools, resources and prompts", "nothing like it")
         await stage.says("Nothing fits")
+        assert not stage.page.errors
+
+    near, far = pair()
+    listed = [
+        {"name": f"tool_{number}", "description": f"Does {number} things", "inputSchema": {"type": "object"}}
+        for number in range(10_000)
+    ]
+    Script(far, {"server/discover": DISCOVERED, "tools/list": {"resultType": "complete", "tools": listed}})
+    async with opened(chromium, near) as stage:
+        await stage.until("document.querySelector('[data-key^=tool]') && find.one('9,700 more')")
+        took = await stage.main.evaluate(SEARCHED)
+        assert took["shown"] == [1, 300]
+        # Far more than it takes; with a row for each it was seconds.
+        assert took["worst"] < 1000
+        await stage.main.evaluate("find.one('9,700 more').scrollIntoView()")
+        await stage.until("document.querySelectorAll('[data-key^=tool]').length >= 600")
+        assert await stage.main.evaluate("import('/catalogue.js').then(({ choose }) => choose('tool tool_5000'))")
+        await stage.until("document.getElementById('tool-title').textContent === 'tool_5000'")
         assert not stage.page.errors
 
     empty, _ = schema_server({})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 from support.preview_stage import Api, api_of, previewing
@@ -99,6 +100,22 @@ async def test_the_policies_are_in_the_headers() -> None:
         assert b"hello" not in body  # the document comes by message, from its proxy
         assert info["sha256"]
         assert info["bytes"] == len(HTML)
+
+
+async def test_an_empty_document_keeps_the_proxies_process() -> None:
+    """Under a name that is no View's, and with a policy; Views have processes of their own."""
+    async with previewing(_server()) as preview, api_of(preview) as api:
+        info = await _open(api)
+        warm = f"http://warm.mcpd.localhost:{preview.origins.sandbox_port}/warm"
+        for _ in range(2):
+            status, headers, body = await _get(preview, warm)
+            assert (status, headers["content-security-policy"]) == (200, "default-src 'none'")
+            assert b"script" not in body
+        assert (await _get(preview, info["proxyUrl"].replace("/proxy", "/warm")))[0] == 404
+        _, proxy, body = await _get(preview, info["proxyUrl"])
+        (guest_url,) = re.findall(rb'"guestUrl":"([^"]+)"', body)
+        _, guest, _ = await _get(preview, guest_url.decode())
+        assert ("origin-agent-cluster" in proxy, guest["origin-agent-cluster"]) == (False, "?1")
 
 
 async def test_no_document_of_a_views_origin_is_without_a_policy() -> None:

@@ -171,5 +171,8 @@ def test_a_loop_that_was_closed_while_a_function_ran_is_let_go() -> None:
         await run_in_thread(abs, -1)
 
     asyncio.run(another())
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join(20)
     gc.collect()
     assert found() is None

@@ -26,6 +26,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from mcpd import Server
 from mcpd.errors import ConfigurationError
+from mcpd.server import serving
 from mcpd.server.serving import Settings, serve
 from mcpd.transports.websocket_server import WebSocketLimits
 
@@ -51,6 +52,29 @@ def make_server() -> Server:
         return text
 
     return server
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_fast"),
+    [
+        (Settings(ws="127.0.0.1:0"), True),
+        (Settings(http="127.0.0.1:0"), True),
+        (Settings(stdio=True, ws="127.0.0.1:0"), True),
+        (Settings(stdio=True), False),
+    ],
+)
+def test_sockets_are_served_by_uvloop(settings: Settings, is_fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it is installed; a server on stdio alone does not load it, for its host waits."""
+    pytest.importorskip("uvloop")
+    loops: list[str] = []
+
+    async def look(*_: object) -> None:
+        loops.append(type(asyncio.get_running_loop()).__module__)
+
+    monkeypatch.setattr(serving, "serve", look)
+    monkeypatch.setattr(serving, "_take_process", lambda settings: None)
+    serving.run(make_server(), settings)
+    assert loops == ["uvloop" if is_fast else "asyncio.unix_events"]
 
 
 async def test_the_end_of_the_input_is_the_end_of_serving(pipes: tuple[int, int, int, int]) -> None:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import Child
@@ -19,7 +23,7 @@ from mcpd.errors import ConfigurationError
 from mcpd.extensions.ui.constants import UI
 from mcpd.sources.folder import Folder
 from mcpd.sources.lookup import place_of
-from mcpd.sources.watch import folders_below, watching
+from mcpd.sources.watch import folders_below, watch_later, watching
 from mcpd.sources.watched_folder import WatchedFolder
 
 FILES: dict[str, str | bytes] = {
@@ -290,3 +294,91 @@ def test_what_cannot_be_watched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigurationError, match=r"pip install 'mcpd-server\[watch\]'"):
         watching([]).__enter__()
+
+
+async def test_what_is_written_while_it_is_read(tmp_path: Path) -> None:
+    """A file that is read when half of it is written is read again with the next word of a change."""
+    again = (
+        "import pathlib\nfrom _plants import COUNT\nhere = pathlib.Path(__file__).with_name('_plants.py')\n"
+        "if COUNT == 2:\n    here.write_text('COUNT = 3\\n')\ndef count() -> int:\n    return COUNT\n"
+    )
+    source = folder(tmp_path, {**FILES, "tools/beds.py": again})
+    async with memory_wire(source.server, LEGACY[-1]) as wire:
+        write(tmp_path, {"tools/_plants.py": "COUNT = 2\n"})
+        source.refresh()
+        assert await wire.text("count") == "2"
+        source.refresh({str(tmp_path / "tools" / "_plants.py")})
+        assert await wire.text("count") == "3"
+
+
+async def test_what_tools_lack_comes_later(tmp_path: Path) -> None:
+    """A module beside `tools/` that was broken, and one that was not there yet."""
+    files = {"tools/a.py": "from helper import N\ndef count() -> int:\n    return N\n", "helper.py": "N = 1\n"}
+    source = folder(tmp_path, {**FILES, **files, "tools/beds.py": ""})
+
+    def saved(text: str, name: str = "helper.py") -> None:
+        write(tmp_path, {name: text})
+        source.refresh({str(tmp_path / name)})
+
+    async with memory_wire(source.server, LEGACY[-1]) as wire:
+        for text, expected in (("N = = 2\n", "1"), ("N = 3\n", "3"), ("from later import N\n", "3")):
+            saved(text)
+            assert await wire.text("count") == expected
+        assert "no module 'later'" in problems(source.server)[0]
+        saved("N = 44\n", "later.py")
+        assert await wire.text("count") == "44"
+        assert problems(source.server) == []
+        before = {name for name in sys.modules if name.endswith(".tools.a")}
+        source.refresh()
+        assert {name for name in sys.modules if name.endswith(".tools.a")} == before
+
+
+class _Stalled(WatchedFolder):
+    has_looked = False
+
+    def files(self) -> Iterator[str]:
+        """As where others have the processor while files are looked at."""
+        threading.Event().wait(0.4)
+        yield from super().files()
+        self.has_looked = True
+
+
+@contextmanager
+def watched_later(watched: WatchedFolder) -> Iterator[None]:
+    stop = threading.Event()
+    thread = threading.Thread(target=watch_later, args=([watched], stop, time.time_ns() + 10**9))
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(10)
+
+
+async def test_a_look_that_was_made_to_wait(tmp_path: Path) -> None:
+    """The next one is not put off for it: an edit would be seen after a minute."""
+    source = folder(tmp_path, FILES)
+    watched = _Stalled(source)
+    with watched_later(watched):
+        await until(lambda: watched.has_looked)
+        write(tmp_path, {"tools/b.py": "def b() -> int:\n    return 1\n"})
+        await until(lambda: "b" in source.server.catalog.tools)
+
+
+async def test_where_looking_costs_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system is asked to tell of changes from the beginning."""
+    import watchfiles
+
+    clock, asked, watch = count(), threading.Event(), watchfiles.watch
+
+    def heard(*paths: str, **how: Any) -> Any:
+        asked.set()
+        return watch(*paths, **how)
+
+    monkeypatch.setattr("mcpd.sources.watch.thread_time", lambda: float(next(clock)))
+    monkeypatch.setattr("watchfiles.watch", heard)
+    source = folder(tmp_path, FILES)
+    with watched_later(WatchedFolder(source)):
+        await until(asked.is_set)
+        write(tmp_path, {"tools/b.py": "def b() -> int:\n    return 1\n"})
+        await until(lambda: "b" in source.server.catalog.tools)

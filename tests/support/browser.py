@@ -325,6 +325,7 @@ class Page:
     scheme: str
     script: str
     session: str = ""
+    has_forced_colors: bool = False
     frames: dict[tuple[str, str], Frame] = field(default_factory=dict)
     """By session and number. While a frame moves to another process, both have it, and each tells of its own document:
     what the old process says may arrive after what the new one says, and is not about the same thing."""
@@ -365,6 +366,8 @@ class Page:
 
     async def _media(self, session: str) -> dict[str, Any]:
         features = [{"name": "prefers-color-scheme", "value": self.scheme}]
+        if self.has_forced_colors:
+            features.append({"name": "forced-colors", "value": "active"})
         return await self.wire.send("Emulation.setEmulatedMedia", session, features=features)
 
     def _learn(self, session: str, tree: dict[str, Any]) -> None:
@@ -464,9 +467,9 @@ class Page:
             mobile=False,
         )
 
-    async def prefer(self, scheme: str) -> None:
-        """Let the user's preference be `light` or `dark`, in every frame."""
-        self.scheme = scheme
+    async def prefer(self, scheme: str, *, forced_colors: bool = False) -> None:
+        """Let the user's preference be `light` or `dark`, in every frame; the system's few colours, if forced."""
+        self.scheme, self.has_forced_colors = scheme, forced_colors
         for session in {frame.session for frame in self.frames.values()}:
             await self._media(session)
 

@@ -37,7 +37,7 @@ class Asked:
         self.headers = headers
         """By names in lower case."""
         self.body = body
-        self.message: dict[str, Any] = json.loads(body) if body else {}
+        self.message: dict[str, Any] = json.loads(body) if body[:1] in (b"{", b"[") else {}
 
     @property
     def id(self) -> Any:

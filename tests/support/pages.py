@@ -17,12 +17,15 @@ class Pages:
 
     def __init__(self) -> None:
         self._pages: dict[str, tuple[bytes, dict[str, str]]] = {}
-        pages = self._pages
+        self.visited: list[str] = []
+        """The paths that were asked for, as often as they were."""
+        pages, visited = self._pages, self.visited
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
+                visited.append(self.path)
                 body, headers = pages.get(self.path, (b"", {}))
                 # Browsers ask for an icon by themselves; that is no finding.
                 self.send_response(200 if self.path in pages else 204 if self.path == "/favicon.ico" else 404)

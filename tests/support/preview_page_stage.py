@@ -21,7 +21,7 @@ from mcpd.client.target import Target
 from mcpd.preview.preview import Preview
 from mcpd.preview.session import SessionOptions
 
-__all__ = ["APP", "PageStage", "busy_server", "opened", "schema_server"]
+__all__ = ["APP", "PageStage", "busy_server", "opened", "schema_server", "tab"]
 
 APP = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Probe</title><body><p id="said">nothing</p><script>
 "use strict";
@@ -101,14 +101,27 @@ class PageStage:
 
 @contextlib.asynccontextmanager
 async def opened(
-    chromium: Chromium, target: Target, *, width: int = 1280, height: int = 800, scheme: str = "light"
+    chromium: Chromium,
+    target: Target,
+    *,
+    width: int = 1280,
+    height: int = 800,
+    scheme: str = "light",
+    version: str | None = None,
 ) -> AsyncIterator[PageStage]:
     """A preview of this server, and its page when it is ready."""
-    settings = SessionOptions(target=target, name="under test")
-    async with (
-        Preview(settings) as preview,
-        chromium.page(width=width, height=height, scheme=scheme, script=PROBE.read_text(encoding="utf-8")) as page,
-    ):
+    settings = SessionOptions(target=target, name="under test", version=version)
+    async with Preview(settings) as preview, tab(chromium, preview, width, height, scheme) as stage:
+        yield stage
+
+
+@contextlib.asynccontextmanager
+async def tab(
+    chromium: Chromium, preview: Preview, width: int = 1280, height: int = 800, scheme: str = "light"
+) -> AsyncIterator[PageStage]:
+    """One more page of a preview."""
+    script = PROBE.read_text(encoding="utf-8")
+    async with chromium.page(width=width, height=height, scheme=scheme, script=script) as page:
         main = await page.goto(preview.url)
         await main.until("document.body.dataset.state === 'ready'")
         yield PageStage(preview, page, main)
@@ -151,7 +164,7 @@ class Person(Struct):
 def busy_server() -> Server:
     """Tools that ask, that take their time, that fail, and that have an app; resources, a template, a prompt."""
     server = Server("busy", version="1.2.3", instructions="Be quick.")
-    server.app("ui://busy/probe", APP, name="probe")
+    server.app("ui://busy/probe", APP, name="probe", permissions=["clipboardWrite"])
 
     @server.tool(ui="ui://busy/probe")
     async def show(city: str, days: int = 3) -> str:

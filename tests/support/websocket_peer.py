@@ -9,13 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 from mcpd.channel import Channel
+from mcpd.serve_defaults import MAX_FRAME_BYTES
 from mcpd.transports.guards import Access, Guard
+from mcpd.transports.websocket_client import WebSocketClientChannel
+from mcpd.transports.websocket_dial import Dialed
 from mcpd.transports.websocket_server import Endpoint, WebSocketLimits, WebSocketListener
 
 __all__ = [
@@ -37,6 +42,7 @@ __all__ = [
     "echo",
     "frame",
     "no_answer",
+    "opened_client",
     "raw",
     "serving",
     "upgrade",
@@ -45,6 +51,7 @@ __all__ = [
 TEXT, BINARY, CONT, CLOSE, PING, PONG = 0x1, 0x2, 0x0, 0x8, 0x9, 0xA
 MASK = b"\x37\xfa\x21\x3d"
 NO_ACCESS_RULES = Access()
+_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 Answer = Callable[[bytes], bytes | None] | None
 
@@ -358,3 +365,19 @@ class Bare:
 
     def lose(self) -> None:
         self.socket.abort()
+
+
+def opened_client(max_frame_bytes: int = MAX_FRAME_BYTES) -> tuple[WebSocketClientChannel, Socket]:
+    """The client's end of a connection whose handshake is done, on a `Socket`."""
+    channel = WebSocketClientChannel(Dialed(urlsplit("ws://a/"), "it", None, None), "ws://a/", {}, max_frame_bytes)
+    socket = Socket()
+    socket.protocol = channel
+    channel.connection_made(socket)
+    request = socket.writes.pop().decode()
+    key = next(line for line in request.splitlines() if line.lower().startswith("sec-websocket-key"))
+    token = base64.b64encode(hashlib.sha1(key.split(": ")[1].encode() + _GUID).digest()).decode()
+    channel.data_received(
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        + f"Sec-WebSocket-Accept: {token}\r\n\r\n".encode()
+    )
+    return channel, socket

@@ -216,10 +216,10 @@ def refusing(monkeypatch: pytest.MonkeyPatch, hosts: dict[str, int]) -> None:
     """Opening any of these hosts fails with that error number."""
     really = address._open
 
-    def open_(host: str, port: int) -> socket.socket:
+    def open_(host: str, port: int, listens: bool, is_shared: bool) -> socket.socket:
         if host in hosts:
             raise OSError(hosts[host], "no")
-        return really(host, port)
+        return really(host, port, listens, is_shared)
 
     monkeypatch.setattr(address, "_open", open_)
 

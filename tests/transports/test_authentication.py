@@ -115,6 +115,7 @@ async def test_a_session_is_its_principals_whatever_its_token(authenticate: Any)
 
 @each_kind
 async def test_a_sealed_state_is_its_principals(authenticate: Any) -> None:
+    """AUTH-067, AUTH-068."""
     server = Server("asks")
 
     @server.tool

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mcpd.channel import Receiver
-from mcpd.errors import ConfigurationError, ConnectionLost, McpdError, ProtocolError
+from mcpd.errors import CannotConnect, ConfigurationError, ConnectionLost, McpdError, ProtocolError
 from mcpd.transports import process
 from mcpd.transports.process import open_process
 
@@ -32,8 +32,8 @@ class Ear(Receiver):
         self.ended.set_result(error)
 
 
-async def ending(code: str, *, name: str = "") -> tuple[str, Ear]:
-    """What is said at the end of a child that runs this code."""
+async def ending(code: str, *, name: str = "", kind: type[McpdError] = CannotConnect) -> tuple[str, Ear]:
+    """What is said at the end of a child that runs this code, and was sent nothing."""
     ear = Ear()
     channel = await open_process([sys.executable, "-S", "-c", code], name=name)
     try:
@@ -41,7 +41,7 @@ async def ending(code: str, *, name: str = "") -> tuple[str, Ear]:
         error = await ear.ended
     finally:
         await channel.aclose()
-    assert type(error) is ConnectionLost
+    assert type(error) is kind
     assert "\n" not in str(error)
     return str(error), ear
 
@@ -69,7 +69,7 @@ async def test_a_flood_of_last_words_is_cut() -> None:
 async def test_a_child_that_stays_and_says_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "EXIT_SECONDS", 0.1)
     monkeypatch.setattr(process, "GRACE_SECONDS", 0.1)
-    said, _ = await ending("import os, time; os.close(1); time.sleep(600)", name="mine")
+    said, _ = await ending("import os, time; os.close(1); time.sleep(600)", name="mine", kind=ConnectionLost)
     assert said == "mine: the server has closed its stdout"
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
+from contextlib import suppress
 
 from mcpd import Callbacks, Client
-from mcpd.errors import McpdError, ProtocolError
+from mcpd.errors import CannotConnect, McpdError, ProtocolError
 from mcpd.transports.process import ProcessChannel, open_process
 
 # Says that it has begun, and then heeds neither the end of its input nor SIGTERM.
@@ -35,6 +37,32 @@ class Ear:
 
     def closed(self, error: McpdError | None = None) -> None:
         self.ended.set()
+
+
+class Why(Ear):
+    """Keeps what the end was told to be."""
+
+    why: McpdError | None = None
+
+    def closed(self, error: McpdError | None = None) -> None:
+        self.why = error
+        self.ended.set()
+
+
+async def test_a_child_that_has_ended_before_the_first_line_has_read_nothing() -> None:
+    """Nobody takes that line, and it is in no pipe: it is told as never sent, so that it may be sent again."""
+    for lines in (0, 1, 3):
+        channel, ear = await open_process([sys.executable, "-S", "-c", "raise SystemExit(3)"]), Why()
+        async with asyncio.timeout(60):
+            # It is gone before the loop has seen anything of it.
+            with suppress(ChildProcessError):  # a thread of asyncio's may be quicker to hear of it
+                os.waitid(os.P_PID, channel.process.pid, os.WEXITED | os.WNOWAIT)
+            channel.start(ear)
+            for _ in range(lines):
+                channel.send(b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
+            await ear.ended.wait()
+        assert isinstance(ear.why, CannotConnect), lines
+        await channel.aclose()
 
 
 async def deaf() -> ProcessChannel:

@@ -161,7 +161,8 @@ async def test_a_refusal_says_status_and_first_line(answer: str, said: str, kind
     async with raw_server(answering(answer)) as place:
         with pytest.raises(TransportError, match=said) as raised:
             await open_websocket(f"ws://{place}/mcp?key=secret")
-    assert type(raised.value) is kind
+    assert isinstance(raised.value, HttpError) == issubclass(kind, HttpError)
+    assert isinstance(raised.value, kind)
     assert str(raised.value).startswith(f"ws://{place}/mcp: ")
     assert "\n" not in str(raised.value)
 

@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
 import logging
 from collections.abc import Callable
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from support.websocket_peer import BINARY, CLOSE, CONT, MASK, PING, PONG, TEXT, Bare, Recorder, Socket, close_frame
+from support.websocket_peer import (
+    BINARY,
+    CLOSE,
+    CONT,
+    MASK,
+    PING,
+    PONG,
+    TEXT,
+    Bare,
+    Recorder,
+    Socket,
+    close_frame,
+    opened_client,
+)
 from support.websocket_peer import frame as made
 from websockets.protocol import SERVER, Protocol
 from websockets.streams import StreamReader
 
 from mcpd.transports import websocket_framing, websocket_stream
-from mcpd.transports.websocket_client import WebSocketClientChannel
-from mcpd.transports.websocket_dial import Dialed
 from mcpd.transports.websocket_framing import MOST_BYTES, begins_message, can_tell_beginnings, cut_masked, cut_plain
 
 MOST = 300
-GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 Frames = Callable[[bytes | None], bytes]
 """The bytes of frames, given the mask that is right for the end that reads them."""
@@ -128,17 +136,7 @@ def server_end() -> Seen:
 
 
 def client_end() -> Seen:
-    channel = WebSocketClientChannel(Dialed(None, "it", None, None), "ws://a/", {}, MOST)  # type: ignore[arg-type]
-    socket = Socket()
-    socket.protocol = channel  # type: ignore[assignment]
-    channel.connection_made(socket)
-    request = socket.writes.pop().decode()
-    key = next(line for line in request.splitlines() if line.lower().startswith("sec-websocket-key"))
-    token = base64.b64encode(hashlib.sha1(key.split(": ")[1].encode() + GUID).digest()).decode()
-    channel.data_received(
-        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-        + f"Sec-WebSocket-Accept: {token}\r\n\r\n".encode()
-    )
+    channel, socket = opened_client(MOST)
     recorder = Recorder(channel)
     channel._receiver, channel.is_held = recorder, False
     return Seen(channel, recorder, socket)
@@ -168,8 +166,8 @@ def test_all_is_as_with_the_library_alone(
             patch.setattr("websockets.frames.secrets.token_bytes", bytes)
             seen, plain = end(), end()
             assert seen.channel._cut is not None
-            assert seen.channel._begins_message
-            plain.channel._cut = None
+            assert seen.channel._cut_here is seen.channel._cut
+            plain.channel._cut = plain.channel._cut_here = None
             for one in (seen, plain):
                 one.recorder.answer = (lambda message: message[::-1]) if answers else None
             assert await seen.feed(data) == await plain.feed(data)

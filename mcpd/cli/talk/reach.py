@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from ...client.targets.named import CommandTarget, FileTarget, UrlTarget, command_of
-from ...errors import ConfigurationError, McpdError, RemoteError, RequestTimeout, TransportError, UnsupportedVersion
+from ...errors import (
+    AuthorizationRequired,
+    ConfigurationError,
+    McpdError,
+    RemoteError,
+    RequestTimeout,
+    TransportError,
+    UnsupportedVersion,
+)
 from ...printable import printable
 from .terminal import Terminal
 from .words import WrongUse
@@ -29,9 +37,10 @@ if TYPE_CHECKING:
 
 __all__ = ["EXIT_CODES", "Reach", "in_words", "named_target", "opened", "run", "without_secrets"]
 
-EXIT_CODES = "Exit codes: 0 done, 1 the server or its answer failed, 2 wrong use, 130 Ctrl-C."
+EXIT_CODES = "Exit codes: 0 done, 1 the server or its answer failed, 2 wrong use, 3 a login is wanted, 130 Ctrl-C."
 
 _MOST_OF_AN_ERROR = 2000
+_LOGIN_WANTED = 3
 _INTERRUPTED = 128 + signal.SIGINT
 _TERMINATED = 128 + signal.SIGTERM
 
@@ -160,7 +169,7 @@ def run(work: Callable[[Terminal], Awaitable[int]], reach: Reach) -> int:
         return 2
     except McpdError as error:
         terminal.note(f"mcpd: {in_words(error, reach)}", "red")
-        return 1
+        return _LOGIN_WANTED if isinstance(error, AuthorizationRequired) else 1
     except KeyboardInterrupt:
         if terminal.err_is_terminal:
             terminal.note("")  # behind the ^C
@@ -217,9 +226,10 @@ def in_words(error: McpdError, reach: Reach) -> str:
         return f"{text[:1].lower()}{text[1:]}; {longer}; to see why: mcpd doctor {_said_again(reach)}".rstrip()
     if isinstance(error, UnsupportedVersion):
         return f"{text}; mcpd and this server have no protocol version in common"
-    if isinstance(error, ConfigurationError):
+    if isinstance(error, (AuthorizationRequired, ConfigurationError)):
         return text
     if isinstance(error, TransportError):
+        text = text.partition("; stderr: ")[0]  # it stands above: what a server writes there is passed on
         return f"{text[:1].lower()}{text[1:]}; to see why: mcpd doctor {_said_again(reach)}".rstrip()
     return f"{text[:1].lower()}{text[1:]}"
 

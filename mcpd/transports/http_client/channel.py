@@ -29,6 +29,7 @@ from ...errors import (
 from ...jsonrpc import Id, Request, decode
 from ...principal import Origin
 from ...printable import printable
+from ..authorization import Authorization
 from .exchange import OutgoingMessage, Refused, ask, tell
 from .http_sse import HttpSse
 from .inbound import Inbound
@@ -59,9 +60,9 @@ class HttpChannel:
 
     is_multiplexed = False
 
-    def __init__(self, link: Link, max_frame_bytes: int) -> None:
+    def __init__(self, link: Link, max_frame_bytes: int, authorization: Authorization | None = None) -> None:
         self._link = link
-        self._requester = Requester(link)
+        self._requester = Requester(link, authorization)
         self._max_frame_bytes = max_frame_bytes
         self._inbound: Inbound | None = None
         self._old: HttpSse | None = None

@@ -7,12 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from msgspec import Struct
 
 from ...channel import Heading
-from ...errors import CannotConnect, ConnectionLost, HttpError, McpdError, ProtocolError, RemoteError, SessionLost
+from ...errors import (
+    AuthorizationRequired,
+    CannotConnect,
+    ConnectionLost,
+    HttpError,
+    McpdError,
+    ProtocolError,
+    RemoteError,
+    SessionLost,
+)
 from ...jsonrpc import Failure, Id, decode, remote_error
 from ...printable import printable
 from ...wire.sse_reader import SseReader
@@ -58,7 +68,7 @@ class Refused(RemoteError):
 
 async def tell(requester: Requester, message: OutgoingMessage) -> None:
     """Send what wants no answer. Raises what it was refused with."""
-    reply = await _post(requester, message)
+    reply = await _post(requester, message, None)
     try:
         if not 200 <= reply.status < 300:
             raise await refusal(requester, reply, message)
@@ -71,7 +81,7 @@ async def tell(requester: Requester, message: OutgoingMessage) -> None:
 async def ask(requester: Requester, inbound: Inbound, message: OutgoingMessage) -> None:
     """Send a request and deliver its answer, with what else comes on its stream. Raises why there is none."""
     assert message.id is not None
-    reply = await _post(requester, message)
+    reply = await _post(requester, message, partial(inbound.hold, message.id))
     try:
         if not 200 <= reply.status < 300:
             raise await refusal(requester, reply, message)
@@ -98,16 +108,17 @@ async def ask(requester: Requester, inbound: Inbound, message: OutgoingMessage) 
         raise ProtocolError(text)
 
 
-async def _post(requester: Requester, message: OutgoingMessage) -> Reply:
+async def _post(requester: Requester, message: OutgoingMessage, hold: Callable[[bool], None] | None) -> Reply:
     """The head of the answer. What may be said twice is, once, when its connection was closed meanwhile."""
+    method = message.method or ""
     try:
-        return await requester.post(message.heading, message.frame)
+        return await requester.post(message.heading, message.frame, method, hold)
     except CannotConnect:
         raise
     except ConnectionLost:
         if message.heading.is_request and message.method not in _REPEATABLE:
             raise
-    return await requester.post(message.heading, message.frame)
+    return await requester.post(message.heading, message.frame, method, hold)
 
 
 # ----------------------------------------------------------------------------------------- refusals
@@ -128,11 +139,27 @@ async def refusal(requester: Requester, reply: Reply, message: OutgoingMessage) 
         if isinstance(found, Failure):
             return Refused(remote_error(found), status)
 
+    url = printable(str(requester.link.url.with_query(None)))
+    if status == 401 and _wants_login(reply) and not _has_judged(reply):
+        return AuthorizationRequired(url)
+
     said = first_line(body)
     text = f"{name}: HTTP {status} {printable(reply.reason or '', 60)}".rstrip() + (f": {said}" if said else "")
     if status in (401, 403):
         text += "; a token is given by --token-file FILE, in Python by headers={'Authorization': 'Bearer …'}"
+    if status == 401 and _wants_login(reply):
+        return AuthorizationRequired(url, (), f"{text}; to log in: mcpd login {url}")
     return HttpError(text, status)
+
+
+def _wants_login(reply: Reply) -> bool:
+    """Whether the refusal says where tokens come from."""
+    return any("resource_metadata" in line for line in reply.headers.getall("WWW-Authenticate", ()))
+
+
+def _has_judged(reply: Reply) -> bool:
+    """Whether the refusal is of a token: of a request without one it says no `error` (RFC 6750 3.1)."""
+    return any("error=" in line for line in reply.headers.getall("WWW-Authenticate", ()))
 
 
 async def _no_mcp(requester: Requester, reply: Reply, message: OutgoingMessage) -> HttpError:

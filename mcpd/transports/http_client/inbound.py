@@ -27,11 +27,17 @@ class Inbound:
         self.failed = receiver.failed
         self.receive = receiver.receive
         self._receiver = receiver
+        self._hold = getattr(receiver, "hold", None)
         self._link = link
         self._patience = _AFTER_ANSWER_SECONDS
         """So long the end of a stream is waited for after its answer: less with each that stayed open."""
         self._may_read = asyncio.Event()
         self._may_read.set()
+
+    def hold(self, request_id: Id, is_held: bool) -> None:
+        """That request waits for somebody else than the server, or does so no more: its time stands still."""
+        if self._hold is not None:
+            self._hold(request_id, is_held)
 
     def pause(self) -> None:
         """Read no stream on."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
 import aiohttp
@@ -27,7 +27,7 @@ from .pool import TcpPool, UnixPool
 from .proxies import proxy_for
 from .words import in_words
 
-__all__ = ["Body", "Link", "first_line", "read_some", "read_whole"]
+__all__ = ["Body", "Link", "first_line", "read_some", "read_whole", "tls_context"]
 
 Reply: TypeAlias = aiohttp.ClientResponse | DirectReply
 """An answer whose head has come. Close it, or read it to its end."""
@@ -49,6 +49,8 @@ class Link:
         shown = f"unix:{options.socket}" if options.socket is not None else str(self.url.with_query(None))
         self.name = f"{printable(name)} ({shown})" if name else shown
         """What the server is called in errors: no query, which may hold a secret."""
+        self.may_follow: Callable[[str], bool] | None = None
+        """Asked of each redirect, where not all that stays on the origin is followed."""
         self._moved: dict[URL, URL] = {}
         self._session: aiohttp.ClientSession | None = None
         self._connector: aiohttp.BaseConnector | None = None
@@ -59,7 +61,7 @@ class Link:
     async def open(self) -> None:
         """Make what requests need; connects to nothing. Raises ConfigurationError."""
         options, is_secure = self.options, self.url.scheme == "https"
-        context = _tls(options.verify) if is_secure else True
+        context = tls_context(options.verify) if is_secure else True
         connector: aiohttp.BaseConnector
         if options.socket is not None:
             connector = UnixPool(path=options.socket, limit=0)
@@ -137,6 +139,9 @@ class Link:
         if origin != self.origin:
             text = f"{self.name} redirects to {shown} on another origin: if that is right, give that URL"
             raise HttpError(text, status)
+        if self.may_follow is not None and not self.may_follow(str(following)):
+            text = f"{self.name} redirects to {shown}, which its token is not for: if that is right, give that URL"
+            raise HttpError(text, status)
         if status not in _AGAIN and method != "GET":
             raise HttpError(
                 f"{self.name} answers {method} by {status}: a GET of {shown}, which is not followed", status
@@ -170,7 +175,7 @@ def _split(text: str) -> tuple[URL, dict[str, str]]:
     return url.with_user(None).with_fragment(None), headers
 
 
-def _tls(verify: bool | str | os.PathLike[str] | ssl.SSLContext) -> ssl.SSLContext:
+def tls_context(verify: bool | str | os.PathLike[str] | ssl.SSLContext) -> ssl.SSLContext:
     """What decides whether a certificate is trusted. Raises ConfigurationError for a file that has none."""
     if isinstance(verify, ssl.SSLContext):
         return verify

@@ -9,7 +9,14 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from ...errors import ConnectionLost, HttpError, SessionLost
+from ...errors import (
+    AuthorizationFailed,
+    AuthorizationRequired,
+    ConfigurationError,
+    ConnectionLost,
+    HttpError,
+    SessionLost,
+)
 from ...printable import printable
 from ...wire.sse_reader import SseReader
 from .exchange import pause_before, resumed
@@ -39,6 +46,10 @@ async def listen(requester: Requester, inbound: Inbound, tried: Callable[[], Non
         attempt += 1
         try:
             reply = await resumed(requester, reader.last_id)
+        except (AuthorizationFailed, AuthorizationRequired, ConfigurationError) as error:
+            # The next request says so to whoever makes it; nobody is asked to log in again and again for this.
+            log.warning("what %s says by itself is not heard: %s", printable(name), printable(error))
+            return
         except (ConnectionLost, HttpError) as error:
             log.debug("no stream for what the server says by itself: %s", printable(error))
             continue

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from ..authorization import Authorization
 from ..stdio import MAX_FRAME_BYTES
 from .channel import HttpChannel
 from .link import Link
@@ -25,11 +26,12 @@ async def open_http(
     ca_file: str | None = None,
     name: str = "",
     max_frame_bytes: int = MAX_FRAME_BYTES,
+    authorization: Authorization | None = None,
 ) -> HttpChannel:
     """The channel to the server at an http or https URL; it connects when something is sent.
 
     `headers`, `socket` and `ca_file` are what a target says itself: `options` come first. `name` is what errors call
-    the server, beside its URL. Raises ConfigurationError for what cannot be used.
+    the server, beside its URL. `authorization` lets the requests in. Raises ConfigurationError for what cannot be used.
     """
     options = options or _DEFAULTS
     if options.socket is None and socket is not None:
@@ -38,6 +40,8 @@ async def open_http(
         options = replace(options, verify=ca_file)
 
     link = Link(url, options, headers or {}, name)
-    channel = HttpChannel(link, max_frame_bytes)
+    if authorization is not None:
+        link.may_follow = authorization.covers
+    channel = HttpChannel(link, max_frame_bytes, authorization)
     await link.open()
     return channel

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from inspect import isawaitable
 
 from yarl import URL
@@ -11,9 +11,10 @@ from yarl import URL
 from ...channel import Heading
 from ...errors import HttpError
 from ...printable import printable
+from ..authorization import Authorization
 from .direct import Prepared
 from .fields import checked
-from .link import Link, Reply
+from .link import Link, Reply, read_some
 from .options import Challenge, HttpOptions
 
 __all__ = ["EVENTS", "JSON", "Requester"]
@@ -32,8 +33,9 @@ _LONGEST_SESSION = 1024
 class Requester:
     """Sends requests to one server."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, authorization: Authorization | None = None) -> None:
         self.link = link
+        self._authorization = authorization
         self.options: HttpOptions = link.options
         self.session: dict[str, str] = {}
         """The header field of the session; empty if there is none."""
@@ -42,19 +44,30 @@ class Requester:
         self._prepared: dict[Heading, Mapping[str, str] | Prepared] = {}
         """The fields of messages that were sent, by their headings: most calls of a client look like one before."""
 
+        self._text = str(link.url)
+        self._let_in: dict[Heading, tuple[Mapping[str, str], Mapping[str, str] | Prepared]] = {}
+        """The same of those that need authorization, with the fields that let them in."""
+
         headers = self.options.headers
         self._fixed: Mapping[str, str] | None = None
         if headers is None or isinstance(headers, Mapping):
             self._fixed = checked(headers or {}, "headers")
-        self._is_plain = self._fixed is not None and self.options.authenticate is None
+        self._is_plain = self._fixed is not None and self.options.authenticate is None and self._authorization is None
         """Whether the fields of the program are always the same."""
         self._granted: Mapping[str, str] = {}
         self._granting = asyncio.Lock()
 
-    async def post(self, heading: Heading, body: bytes) -> Reply:
-        """Send a message. Raises as `Link.request`."""
+    async def post(
+        self, heading: Heading, body: bytes, operation: str = "", hold: Callable[[bool], None] | None = None
+    ) -> Reply:
+        """Send a message. `hold` is told when somebody logs in for it, and when that is over. Raises as `request`."""
         if not self._is_plain:
-            return await self.request("POST", self.link.url, self._fields(heading), body)
+            if self._authorization is None:
+                return await self.request("POST", self.link.url, self._fields(heading), body)
+            for name, value in heading.fields:
+                if name == "Mcp-Name":
+                    operation = f"{operation} {value}"
+            return await self._authorized("POST", self.link.url, heading, body, operation, hold)
 
         prepared = self._prepared.get(heading)
         if prepared is None:
@@ -75,7 +88,12 @@ class Requester:
         return fields
 
     async def request(self, method: str, url: URL, fields: Mapping[str, str], body: bytes | None = None) -> Reply:
-        """Send a request with these fields besides those that all have. Raises as `Link.request`."""
+        """Send a request with these fields besides those that all have.
+
+        Raises as `Link.request`, and what authorization ends with.
+        """
+        if self._authorization is not None:
+            return await self._authorized(method, url, fields, body, "", None)
         attempt = 0
         while True:
             granted = self._granted
@@ -93,6 +111,59 @@ class Requester:
                 reply.close()
                 raise
             reply.close()
+
+    async def _authorized(
+        self,
+        method: str,
+        url: URL,
+        said: Heading | Mapping[str, str],
+        body: bytes | None,
+        operation: str,
+        hold: Callable[[bool], None] | None,
+    ) -> Reply:
+        """Send a request with what lets it in; what is refused is got, if it can be, and the request sent again."""
+        assert self._authorization is not None
+        asked = self._authorization.begin(method, self._text if url is self.link.url else str(url), operation)
+        while True:
+            own = self._fixed if self._fixed is not None else await self._asked_for()
+            granted = await asked.fields()
+            reply = await self.link.request(method, url, self._joined(own, granted, said), body)
+            asked.heard(reply.headers)
+            # A session is ended without a login for it.
+            if reply.status not in (401, 403) or method == "DELETE":
+                return reply
+
+            if hold is not None:
+                hold(True)
+            try:
+                # What is refused is small, and read, so that its connection can be used again.
+                await read_some(reply, self.link)
+                challenges = reply.headers.getall("WWW-Authenticate", ())
+                if not await asked.refused(reply.status, challenges):
+                    return reply
+            except BaseException:
+                reply.close()
+                raise
+            finally:
+                if hold is not None:
+                    hold(False)
+            reply.close()
+
+    def _joined(
+        self, own: Mapping[str, str], granted: Mapping[str, str], said: Heading | Mapping[str, str]
+    ) -> Mapping[str, str] | Prepared:
+        """All fields of one request; of a message those of the last one that looked like it, while its token holds."""
+        if not isinstance(said, Heading):
+            return {**own, **granted, **said}
+        known = self._let_in.get(said)
+        if known is not None and known[0] is granted and own is self._fixed:
+            return known[1]
+
+        fields = self.link.prepared({**own, **granted, **self._fields(said)})
+        if len(self._let_in) >= _PREPARED:
+            self._let_in.clear()
+        self._let_in[said] = granted, fields
+        return fields
 
     async def _asked_for(self) -> Mapping[str, str]:
         """What the program's function says now."""
@@ -126,3 +197,4 @@ class Requester:
             raise HttpError(text, reply.status)
         self.session = {"Mcp-Session-Id": value}
         self._prepared.clear()
+        self._let_in.clear()

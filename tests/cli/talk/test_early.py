@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 
@@ -36,7 +37,9 @@ async def test_one_that_ignores_the_end_of_its_input_is_killed(monkeypatch: pyte
     program = (
         "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('{}', flush=True); time.sleep(99)"
     )
-    channel = EarlyServer([sys.executable, "-c", program]).adopt("deaf")
+    early = EarlyServer([sys.executable, "-c", program])
+    select.select([early._fd_in], [], [])  # before it has written, SIGTERM would end it
+    channel = early.adopt("deaf")
     await channel.aclose()
     assert channel.process.returncode == -signal.SIGKILL
 

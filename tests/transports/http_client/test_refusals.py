@@ -39,6 +39,8 @@ def always(data: bytes) -> Answer:
 
 # ------------------------------------------------------------------------------------- status and body
 
+LOGIN = {"WWW-Authenticate": 'Bearer resource_metadata="https://x.example/m"'}
+
 
 @pytest.mark.parametrize("era", [legacy, modern])
 @pytest.mark.parametrize(
@@ -48,6 +50,10 @@ def always(data: bytes) -> Answer:
         (reply(503), "/mcp: HTTP 503 Reason"),
         (reply(400, {"error": "invalid"}), '/mcp: HTTP 400 Reason: {"error": "invalid"}'),
         (reply(401, b"who?"), "/mcp: HTTP 401 Reason: who?; a token is given by --token-file"),
+        (reply(401, b"", LOGIN), "/mcp wants a login: run mcpd login http://127.0.0.1:"),
+        (reply(401, b"who?", {"WWW-Authenticate": LOGIN["WWW-Authenticate"] + ', error="invalid_token"'}),
+         "/mcp: HTTP 401 Reason: who?; a token is given by --token-file FILE, in Python by headers={'Authorization': "
+         "'Bearer …'}; to log in: mcpd login http://127.0.0.1:"),
         (reply(200, b"<html>", {"Content-Type": "text/html"}), "answered tools/call by text/html, which is no MCP"),
         (reply(200, b"", {"Content-Type": "application/json"}), "/mcp answered tools/call with nothing"),
         (reply(202), "/mcp took the request tools/call and answers nothing (HTTP 202)"),

@@ -1,4 +1,4 @@
-"""What a request waits on: a future whose task goes on in the reader's callback, without a turn of the event loop.
+"""What a request waits on, or a plain function: its task goes on in the reader's callback, without a turn of the loop.
 
 `asyncio.Future` wakes its task in the next turn: of a call over stdio that is a third of the time. An awaitable of our
 own may call the task's step itself, as long as no other task runs just then; asyncio asks no more of it than
@@ -13,26 +13,26 @@ from collections.abc import Callable, Generator
 from contextvars import Context
 from typing import Any
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 __all__ = ["AnswerWaiter"]
 
 _RAISED = InvalidStateError("the error was raised before")
 
 
-class AnswerWaiter:
-    """The place of one answer, awaited by one task. A `pending.Waiter`."""
+class AnswerWaiter(Struct, eq=False):
+    """The place of one answer, awaited by one task: `AnswerWaiter(loop)`. A `pending.Waiter`.
 
-    __slots__ = ("_asyncio_future_blocking", "_callback", "_context", "_is_cancelled", "_loop", "_message", "_outcome")
+    A struct because one is made for each call, and these are made in C.
+    """
 
-    def __init__(self, loop: AbstractEventLoop) -> None:
-        self._asyncio_future_blocking = False
-        self._loop = loop
-        self._callback: Callable[[Any], object] | None = None
-        self._context: Context | None = None
-        self._outcome: Raw | BaseException | None = None
-        self._is_cancelled = False
-        self._message: Any = None
+    _loop: AbstractEventLoop
+    _asyncio_future_blocking: bool = False
+    _callback: Callable[[Any], object] | None = None
+    _context: Context | None = None
+    _outcome: Raw | BaseException | None = None
+    _is_cancelled: bool = False
+    _message: Any = None
 
     def done(self) -> bool:
         """Whether it waits no more."""
@@ -55,11 +55,11 @@ class AnswerWaiter:
 
         self._outcome = result
         callback, context = self._callback, self._context
-        if callback is None or context is None:
+        if context is None:  # nobody waits yet
             return
         if current_task(self._loop) is None:
             self._callback = None
-            context.run(callback, self)
+            context.run(callback, self)  # type: ignore[arg-type]  # which came with it
         else:
             self._wake()
 
@@ -91,7 +91,7 @@ class AnswerWaiter:
     def add_done_callback(self, callback: Callable[[Any], object], *, context: Context) -> None:
         """Called by the task that waits, once."""
         self._callback, self._context = callback, context
-        if self.done():
+        if self._outcome is not None or self._is_cancelled:
             self._wake()
 
     def cancel(self, msg: Any = None) -> bool:

@@ -20,9 +20,9 @@ from conftest import Child
 from msgspec import Raw
 
 from mcpd import Callbacks, Client
-from mcpd.client.waiter import AnswerWaiter
 from mcpd.errors import RemoteError
 from mcpd.transports.stdio import StdioChannel
+from mcpd.waiter import AnswerWaiter
 
 SERVER = '''
 from mcpd import Server

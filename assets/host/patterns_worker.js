@@ -1,0 +1,6 @@
+/* Tries patterns, one after the other; patterns.js ends it when one takes too long. */
+"use strict";
+addEventListener("message", ({ data: { turn, asked } }) => {
+  postMessage({ turn });
+  for (const [pattern, text] of asked) postMessage({ turn, fits: new RegExp(pattern, "u").test(text) });
+});

@@ -1,0 +1,30 @@
+"""`everything_with_skills.py` as several processes serve it: the lists of all have to be equal, so what the tools add
+there is taken away again in the same call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import everything
+from everything_with_skills import server
+
+__all__ = ["server"]
+
+
+def _twice(change: Callable[[], Awaitable[str]]) -> None:
+    async def there_and_back() -> str:
+        await change()
+        return await change()
+
+    name = change.__name__
+    server.remove_tool(name)
+    server.add_tool(there_and_back, name=name, description=change.__doc__ or "")
+
+
+for _change in (
+    everything.test_trigger_tool_change,
+    everything.test_trigger_prompt_change,
+    everything.test_trigger_resource_change,
+):
+    _twice(_change)

@@ -1,0 +1,52 @@
+"""Authorization as OAuth 2.1 has it: what protects a server. Each name is loaded when it is first used.
+
+`Server(auth=…)` takes one of `Jwt`, `Introspection`, `StaticTokens` and `TokenFunction`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .base import Auth as Auth
+    from .base import InvalidToken as InvalidToken
+    from .base import TokenFunction as TokenFunction
+    from .base import TokenRequest as TokenRequest
+    from .base import Unavailable as Unavailable
+    from .introspection import Introspection as Introspection
+    from .jwt import Issuer as Issuer
+    from .jwt import Jwt as Jwt
+    from .static_tokens import StaticTokens as StaticTokens
+
+__all__ = [
+    "Auth",
+    "Introspection",
+    "InvalidToken",
+    "Issuer",
+    "Jwt",
+    "StaticTokens",
+    "TokenFunction",
+    "TokenRequest",
+    "Unavailable",
+]
+
+_HOMES = {
+    "Auth": "base",
+    "InvalidToken": "base",
+    "Introspection": "introspection",
+    "Issuer": "jwt",
+    "Jwt": "jwt",
+    "StaticTokens": "static_tokens",
+    "TokenFunction": "base",
+    "TokenRequest": "base",
+    "Unavailable": "base",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f".{home}", __name__), name)

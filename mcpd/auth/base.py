@@ -1,0 +1,483 @@
+"""`Auth`: an authenticator that speaks OAuth as a resource server does; what a token is worth its subclasses say.
+
+It reads `Authorization`, asks the cache, then the subclass, and turns what is wrong into challenges. A token that is
+known costs a SHA-256 and a look into a dict, and no turn of the event loop.
+Spec: 2026-07-28 basic/authorization; RFC 6750, RFC 9728.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from importlib.util import find_spec
+from inspect import isawaitable
+from traceback import extract_tb
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from ..errors import AccessDenied, ConfigurationError, McpdError
+from ..principal import Principal
+from ..printable import printable
+from ..state_keys import StateKeys
+from ..transports.authentication import Protection, Refusal, RequestHeaders
+from .challenge import build
+from .metadata import checked_public_url, document, metadata_url, paths
+from .scopes import Hierarchy, checked_scopes, written
+from .token_cache import TokenCache
+
+if TYPE_CHECKING:
+    from .dpop import ProofChecker
+
+__all__ = ["Auth", "AuthOptions", "InvalidToken", "TokenFunction", "TokenRequest", "Unavailable", "Verified"]
+
+log = logging.getLogger("mcpd")
+
+_MOST_BYTES = 16 * 1024
+_is_token = re.compile(r"[A-Za-z0-9._~+/-]+=*").fullmatch
+_PROOF_ALGORITHMS = ("ES256", "EdDSA")
+_RETRY = (("Retry-After", "5"),)
+_MOST_AT_ONCE = 1024
+"""How many tokens are looked at at once: those of whom nobody waits any more among them."""
+_LONGEST = 30.0
+
+_Answer: TypeAlias = Principal | Refusal
+
+
+class InvalidToken(McpdError):
+    """A token that is not taken. `why` is a fixed text that the client gets; `detail` goes to the log alone."""
+
+    def __init__(self, why: str = "the token is not valid", detail: str = "") -> None:
+        self.why = why
+        self.detail = detail
+        super().__init__(why)
+
+
+class Unavailable(McpdError):
+    """Whether a token is valid cannot be told now: keys or an introspection endpoint are not to be had."""
+
+
+class TokenRequest(Struct, frozen=True):
+    """The request that brings a token: its method, its path ("" for the endpoint), and its headers."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+
+
+class Verified(Struct, frozen=True):
+    """What a token stands for. `key_thumbprint` is that of the key it is bound to (RFC 9449 6.1), "" for none.
+
+    `seconds` is how long that may be kept at most, beside what the cache allows.
+    """
+
+    principal: Principal
+    key_thumbprint: str = ""
+    seconds: float | None = None
+
+
+class AuthOptions(TypedDict, total=False):
+    """What every kind of authorization takes.
+
+    `public_url` is the URL by which clients know the endpoint; tokens are made for it, and challenges point below it.
+    Without one, on this machine alone, it is the address that is listened on. `scopes` are what every request needs;
+    `implies` says which scopes include others. `resource_name` is a name for people, `documentation` a page for
+    developers. With `names_held` a challenge for more scopes names those too that the token has, which clients of
+    2025-11-25 would lose. `dpop` is what to do with tokens that are bound to a key (RFC 9449): "off" refuses them,
+    "accept" takes them with a proof, "require" takes no others. `dpop_nonces` asks for nonces in proofs, as several
+    processes need, which share the server's `state_key`, or a `dpop_nonce_key`.
+    """
+
+    public_url: str
+    scopes: Sequence[str]
+    implies: Mapping[str, Iterable[str]]
+    resource_name: str
+    documentation: str
+    names_held: bool
+    dpop: Literal["off", "accept", "require"]
+    dpop_nonces: bool
+    dpop_nonce_key: bytes
+
+
+class _Known(Struct, frozen=True):
+    principal: Principal
+    key_thumbprint: str
+    lacking: Refusal | None
+
+
+class Auth(Protection):
+    """What protects a server; see `AuthOptions` for what each kind takes. Raises ConfigurationError."""
+
+    authorization_servers: tuple[str, ...] = ()
+    """The issuers that clients get tokens from, as these spell themselves."""
+
+    def __init__(self, *, cache_seconds: float = 300.0, **options: Unpack[AuthOptions]) -> None:
+        _check_names(options)
+        self.scopes = checked_scopes(options.get("scopes", ()), "scopes")
+        self.hierarchy = Hierarchy(options.get("implies", {}))
+        self.names_held = options.get("names_held", True)
+        self._resource_name = options.get("resource_name", "")
+        self._documentation = options.get("documentation", "")
+        self._dpop = options.get("dpop", "off")
+        self._proofs = _proof_checker(options)
+        self._has_nonce_key = "dpop_nonce_key" in options
+        self._needed = frozenset(self.scopes)
+        self._cache: TokenCache[_Known, Refusal] = TokenCache(cache_seconds)
+        self._is_kept = cache_seconds > 0  # else each request is judged by itself, also beside another
+        self.on_forget = []
+        self._pending: dict[bytes, asyncio.Task[_Known | Refusal]] = {}
+        self._running: set[asyncio.Task[_Known | Refusal]] = set()
+        self._endpoint = "/mcp"
+        self.known_scopes: set[str] = {*self.scopes}
+        """All scopes that this server may ask for; those of its tools are added when they are registered."""
+        self.has_anonymous = False
+        self.public_url = ""
+        self._is_configured = bool(options.get("public_url"))
+        if self._is_configured:
+            self.public_url = checked_public_url(options["public_url"], is_public=False)
+        self._locate()
+
+    def share(self, keys: StateKeys) -> None:
+        """Nonces are taken by all processes that have these keys, unless `dpop_nonce_key` says by which."""
+        if keys and self._proofs is not None and not self._has_nonce_key:
+            self._proofs.nonce_keys = keys.of("nonce")
+
+    # -- where it is -------------------------------------------------------------------------
+
+    def locate(self, url: str, *, is_public: bool, is_guess: bool) -> None:
+        """The endpoint is at this URL, unless `public_url` says so. Raises ConfigurationError."""
+        if self._is_configured:
+            url = self.public_url
+        if self.authorization_servers:
+            if is_guess and is_public and not self._is_configured:
+                raise ConfigurationError(
+                    "Tokens are made for one URL: say by which one clients reach this server, with "
+                    "--public-url https://example.com/mcp (in Python: public_url=)"
+                )
+            checked_public_url(url, is_public=is_public)
+        self.public_url = url
+        self._locate()
+
+    def _locate(self) -> None:
+        """Make what depends on the URL, and is the same for all requests."""
+        self._own_url: str | None = None
+        self._metadata = self.url_of_metadata()
+        self._nobody = Refusal(
+            401,
+            "This server asks who you are: send an access token as Authorization: Bearer TOKEN.\n",
+            self._challenges(scopes=self.scopes),
+            "unauthorized",
+        )
+        self._malformed = Refusal(
+            400,
+            "Authorization is no bearer token: send one token as Authorization: Bearer TOKEN.\n",
+            (("WWW-Authenticate", build("Bearer", {"error": "invalid_request"})),),
+            "invalid_request",
+        )
+        self._bound = self._refused(InvalidToken("the token is bound to a key, and came without a proof of it"))
+        self._unbound = self._refused(InvalidToken("the token is bound to no key, as it has to be for this scheme"))
+        self._too_long = self._refused(InvalidToken("the token is too long"))
+
+    def url_of_metadata(self) -> str | None:
+        """Where a client finds the issuers; None if there are none."""
+        if not self.authorization_servers or not self.public_url:
+            return None
+        return metadata_url(self.public_url, self._endpoint)
+
+    def documents(self, endpoint: str) -> Mapping[str, Callable[[], bytes]]:
+        """The metadata, at each path where a client looks for it."""
+        if not self.authorization_servers:
+            return {}
+        self._endpoint = endpoint
+        self._locate()
+        return dict.fromkeys(paths(self.public_url, endpoint), self.metadata)
+
+    def metadata(self) -> bytes:
+        """The protected resource metadata, as JSON. Spec: RFC 9728 2."""
+        return document(self._members())
+
+    def _members(self) -> dict[str, object]:
+        return {
+            "resource": self.public_url,
+            "authorization_servers": self.authorization_servers,
+            "scopes_supported": self.scopes,
+            "bearer_methods_supported": ["header"],
+            "resource_name": self._resource_name,
+            "resource_documentation": self._documentation,
+            "dpop_signing_alg_values_supported": [] if self._proofs is None else _PROOF_ALGORITHMS,
+            "dpop_bound_access_tokens_required": self._dpop == "require",
+        }
+
+    # -- a request ---------------------------------------------------------------------------
+
+    def __call__(self, headers: Mapping[str, str], /) -> _Answer | Coroutine[Any, Any, _Answer]:
+        """Who sends a request with these headers, or why it is refused; to be awaited if nothing is known of it."""
+        authorization = headers.get("authorization")
+        if authorization is None:
+            return self._nobody
+        scheme, _, token = authorization.partition(" ")
+        if not self._takes(scheme):
+            return self._nobody
+        if len(token) > _MOST_BYTES:
+            return self._too_long
+        token = token.strip(" ")
+        if not _is_token(token):
+            return self._malformed
+
+        key = TokenCache.key(token.encode())
+        known = self._cache.accepted(key)
+        if known is not None:
+            return self._admitted(known, scheme, key, headers)
+        refused = self._cache.refused(key)
+        return refused if refused is not None else self._ask(key, scheme, token, headers)
+
+    def _takes(self, scheme: str) -> bool:
+        lower = scheme.lower()
+        return lower == "bearer" or (lower == "dpop" and self._proofs is not None)
+
+    def _admitted(self, known: _Known, scheme: str, key: bytes, headers: Mapping[str, str]) -> _Answer:
+        """The answer to a request with a token that is valid, and has this SHA-256."""
+        if known.key_thumbprint or self._proofs is not None:
+            refusal = self._unproved(known, scheme, key, headers)
+            if refusal is not None:
+                return refusal
+        return known.lacking or known.principal
+
+    def _unproved(self, known: _Known, scheme: str, key: bytes, headers: Mapping[str, str]) -> Refusal | None:
+        """Why a token that is bound to a key, or should be, is not taken; None if its sender has that key."""
+        is_bearer = scheme.lower() == "bearer"
+        if not known.key_thumbprint:
+            return None if is_bearer and self._dpop != "require" else self._unbound
+        if is_bearer or self._proofs is None:
+            return self._bound
+
+        request = _request(headers)
+        repeated = isinstance(headers, RequestHeaders) and b"dpop" in headers.repeated
+        bad = self._proofs.check(
+            None if repeated else headers.get("dpop"),
+            method=request.method,
+            url=self._proved_url(request.path),
+            digest=key,
+            thumbprint=known.key_thumbprint,
+        )
+        if bad is None:
+            return None
+
+        log.info("Refused a proof: %s", printable(bad.why))
+        error = "use_dpop_nonce" if bad.nonce else "invalid_dpop_proof"
+        params = {"resource_metadata": self._metadata, "error": error, "error_description": bad.why}
+        challenge = build("DPoP", {**params, "algs": " ".join(_PROOF_ALGORITHMS)})
+        fields = [("WWW-Authenticate", challenge), *([("DPoP-Nonce", bad.nonce)] if bad.nonce else [])]
+        return Refusal(401, f"{bad.why[0].upper()}{bad.why[1:]}.\n", tuple(fields), error)
+
+    def _proved_url(self, path: str) -> str:
+        """The URL that a proof for this path names: what is configured, never what a request says of its host."""
+        from .dpop import normalized
+
+        if not path:
+            if self._own_url is None:
+                self._own_url = normalized(self.public_url) or ""
+            return self._own_url
+        parts = urlsplit(self.public_url)
+        return normalized(f"{parts.scheme}://{parts.netloc}{path}") or ""
+
+    def _ask(
+        self, key: bytes, scheme: str, token: str, headers: Mapping[str, str]
+    ) -> _Answer | Coroutine[Any, Any, _Answer]:
+        pending = self._pending.get(key)
+        if pending is None:
+            if len(self._running) >= _MOST_AT_ONCE:
+                return self._failed(key, Unavailable("too many tokens are being looked at"))
+            try:
+                found = self._verify(token, _request(headers))
+            except Exception as error:
+                return self._failed(key, error)
+            if not isawaitable(found):
+                taken = self._taken(key, found)
+                return taken if isinstance(taken, Refusal) else self._admitted(taken, scheme, key, headers)
+            # One for all who ask about this token now, even if the first of them leaves.
+            pending = asyncio.ensure_future(self._later(key, found))
+            self._running.add(pending)
+            pending.add_done_callback(self._running.discard)
+            if self._is_kept:
+                self._pending[key] = pending
+        return self._wait(pending, scheme, key, headers)
+
+    async def _wait(
+        self, pending: asyncio.Task[_Known | Refusal], scheme: str, key: bytes, headers: Mapping[str, str]
+    ) -> _Answer:
+        taken = await asyncio.shield(pending)
+        return taken if isinstance(taken, Refusal) else self._admitted(taken, scheme, key, headers)
+
+    async def _later(self, key: bytes, found: Awaitable[Verified | None]) -> _Known | Refusal:
+        try:
+            async with asyncio.timeout(_LONGEST):
+                return self._taken(key, await found)
+        except TimeoutError:
+            return self._failed(key, Unavailable("there was no answer in time"))
+        except Exception as error:
+            return self._failed(key, error)
+        finally:
+            self._pending.pop(key, None)
+
+    @abstractmethod
+    def _verify(self, token: str, request: TokenRequest) -> Verified | None | Awaitable[Verified | None]:
+        """What a token stands for, None if nothing. Raises InvalidToken and Unavailable."""
+
+    # -- what came of it ---------------------------------------------------------------------
+
+    def _taken(self, key: bytes, found: Verified | None) -> _Known | Refusal:
+        """Take down that a token is valid, with the scopes that its own include."""
+        if found is None:
+            return self._failed(key, InvalidToken())
+        who = found.principal
+        scopes = self.hierarchy.expanded(who.scopes)
+        if scopes != who.scopes:
+            who = who.with_scopes(scopes)
+        lacking = None
+        if not self._needed <= scopes:
+            lacking = self.refuse(AccessDenied(scopes=self.scopes), who)
+        known = _Known(who, found.key_thumbprint, lacking)
+        self._cache.accept(key, known, who.expires, found.seconds)
+        return known
+
+    def _failed(self, key: bytes, error: Exception) -> Refusal:
+        if isinstance(error, InvalidToken):
+            told = f"{error.why} ({error.detail})" if error.detail else error.why
+            log.info("Refused a token: %s", printable(told))
+            refusal = self._refused(error)
+            self._cache.refuse(key, refusal)
+            return refusal
+        if isinstance(error, Unavailable):
+            log.error("Whether a token is valid cannot be told: %s", printable(error))
+            text = "The server cannot tell now whether your token is valid; try again later.\n"
+            return Refusal(503, text, _RETRY, "temporarily_unavailable")
+        # Its text may hold the token, so that only what it is and where it came from is told.
+        where = extract_tb(error.__traceback__)[-1]
+        log.error(
+            "The check of a token failed with %s (%s, line %d)",
+            printable(type(error).__qualname__),
+            printable(where.filename),
+            where.lineno,
+        )
+        return Refusal(500, "The server failed to check your token; details are in its log.\n", (), "server_error")
+
+    def _refused(self, error: InvalidToken) -> Refusal:
+        headers = self._challenges(scopes=self.scopes, error="invalid_token", description=error.why)
+        return Refusal(401, f"{error.why[0].upper()}{error.why[1:]}.\n", headers, "invalid_token")
+
+    def refuse(self, denied: AccessDenied, user: Principal) -> Refusal:
+        """The challenge for a request that lacks something: all scopes that it needs, server-wide ones among them."""
+        needed = dict.fromkeys((*self.scopes, *denied.scopes))
+        if denied.error == "unauthorized":
+            return Refusal(401, self._nobody.text, self._challenges(scopes=tuple(needed)), "unauthorized")
+        held: Iterable[str] = ()
+        if self.names_held and denied.error == "insufficient_scope":
+            held = sorted((user.scopes & self.known_scopes) - needed.keys())
+        headers = self._challenges(scopes=(*needed, *held), error=denied.error, description=_DESCRIBED[denied.error])
+        status = 403 if denied.error == "insufficient_scope" else 401
+        return Refusal(status, f"{denied.message}.\n", headers, denied.error)
+
+    def _challenges(
+        self, *, scopes: Sequence[str] = (), error: str | None = None, description: str | None = None
+    ) -> tuple[tuple[str, str], ...]:
+        params = {
+            "resource_metadata": self._metadata,
+            "scope": written(scopes) or None,
+            "error": error,
+            "error_description": description,
+        }
+        # Bearer first: some clients look at the first one only.
+        found = [] if self._dpop == "require" else [build("Bearer", params)]
+        if self._proofs is not None:
+            found.append(build("DPoP", {**params, "algs": " ".join(_PROOF_ALGORITHMS)}))
+        return tuple(("WWW-Authenticate", challenge) for challenge in found)
+
+    def forget(self, *, subject: str | None = None, client: str | None = None) -> None:
+        """Forget this subject, this client, both, or all: their tokens are checked anew, and their sessions, streams
+        and WebSockets end now. Call it in the event loop's thread.
+        """
+
+        def is_meant(who: Principal) -> bool:
+            return subject in (None, who.subject) and client in (None, who.client)
+
+        self._cache.forget(lambda known: is_meant(known.principal))
+        for end in self.on_forget:
+            end(is_meant)
+
+
+_DESCRIBED: dict[str, str] = {
+    "insufficient_scope": "the token does not allow this",
+    "invalid_token": "the token has to be exchanged for a new one",
+}
+
+_Found: TypeAlias = Principal | None
+
+
+class TokenFunction(Auth):
+    """Tokens as a function of yours judges them: (token, TokenRequest) -> a Principal, or None; `def` or `async def`.
+
+    `issuers` are the authorization servers that clients get tokens from. What the function says is kept for
+    `cache_seconds`, and not beyond the principal's `expires`: one that goes by more of a request than the token takes
+    0. What it raises is status 500, and in no answer.
+    It may raise InvalidToken and Unavailable.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[str, TokenRequest], _Found | Awaitable[_Found]],
+        *,
+        issuers: Sequence[str] = (),
+        cache_seconds: float = 60.0,
+        **options: Unpack[AuthOptions],
+    ) -> None:
+        self.authorization_servers = tuple(issuers)
+        self._function = function
+        super().__init__(cache_seconds=cache_seconds, **options)
+
+    def _verify(self, token: str, request: TokenRequest) -> Verified | None | Awaitable[Verified | None]:
+        found = self._function(token, request)
+        return _of_principal_later(found) if isawaitable(found) else _of_principal(found)
+
+
+async def _of_principal_later(found: Awaitable[_Found]) -> Verified | None:
+    return _of_principal(await found)
+
+
+def _of_principal(found: object) -> Verified | None:
+    if found is None:
+        return None
+    if not isinstance(found, Principal) or not found.is_authenticated:
+        raise TypeError("the function of TokenFunction gives a Principal with a subject, or None")
+    return Verified(found)
+
+
+def _request(headers: Mapping[str, str]) -> TokenRequest:
+    if isinstance(headers, RequestHeaders):
+        return TokenRequest(headers.method, headers.path, headers)
+    return TokenRequest("POST", "", headers)
+
+
+def _proof_checker(options: AuthOptions) -> ProofChecker | None:
+    dpop = options.get("dpop", "off")
+    if dpop not in ("off", "accept", "require"):
+        raise ConfigurationError(f"dpop {dpop!r}: it is off, accept or require")
+    if dpop == "off":
+        return None
+    if find_spec("joserfc") is None:
+        raise ConfigurationError("Proofs of possession are checked by joserfc: pip install 'mcpd-server[auth]'")
+    from .dpop import ProofChecker
+
+    return ProofChecker(nonces=options.get("dpop_nonces", False), nonce_key=options.get("dpop_nonce_key"))
+
+
+def _check_names(options: Mapping[str, object]) -> None:
+    unknown = [name for name in options if name not in AuthOptions.__annotations__]
+    if unknown:
+        raise ConfigurationError(
+            f"auth: there is no option {unknown[0]!r}; there are {', '.join(AuthOptions.__annotations__)}"
+        )

@@ -1,0 +1,137 @@
+"""What the claims of a token have to say, whether they came in a JWT or from an introspection endpoint.
+
+Spec: RFC 9068 4, RFC 7519 4.1, RFC 7662 2.2, RFC 9449 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from ..errors import ConfigurationError
+from ..principal import Principal
+from .base import InvalidToken, Verified
+
+__all__ = ["ClaimChecks", "Expected"]
+
+Expected: TypeAlias = Mapping[str, str | Sequence[str]]
+"""Claims that have to have one of these values."""
+
+_MOST_SKEW = 300.0
+_END_OF_TIME = 253_402_300_800.0
+"""The year 10000: what says that it ends later says nothing."""
+
+
+class ClaimChecks:
+    """The checks of one issuer's claims.
+
+    `audience` are the names under which tokens are made for this server; `expect` are claims that prove it where there
+    is no audience; `skew` is by how many seconds clocks may differ. Without `needs_expiry` somebody else knows when it
+    ends. Raises ConfigurationError.
+    """
+
+    def __init__(
+        self,
+        *,
+        audience: Iterable[str] = (),
+        expect: Expected | None = None,
+        skew: float = 60.0,
+        scope_claims: Sequence[str] = ("scope", "scp"),
+        client_claims: Sequence[str] = ("client_id", "azp"),
+        needs_expiry: bool = True,
+    ) -> None:
+        if isinstance(audience, str):
+            raise ConfigurationError(f"audience: it is a list of texts, as [{audience!r}]")
+        if not 0 <= skew <= _MOST_SKEW:
+            raise ConfigurationError(f"skew: from 0 to {_MOST_SKEW:g} seconds, not {skew!r}")
+        self.audience = frozenset(audience)
+        self.expect = {name: {value} if isinstance(value, str) else {*value} for name, value in (expect or {}).items()}
+        self.skew = skew
+        self._needs_expiry = needs_expiry
+        self._scope_claims = tuple(scope_claims)
+        self._client_claims = tuple(client_claims)
+
+    def verified(self, claims: Mapping[str, Any], issuer: str, default_audience: str, now: float) -> Verified:
+        """What the claims stand for. Raises InvalidToken, whose detail names what was found."""
+        self._check_recipient(claims, default_audience)
+        expires = self._check_times(claims, now)
+        subject = _text(claims, "sub")
+        client = next((text for name in self._client_claims if (text := _text(claims, name))), "")
+        if not subject and not client:
+            raise InvalidToken("the token names neither a subject nor a client")
+        principal = Principal(
+            subject or client,
+            issuer=issuer,
+            client=client,
+            scopes=self._scopes(claims),
+            claims=claims,
+            # To the end of what is accepted: until then it is as good as on its first day.
+            expires=None if expires is None else expires + self.skew,
+        )
+        return Verified(principal, _thumbprint(claims))
+
+    def _check_recipient(self, claims: Mapping[str, Any], default_audience: str) -> None:
+        """Whether the token was made for this server: without that, anybody's of that issuer would do."""
+        ours = self.audience or (frozenset() if self.expect else {default_audience})
+        if ours:
+            given = claims.get("aud")
+            found = [given] if isinstance(given, str) else given
+            if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+                raise InvalidToken("the token names no audience", f"aud is {given!r}")
+            if ours.isdisjoint(found):
+                raise InvalidToken(
+                    "the token is for another audience", f"aud is {found!r}, not one of {sorted(ours)!r}"
+                )
+        for name, values in self.expect.items():
+            given = claims.get(name)
+            found = [given] if isinstance(given, str) else given if isinstance(given, list) else []
+            if not any(isinstance(one, str) and one in values for one in found):
+                raise InvalidToken("the token is for another recipient", f"{name} is {given!r}")
+
+    def _check_times(self, claims: Mapping[str, Any], now: float) -> float | None:
+        expires = _seconds(claims, "exp")
+        if expires is None and self._needs_expiry:
+            raise InvalidToken("the token has no expiry")
+        if expires is not None and expires + self.skew <= now:
+            raise InvalidToken("the token has expired", f"by {now - expires:.0f} s")
+        for name in ("nbf", "iat"):
+            begins = _seconds(claims, name)
+            if begins is not None and begins - self.skew > now:
+                raise InvalidToken("the token is not valid yet", f"{name} is {begins - now:.0f} s ahead")
+        return expires
+
+    def _scopes(self, claims: Mapping[str, Any]) -> set[str]:
+        found: set[str] = set()
+        for name in self._scope_claims:
+            given = claims.get(name)
+            if isinstance(given, str):
+                found.update(given.split())
+            elif isinstance(given, list):
+                # A member is one scope: what has spaces in it is none.
+                found.update(one for one in given if isinstance(one, str) and one and not one.split()[1:])
+        return found
+
+
+def _text(claims: Mapping[str, Any], name: str) -> str:
+    given = claims.get(name)
+    return given if isinstance(given, str) else ""
+
+
+def _seconds(claims: Mapping[str, Any], name: str) -> float | None:
+    """A time in seconds since 1970, None if it is not there. Raises InvalidToken for what is none."""
+    given = claims.get(name)
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 <= given < _END_OF_TIME:
+        raise InvalidToken("a time in the token is none", f"{name} is {str(given)[:50]!r}")
+    return float(given)
+
+
+def _thumbprint(claims: Mapping[str, Any]) -> str:
+    """That of the key which the token is bound to. Raises InvalidToken for a binding that is not checked here."""
+    bound = claims.get("cnf")
+    if bound is None:
+        return ""
+    if not isinstance(bound, dict) or [*bound] != ["jkt"] or not isinstance(bound["jkt"], str) or not bound["jkt"]:
+        raise InvalidToken("the token is bound to a key in a way that is not known here")
+    return str(bound["jkt"])

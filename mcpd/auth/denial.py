@@ -1,0 +1,27 @@
+"""What a request that was denied is answered with over HTTP, also by servers that speak no OAuth themselves."""
+
+from __future__ import annotations
+
+from ..errors import AccessDenied
+from ..principal import Principal
+from ..registry.needs import Guarding
+from ..transports.authentication import Refusal
+from .challenge import build
+
+__all__ = ["challenges_of", "refusal_of"]
+
+
+def refusal_of(protection: Guarding | None, denied: AccessDenied, user: Principal) -> Refusal:
+    """The status and the challenge."""
+    if protection is not None:
+        refusal: Refusal = protection.refuse(denied, user)
+        return refusal
+    challenge = build("Bearer", {"error": denied.error, "scope": " ".join(denied.scopes) or None})
+    status = 403 if denied.error == "insufficient_scope" else 401
+    return Refusal(status, f"{denied.message}.\n", (("WWW-Authenticate", challenge),), denied.error)
+
+
+def challenges_of(protection: Guarding | None, denied: AccessDenied, user: Principal) -> list[str]:
+    """The challenges alone, where there is no status left to give."""
+    headers = refusal_of(protection, denied, user).headers
+    return [value for name, value in headers if name == "WWW-Authenticate"]

@@ -1,0 +1,105 @@
+"""`Introspection`: access tokens that only their issuer can read, which is asked about each. Spec: RFC 7662."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Sequence
+from importlib.util import find_spec
+from time import time
+from typing import Any, Unpack
+from urllib.parse import quote_plus, urlencode
+
+from ..errors import ConfigurationError
+from .base import Auth, AuthOptions, InvalidToken, TokenRequest, Unavailable, Verified
+from .claims import ClaimChecks, Expected
+from .issuer_metadata import checked_issuer
+
+__all__ = ["Introspection"]
+
+
+class Introspection(Auth):
+    """Tokens that `issuer` is asked about, as the client `client_id` with `client_secret`.
+
+    `endpoint` is where, by default where the issuer's metadata says. What it says of a token is kept for
+    `cache_seconds` (at most 60, 0: it is asked each time), and not beyond the token's end; then it has to stand the
+    checks of a JWT, see `Jwt` for `audience` and `expect`. Needs the extra auth. Raises ConfigurationError.
+    """
+
+    def __init__(
+        self,
+        issuer: str,
+        *,
+        client_id: str,
+        client_secret: str,
+        endpoint: str | None = None,
+        audience: Sequence[str] = (),
+        expect: Expected | None = None,
+        scope_claims: Sequence[str] = ("scope", "scp"),
+        client_claims: Sequence[str] = ("client_id", "azp"),
+        cache_seconds: float = 60.0,
+        **options: Unpack[AuthOptions],
+    ) -> None:
+        if find_spec("aiohttp") is None:
+            raise ConfigurationError("Issuers are asked by aiohttp: pip install 'mcpd-server[auth]'")
+        if not client_id or not client_secret:
+            raise ConfigurationError(
+                "introspection: the issuer answers those that it knows; give client-id and its secret"
+            )
+        self.authorization_servers = (checked_issuer(issuer),)
+        self._issuer = issuer
+        self._endpoint_url = None if endpoint is None else checked_issuer(endpoint)
+        # Each part is form-encoded first: RFC 6749 2.3.1.
+        pair = f"{quote_plus(client_id)}:{quote_plus(client_secret)}".encode()
+        self._credentials = f"Basic {b64encode(pair).decode()}"
+        self._checks = ClaimChecks(
+            audience=audience,
+            expect=expect,
+            scope_claims=scope_claims,
+            client_claims=client_claims,
+            needs_expiry=False,
+        )
+        super().__init__(cache_seconds=min(max(cache_seconds, 0.0), 60.0), **options)
+
+    async def _verify(self, token: str, request: TokenRequest) -> Verified:
+        found = await self._ask_issuer(token)
+        if found.get("active") is not True:
+            raise InvalidToken("the token is not active")
+        if found.get("iss", self._issuer) != self._issuer:
+            raise InvalidToken("the token is of another issuer")
+        return self._checks.verified(found, self._issuer, self.public_url, time())
+
+    async def _ask_issuer(self, token: str) -> dict[str, Any]:
+        from .fetch import FetchError, Limits, fetch, reach_from
+
+        headers = {
+            "Authorization": self._credentials,
+            "Content-Type": "application/x-www-form-urlencoded",
+            "Accept": "application/json",
+        }
+        try:
+            if self._endpoint_url is None:
+                self._endpoint_url = await self._from_metadata()
+            answer = await fetch(
+                self._endpoint_url,
+                what="the introspection endpoint",
+                method="POST",
+                headers=headers,
+                body=urlencode({"token": token, "token_type_hint": "access_token"}).encode(),
+                reach=await reach_from(self._issuer),
+                limits=Limits(seconds=5.0, redirects=0),
+            )
+            if answer.status != 200:
+                raise Unavailable(f"the introspection endpoint of {self._issuer} answers {answer.status}")
+            return answer.json_object()
+        except FetchError as error:
+            raise Unavailable(str(error)) from None
+        except ValueError as error:
+            raise Unavailable(f"the introspection endpoint of {self._issuer}: {error}") from None
+
+    async def _from_metadata(self) -> str:
+        from .issuer_metadata import fetch_issuer_metadata
+
+        url = (await fetch_issuer_metadata(self._issuer)).get("introspection_endpoint")
+        if not isinstance(url, str):
+            raise Unavailable(f"the metadata of {self._issuer} names no introspection_endpoint; say where it is")
+        return url

@@ -1,0 +1,212 @@
+"""`Jwt`: access tokens that are signed by an issuer. joserfc is used in `signatures` and `keys`.
+
+The checks go from cheap to dear: shape, header, issuer, key, signature, claims. Of what the header says only `alg`,
+`kid`, `typ` and `crit` are looked at: never a key that it brings along. Spec: RFC 9068 4, RFC 8725.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from importlib.util import find_spec
+from time import time
+from typing import Any, Unpack
+
+from msgspec import Struct
+
+from ..errors import ConfigurationError
+from ..printable import printable
+from .base import Auth, AuthOptions, InvalidToken, TokenRequest, Verified
+from .claims import ClaimChecks, Expected
+from .compact import object_in, segments_of
+from .issuer_metadata import checked_issuer
+from .keys import ALGORITHMS, IssuerKeys, VerifyingKey
+
+__all__ = ["Issuer", "Jwt"]
+
+_DEFAULT_ALGORITHMS = ("RS256", "PS256", "ES256", "ES384", "EdDSA", "Ed25519")
+_WITH_SECRET = ("HS256", "HS384", "HS512")
+_LEAST_SECRET = 32
+_MOST_TRIED = 4
+
+
+class Issuer(Struct, frozen=True, kw_only=True):
+    """An authorization server: its `url` as its tokens name it.
+
+    `audience` is what its tokens for this server name, by default the public URL; `expect` are claims that prove it
+    where the issuer writes no such audience. `jwks_url` is where its keys are, by default where its metadata says;
+    `keys` are those of an issuer in this process, which are not fetched.
+    """
+
+    url: str
+    audience: tuple[str, ...] = ()
+    expect: Expected = {}
+    jwks_url: str | None = None
+    keys: IssuerKeys | None = None
+
+
+class _Source(Struct, frozen=True):
+    """One issuer, ready to check tokens."""
+
+    url: str
+    checks: ClaimChecks
+    keys: IssuerKeys | None
+
+
+class Jwt(Auth):
+    """Access tokens that are JWTs: `Jwt("https://idp.example.com", public_url="https://tools.example.com/mcp")`.
+
+    `issuer` may be several, each with keys of its own. With `secret` (32 bytes or more) tokens are signed by HMAC with
+    it, and no keys are fetched. `strict` takes those of type `at+jwt` alone. `scope_claims` and `client_claims` are
+    where scopes and the client are looked for. Needs the extra auth. Raises ConfigurationError.
+    """
+
+    def __init__(
+        self,
+        issuer: str | Issuer | Sequence[str | Issuer],
+        *,
+        audience: Sequence[str] = (),
+        expect: Expected | None = None,
+        jwks_url: str | None = None,
+        secret: str | bytes | None = None,
+        algorithms: Sequence[str] = (),
+        strict: bool = False,
+        skew: float = 60.0,
+        scope_claims: Sequence[str] = ("scope", "scp"),
+        client_claims: Sequence[str] = ("client_id", "azp"),
+        cache_seconds: float = 300.0,
+        **options: Unpack[AuthOptions],
+    ) -> None:
+        if find_spec("joserfc") is None or find_spec("aiohttp") is None:
+            raise ConfigurationError(
+                "Access tokens are checked by joserfc and aiohttp: pip install 'mcpd-server[auth]'"
+            )
+        given = [issuer] if isinstance(issuer, (str, Issuer)) else list(issuer)
+        issuers = [
+            Issuer(url=one, audience=_texts(audience, "audience"), expect=expect or {}, jwks_url=jwks_url)
+            if isinstance(one, str)
+            else one
+            for one in given
+        ]
+        if not issuers or len({one.url for one in issuers}) != len(issuers):
+            raise ConfigurationError("issuer: name at least one, and each once")
+        if jwks_url is not None and len(issuers) > 1:
+            raise ConfigurationError("jwks_url: with several issuers write Issuer(url=…, jwks_url=…) for each")
+
+        self._key = _secret_key(secret)
+        self._algorithms = _checked_algorithms(algorithms, has_secret=secret is not None)
+        self._types = ("at+jwt",) if strict else ("at+jwt", "jwt", "")
+        self.authorization_servers = tuple(checked_issuer(one.url) for one in issuers)
+        self._sources: dict[str, _Source] = {}
+        for one in issuers:
+            checks = ClaimChecks(
+                audience=one.audience,
+                expect=one.expect,
+                skew=skew,
+                scope_claims=scope_claims,
+                client_claims=client_claims,
+            )
+            keys = None if self._key is not None else one.keys or IssuerKeys(one.url, one.jwks_url)
+            self._sources[one.url] = _Source(one.url, checks, keys)
+        super().__init__(cache_seconds=min(cache_seconds, 300.0), **options)
+
+    async def load(self) -> None:
+        """Fetch the keys of all issuers now, as `mcpd check` does. Raises Unavailable."""
+        for source in self._sources.values():
+            if source.keys is not None:
+                await source.keys.load()
+
+    def _verify(self, token: str, request: TokenRequest) -> Verified | Coroutine[Any, Any, Verified]:
+        parts = segments_of(token)
+        if parts is None:
+            raise InvalidToken("the token is no JWT")
+        head = _object(parts[0], "header")
+        alg, kid = self._check_head(head)
+        # Unchecked as yet: it says whose keys are to check it, and nothing else.
+        claims = _object(parts[1], "payload")
+        named = claims.get("iss")
+        source = self._sources.get(named) if isinstance(named, str) else None
+        if source is None:
+            raise InvalidToken("the token is of another issuer", f"iss is {str(named)[:200]!r}")
+
+        if source.keys is None:
+            return self._check(parts, claims, alg, [self._key], source)
+        keys = source.keys.find(kid, alg)
+        if keys is None:
+            return self._check_later(parts, claims, alg, kid, source, source.keys)
+        return self._check(parts, claims, alg, [key.key for key in keys], source)
+
+    async def _check_later(
+        self,
+        parts: tuple[str, str, str],
+        claims: dict[str, Any],
+        alg: str,
+        kid: str | None,
+        source: _Source,
+        keys: IssuerKeys,
+    ) -> Verified:
+        found: list[VerifyingKey] = await keys.refreshed(kid, alg)
+        return self._check(parts, claims, alg, [key.key for key in found], source)
+
+    def _check_head(self, head: dict[str, Any]) -> tuple[str, str | None]:
+        """The algorithm and the name of the key. Raises InvalidToken."""
+        alg, kid, kind = head.get("alg"), head.get("kid"), head.get("typ", "")
+        if not isinstance(alg, str) or alg not in self._algorithms:
+            raise InvalidToken("the token is signed with an algorithm that is not taken", f"alg is {str(alg)[:50]!r}")
+        if "crit" in head or "b64" in head or "zip" in head or "enc" in head:
+            raise InvalidToken("the header of the token demands what is not known here")
+        if not isinstance(kind, str) or kind.lower().removeprefix("application/") not in self._types:
+            raise InvalidToken("the token is no access token", f"typ is {str(kind)[:50]!r}")
+        if kid is not None and (not isinstance(kid, str) or len(kid) > 1024):
+            raise InvalidToken("the name of the token's key is none")
+        return alg, kid
+
+    def _check(
+        self, parts: tuple[str, str, str], claims: dict[str, Any], alg: str, keys: list[Any], source: _Source
+    ) -> Verified:
+        """The signature, then the claims."""
+        from .signatures import is_signed
+
+        if not keys:
+            raise InvalidToken("the token is signed with a key that is not known")
+        for key in keys[:_MOST_TRIED]:
+            if not is_signed(parts, key, alg):
+                continue
+            return source.checks.verified(claims, source.url, self.public_url, time())
+        raise InvalidToken("the signature of the token is wrong")
+
+
+def _object(segment: str, what: str) -> dict[str, Any]:
+    """One part of a token, as the JSON object that it is. Raises InvalidToken."""
+    found = object_in(segment)
+    if found is None:
+        raise InvalidToken(f"the {what} of the token cannot be read")
+    return found
+
+
+def _secret_key(secret: str | bytes | None) -> Any:
+    if secret is None:
+        return None
+    data = secret.encode() if isinstance(secret, str) else secret
+    if len(data) < _LEAST_SECRET or data.lstrip().startswith((b"-----BEGIN", b"{")):
+        raise ConfigurationError(f"secret: it has {_LEAST_SECRET} bytes or more, and is no key of another kind")
+    from joserfc.jwk import OctKey
+
+    return OctKey.import_key(data)
+
+
+def _checked_algorithms(given: Sequence[str], *, has_secret: bool) -> tuple[str, ...]:
+    known = _WITH_SECRET if has_secret else tuple(ALGORITHMS)
+    default = ("HS256",) if has_secret else _DEFAULT_ALGORITHMS
+    found = _texts(given, "algorithms") or default
+    unknown = [name for name in found if name not in known]
+    if unknown:
+        raise ConfigurationError(
+            f"algorithms: {printable(unknown[0])} is none that is taken; there are {', '.join(known)}"
+        )
+    return found
+
+
+def _texts(given: Sequence[str], where: str) -> tuple[str, ...]:
+    if isinstance(given, str):
+        raise ConfigurationError(f"{where}: it is a list of texts, as [{given!r}]")
+    return tuple(given)

@@ -1,0 +1,78 @@
+"""The protected resource metadata: where it is, and what it says. Spec: RFC 9728, 2026-07-28 basic/authorization."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from msgspec.json import encode
+
+from ..errors import ConfigurationError
+from ..transports.address import is_loopback
+
+__all__ = ["WELL_KNOWN", "checked_public_url", "document", "metadata_url", "paths"]
+
+WELL_KNOWN = "/.well-known/oauth-protected-resource"
+INSIDE = "/oauth-protected-resource"
+"""Where it is below the endpoint too, for applications that are mounted by others."""
+
+
+def checked_public_url(url: str, *, is_public: bool) -> str:
+    """The URL by which clients know the endpoint, as it is written.
+
+    Raises ConfigurationError for what is none, and for one without TLS if others than this machine use it.
+    """
+    try:
+        parts = urlsplit(url)
+        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        is_url = False
+    if not is_url or parts.query or "#" in url or "?" in url or "@" in parts.netloc or not _is_plain(url):
+        raise ConfigurationError(
+            f"public URL {url!r}: write the whole URL of the endpoint that clients use, as https://example.com/mcp"
+        )
+    if parts.scheme == "http" and is_public and not is_loopback(parts.hostname or ""):
+        raise ConfigurationError(
+            f"public URL {url!r}: tokens travel to it, so that it has to begin with https:// beyond this machine"
+        )
+    return url
+
+
+def _is_plain(url: str) -> bool:
+    return url.isascii() and url.isprintable() and " " not in url and '"' not in url and "\\" not in url
+
+
+def _path(public_url: str) -> str:
+    path = urlsplit(public_url).path
+    return "" if path == "/" else path
+
+
+def _is_mounted(public_url: str, endpoint: str) -> bool:
+    """Whether an application around ours serves the root of the origin, as far as the two paths tell."""
+    path, own = _path(public_url).rstrip("/"), endpoint.rstrip("/")
+    return len(path) > len(own) and path.endswith(own)
+
+
+def metadata_url(public_url: str, endpoint: str) -> str:
+    """Where challenges point to: the place of the specification, or one inside of the mount."""
+    parts = urlsplit(public_url)
+    origin = f"{parts.scheme}://{parts.netloc}"
+    if _is_mounted(public_url, endpoint):
+        return f"{public_url.rstrip('/')}{INSIDE}"
+    return f"{origin}{WELL_KNOWN}{_path(public_url)}"
+
+
+def paths(public_url: str, endpoint: str) -> list[str]:
+    """The paths of our own application at which the document is: a proxy may pass each of them on to us."""
+    found = [
+        WELL_KNOWN,
+        WELL_KNOWN + _path(public_url),
+        WELL_KNOWN + endpoint.rstrip("/"),
+        endpoint.rstrip("/") + INSIDE,
+    ]
+    return list(dict.fromkeys(found))
+
+
+def document(members: Mapping[str, object]) -> bytes:
+    """The document of these members, without those that have nothing in them."""
+    return encode({name: value for name, value in members.items() if value not in ((), [], "", None, False)})

@@ -1,0 +1,108 @@
+"""Tokens that the operator hands out, with the name and the scopes of each: `StaticTokens`, and their file.
+
+No authorization server has a part in this, so that no metadata is served; hosts that log in by OAuth alone, as
+Claude.ai and ChatGPT, cannot use them.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from hmac import compare_digest
+from typing import Unpack
+
+from msgspec import Struct, ValidationError, convert
+
+from ..errors import ConfigurationError
+from ..principal import Principal
+from ..printable import printable
+from .base import Auth, AuthOptions, TokenRequest, Verified
+from .scopes import checked_scopes
+from .token_cache import TokenCache
+
+__all__ = ["StaticTokens", "read_tokens"]
+
+_ISSUER = "static"
+_MOST_BYTES = 1024 * 1024
+_LEAST_CHARACTERS = 16
+
+
+class _Entry(Struct, forbid_unknown_fields=True, rename="kebab"):
+    token: str
+    scopes: list[str] = []
+
+
+class StaticTokens(Auth):
+    """Tokens and the principals that they stand for: `StaticTokens({"TOKEN": Principal("ada", scopes=["read"])})`.
+
+    Raises ConfigurationError for a token that no request could carry, or that is shorter than 16 characters.
+    """
+
+    def __init__(self, tokens: Mapping[str, Principal], **options: Unpack[AuthOptions]) -> None:
+        super().__init__(**options)
+        # Looked up by digest, which tells nothing by the time it takes; then compared whole.
+        self._tokens = {TokenCache.key(_checked(token)): (token.encode(), who) for token, who in tokens.items()}
+        for who in tokens.values():
+            self.known_scopes |= who.scopes
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str], **options: Unpack[AuthOptions]) -> StaticTokens:
+        """Those of a file, see `read_tokens`."""
+        return cls(read_tokens(path), **options)
+
+    def _verify(self, token: str, request: TokenRequest) -> Verified | None:
+        sent = token.encode()
+        found = self._tokens.get(TokenCache.key(sent))
+        return Verified(found[1]) if found is not None and compare_digest(found[0], sent) else None
+
+
+def read_tokens(path: str | os.PathLike[str]) -> dict[str, Principal]:
+    """The tokens of a TOML file, which has a table for each name: `[ada]`, in it `token = "…"`, `scopes = ["…"]`.
+
+    Raises ConfigurationError for a file that cannot be read, or that others of this machine can read.
+    """
+    import tomllib
+
+    shown = os.fspath(path)
+    try:
+        with open(path, "rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            data = file.read(_MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:
+            raise ConfigurationError(f"--tokens-file {shown} is larger than {_MOST_BYTES} bytes; that is no such file")
+        tables = tomllib.loads(data.decode())
+    except OSError as error:
+        raise ConfigurationError(f"--tokens-file {shown}: {error.strerror}; name a file that holds tokens") from None
+    except (ValueError, RecursionError):
+        # The parser's own text would show a line, with the token in it.
+        raise ConfigurationError(
+            f'--tokens-file {shown} is no TOML; write for each client [NAME], and below it token = "…", scopes = ["…"]'
+        ) from None
+    if os.name == "posix" and stat.S_IMODE(mode) & 0o077:
+        raise ConfigurationError(
+            f"--tokens-file {shown}: other users of this machine can read it; run: chmod 600 {shown}"
+        )
+
+    found: dict[str, Principal] = {}
+    for name, table in tables.items():
+        where = f"--tokens-file {shown}, [{printable(name)}]"
+        try:
+            entry = convert(table, _Entry)
+        except ValidationError:
+            raise ConfigurationError(f'{where}: write token = "…" and scopes = ["…"] in it, and nothing else') from None
+        _checked(entry.token, where)
+        if entry.token in found:
+            raise ConfigurationError(f"{where}: another one has the same token; each has its own")
+        found[entry.token] = Principal(name, issuer=_ISSUER, scopes=checked_scopes(entry.scopes, where))
+    if not found:
+        raise ConfigurationError(f'--tokens-file {shown} has no tokens; write for each client [NAME] and token = "…"')
+    return found
+
+
+def _checked(token: str, where: str = "StaticTokens") -> bytes:
+    if len(token) < _LEAST_CHARACTERS or not all(c.isascii() and (c.isalnum() or c in "-._~+/=") for c in token):
+        raise ConfigurationError(
+            f"{where}: a token has at least 16 characters of A-Z a-z 0-9 - . _ ~ + / =; make one: openssl rand -hex 32"
+        )
+    return token.encode()

@@ -1,0 +1,84 @@
+"""What the endpoints answer with, and how their parameters are read.
+
+Spec: RFC 6749 3.1, 4.1.2.1 and 5.2; AUTH-127, AUTH-148, AUTH-153.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl
+
+from ..errors import McpdError
+from ..registry.routes import RouteRequest, RouteResponse
+
+__all__ = ["NO_STORE", "OAuthError", "failed", "form", "json_answer", "query", "redirect"]
+
+NO_STORE = (("Cache-Control", "no-store"), ("Pragma", "no-cache"))
+_MOST_FIELDS = 64
+
+
+class OAuthError(McpdError):
+    """A refusal with a name of OAuth's. `text` is fixed words of ours: nothing of the request."""
+
+    def __init__(
+        self, error: str, text: str = "", *, status: int = 400, headers: tuple[tuple[str, str], ...] = ()
+    ) -> None:
+        self.error = error
+        self.text = text
+        self.status = status
+        self.headers = headers
+        super().__init__(error)
+
+    @property
+    def sentence(self) -> str:
+        """The text for people."""
+        text = self.text or self.error
+        return f"{text[:1].upper()}{text[1:]}."
+
+
+def json_answer(value: object, status: int = 200, *headers: tuple[str, str]) -> RouteResponse:
+    """JSON that nobody keeps."""
+    exposed = ("Access-Control-Expose-Headers", "DPoP-Nonce, WWW-Authenticate")
+    return RouteResponse(value, status, (*NO_STORE, exposed, *headers), "application/json")
+
+
+def failed(error: OAuthError) -> RouteResponse:
+    """A refusal to a program. Spec: RFC 6749 5.2."""
+    said = {"error": error.error}
+    if error.text:
+        said["error_description"] = error.text
+    return json_answer(said, error.status, *error.headers)
+
+
+def redirect(url: str, *headers: tuple[str, str], status: int = 302) -> RouteResponse:
+    """Send a browser elsewhere, which is not told from where."""
+    return RouteResponse(b"", status, (("Location", url), *NO_STORE, ("Referrer-Policy", "no-referrer"), *headers))
+
+
+def query(request: RouteRequest) -> dict[str, str]:
+    """The parameters of a URL. Raises OAuthError if one came twice."""
+    return _once(request.query_string)
+
+
+def form(request: RouteRequest) -> dict[str, str]:
+    """The fields of a form. Raises OAuthError for what is none, and if one came twice."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/x-www-form-urlencoded":
+        raise OAuthError("invalid_request", "the body has to be application/x-www-form-urlencoded")
+    try:
+        return _once(request.body.decode("ascii"))
+    except UnicodeDecodeError:
+        raise OAuthError("invalid_request", "the body is no form") from None
+
+
+def _once(text: str) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict")
+    except (ValueError, UnicodeDecodeError):
+        raise OAuthError("invalid_request", "the parameters cannot be read") from None
+
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        # `resource` may come several times elsewhere (RFC 8707); there is one here.
+        raise OAuthError("invalid_request", "a parameter came more than once")
+    # A parameter without a value counts as one that did not come.
+    return {name: value for name, value in found.items() if value}

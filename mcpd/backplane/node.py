@@ -1,0 +1,206 @@
+"""One process as the others see it over a backplane: its id, what it is told, and what it tells.
+
+What is said is sealed by the service's key: nobody else who reaches the backplane can say anything. A request to be
+run is never said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from collections.abc import Callable, Coroutine
+from secrets import token_hex
+from time import time
+from typing import Any, TypeAlias
+
+from msgspec import DecodeError, ValidationError
+from msgspec.msgpack import Decoder, Encoder
+
+from ..printable import printable
+from ..state_keys import StateKeys
+from .base import Backplane, BackplaneAway
+
+__all__ = ["NODE_ID_LENGTH", "Node", "Take"]
+
+log = logging.getLogger("mcpd")
+
+NODE_ID_LENGTH = 10
+_ALL = "all"
+_LEASE, _RENEW_EVERY = 15.0, 5.0
+_WAITS = (0.1, 0.3, 0.6)
+"""In seconds, for a node that does not hear: nobody is to wait for longer than 3."""
+_OLDEST = 60.0
+_SKEW = 60.0
+"""By so much clocks may differ."""
+_MAC = 16
+_MOST_POSTED = 10_000
+_MOST_SENDERS = 10_000
+
+Take: TypeAlias = Callable[[str, Any], object]
+"""Takes what another node said: its id, and what belongs to the kind of message. What it raises is logged."""
+
+
+class Node:
+    """This process on a backplane. `on` says who takes what; `start` begins to listen, once a loop runs.
+
+    `refused` counts what was forged, too old, or said twice.
+    """
+
+    def __init__(self, backplane: Backplane, keys: StateKeys) -> None:
+        self.id = token_hex(NODE_ID_LENGTH // 2)
+        self.backplane = backplane
+        self.refused = 0
+        self.dropped = 0
+        self._keys = keys.of("bus")
+        self._takes: dict[str, Take] = {}
+        self._gaps: list[Callable[[], object]] = []
+        self._said = 0
+        self._heard: dict[tuple[str, str], int] = {}
+        self._posted: set[asyncio.Task[None]] = set()
+        self._starting: asyncio.Future[None] | None = None
+        self._renewing: asyncio.Task[None] | None = None
+
+    # -- its life ----------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Listen from now on; safe to call again. A backplane that is away is listened to once it is back."""
+        if self._starting is None:
+            self._starting = asyncio.ensure_future(self._start())
+        await asyncio.shield(self._starting)
+
+    async def _start(self) -> None:
+        self.backplane.on_gap(self._tell_gap)
+        try:
+            while not await self.backplane.set(f"n:{self.id}", b"1", _LEASE, only_new=True):
+                self.id = token_hex(NODE_ID_LENGTH // 2)  # somebody has that one
+        except BackplaneAway:
+            pass  # it is random all the same
+        subscribed = (self.backplane.subscribe(channel, self._hears(channel)) for channel in (_ALL, f"n:{self.id}"))
+        for found in await asyncio.gather(*subscribed, return_exceptions=True):
+            if isinstance(found, BackplaneAway):
+                log.warning("serving without the backplane until it is back: %s", printable(found))
+            elif found is not None:
+                raise found
+        self._renewing = asyncio.create_task(self._renew(), name="mcpd-node")
+
+    async def _renew(self) -> None:
+        """Show that this node lives."""
+        while True:
+            await asyncio.sleep(_RENEW_EVERY)
+            try:
+                await self.backplane.set(f"n:{self.id}", b"1", _LEASE)
+            except BackplaneAway:
+                pass
+
+    async def aclose(self) -> None:
+        """Say what was posted, and leave. Safe to call twice."""
+        if self._renewing is not None:
+            self._renewing.cancel()
+            self._renewing = None
+            try:
+                await self.backplane.delete(f"n:{self.id}")
+            except BackplaneAway:
+                pass
+        if self._posted:
+            await asyncio.wait(self._posted, timeout=1)
+        await self.backplane.aclose()
+
+    def on(self, kind: str, take: Take) -> None:
+        """Who takes messages of one kind."""
+        self._takes[kind] = take
+
+    def on_gap(self, told: Callable[[], object]) -> None:
+        """Call this when something may have been missed, once all is heard again."""
+        self._gaps.append(told)
+
+    def _tell_gap(self) -> None:
+        for told in self._gaps:
+            told()
+
+    # -- speaking ----------------------------------------------------------------------------
+
+    async def tell(self, node: str, kind: str, *body: Any) -> int:
+        """Tell one node; 0 if it is gone. Raises BackplaneAway."""
+        return await self._publish(f"n:{node}", kind, body)
+
+    async def tell_surely(self, node: str, kind: str, *body: Any) -> bool:
+        """The same for what is said once; False if that node is gone.
+
+        One that says that it is there and does not hear connects to the backplane again, or has ended without a word
+        up to 15 s ago: it gets time. Raises BackplaneAway, also if it does not hear after that.
+        """
+        for wait in (*_WAITS, None):
+            if await self.tell(node, kind, *body):
+                return True
+            if await self.backplane.get(f"n:{node}") is None:
+                return False
+            if wait is not None:
+                await asyncio.sleep(wait)
+        raise BackplaneAway("that node does not hear")
+
+    async def tell_all(self, kind: str, *body: Any) -> None:
+        """Tell all other nodes. Raises BackplaneAway."""
+        await self._publish(_ALL, kind, body)
+
+    def post(self, work: Coroutine[Any, Any, object]) -> None:
+        """Do that without anybody waiting for it: what of it cannot be said is lost, and counted in `dropped`."""
+        if len(self._posted) >= _MOST_POSTED:
+            self.dropped += 1
+            work.close()
+            return
+        task = asyncio.ensure_future(self._do_quietly(work))
+        self._posted.add(task)
+        task.add_done_callback(self._posted.discard)
+
+    async def _do_quietly(self, work: Coroutine[Any, Any, object]) -> None:
+        try:
+            await work
+        except BackplaneAway:
+            self.dropped += 1
+
+    async def _publish(self, channel: str, kind: str, body: Any) -> int:
+        # Numbered and handed over in one go: what one node says is heard in its order.
+        self._said += 1
+        message = _encode((time(), self.id, self._said, kind, body))
+        return await self.backplane.publish(channel, _mac(self._keys[0], channel, message) + message)
+
+    # -- hearing -----------------------------------------------------------------------------
+
+    def _hears(self, channel: str) -> Callable[[bytes], None]:
+        def hear(data: bytes) -> None:
+            self._hear(channel, data)
+
+        return hear
+
+    def _hear(self, channel: str, data: bytes) -> None:
+        mac, message = data[:_MAC], data[_MAC:]
+        if not any(hmac.compare_digest(mac, _mac(key, channel, message)) for key in self._keys):
+            self.refused += 1
+            return
+        try:
+            at, sender, number, kind, body = _decode(message)
+        except (DecodeError, ValidationError):
+            self.refused += 1
+            return
+        if sender == self.id:
+            return
+        heard = (sender, channel)
+        if not -_SKEW - 1 <= time() - at <= _OLDEST + _SKEW or number <= self._heard.get(heard, 0):
+            self.refused += 1
+            return
+
+        if len(self._heard) >= _MOST_SENDERS:
+            self._heard.clear()
+        self._heard[heard] = number
+        take = self._takes.get(kind)
+        if take is not None:  # else it is of a newer version of this program
+            take(sender, body)
+
+
+def _mac(key: bytes, channel: str, message: bytes) -> bytes:
+    return hmac.digest(key, channel.encode() + b"\0" + message, "sha256")[:_MAC]
+
+
+_encode = Encoder().encode
+_decode = Decoder(tuple[float, str, int, str, list[Any]]).decode

@@ -1,0 +1,111 @@
+"""Proofs that a key is ours (DPoP, RFC 9449), and assertions that a client is (RFC 7523). Needs joserfc.
+
+Spec: RFC 9449 4.2, 7.1, 8; SEP-1932 (draft); the extension for client credentials.
+"""
+
+from __future__ import annotations
+
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from hashlib import sha256
+from secrets import token_urlsafe
+from typing import Any
+from urllib.parse import urlsplit
+
+from ...errors import ConfigurationError
+
+__all__ = ["ALGORITHM", "Prover", "assertion"]
+
+ALGORITHM = "ES256"
+_MOST_ORIGINS = 100
+_ASSERTION_SECONDS = 120
+_ALGORITHMS = ("ES256", "ES384", "ES512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "EdDSA")
+
+
+def _library() -> Any:
+    try:
+        import joserfc.jwk
+        import joserfc.jwt
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "joserfc":
+            raise
+        raise ConfigurationError("keys and proofs need the package joserfc: pip install 'mcpd-server[auth]'") from None
+    return joserfc
+
+
+class Prover:
+    """A key of ES256, and the nonces that servers want to see in its proofs. `key` is what `private` gave, or None."""
+
+    def __init__(self, key: Mapping[str, Any] | None = None) -> None:
+        jose = _library()
+        kind = jose.jwk.ECKey
+        self._key = kind.generate_key("P-256", private=True) if key is None else kind.import_key(dict(key))
+        self._public = self._key.as_dict(private=False)
+        self._public = {name: self._public[name] for name in ("kty", "crv", "x", "y")}
+        self._nonces: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        return "Prover()"
+
+    @property
+    def private(self) -> dict[str, Any]:
+        """The key as a JWK, to be kept as a secret."""
+        found: dict[str, Any] = self._key.as_dict(private=True)
+        return found
+
+    def proof(self, method: str, url: str, token: str | None = None) -> str:
+        """A proof for one request, with the token that it is sent with; none is ever used twice."""
+        parts = urlsplit(url)
+        claims: dict[str, Any] = {
+            "jti": token_urlsafe(16),
+            "htm": method,
+            # Spec: RFC 9449 4.2: without query and fragment.
+            "htu": f"{parts.scheme}://{parts.netloc}{parts.path}",
+            "iat": int(time.time()),
+        }
+        if token is not None:
+            claims["ath"] = urlsafe_b64encode(sha256(token.encode()).digest()).rstrip(b"=").decode()
+        if nonce := self._nonces.get(_origin(url)):
+            claims["nonce"] = nonce
+        header = {"typ": "dpop+jwt", "alg": ALGORITHM, "jwk": self._public}
+        return str(_library().jwt.encode(header, claims, self._key, algorithms=[ALGORITHM]))
+
+    def heard(self, url: str, headers: Mapping[str, str]) -> bool:
+        """Keep the nonce that an answer has; whether it has one. Names of headers are in small letters."""
+        nonce = headers.get("dpop-nonce")
+        if not nonce or len(nonce) > 1024:
+            return False
+        if len(self._nonces) >= _MOST_ORIGINS:
+            self._nonces.clear()
+        self._nonces[_origin(url)] = nonce
+        return True
+
+
+def assertion(client_id: str, audience: str, key_pem: str, algorithm: str) -> str:
+    """A client assertion: issuer and subject are the client, the audience is the authorization server's issuer.
+
+    Raises ConfigurationError for a key that cannot be read, or is of another algorithm.
+    """
+    if algorithm not in _ALGORITHMS:
+        raise ConfigurationError(f"PrivateKeyJwt: algorithm is one of {', '.join(_ALGORITHMS)}")
+    jose = _library()
+    now = int(time.time())
+    claims = {
+        "iss": client_id, "sub": client_id, "aud": audience, "jti": token_urlsafe(16),
+        "iat": now, "exp": now + _ASSERTION_SECONDS,
+    }  # fmt: skip
+    kind = {"E": jose.jwk.ECKey, "R": jose.jwk.RSAKey, "P": jose.jwk.RSAKey}.get(algorithm[0], jose.jwk.ECKey)
+    if algorithm == "EdDSA":
+        kind = jose.jwk.OKPKey
+    try:
+        key = kind.import_key(key_pem)
+        return str(jose.jwt.encode({"alg": algorithm, "typ": "JWT"}, claims, key, algorithms=[algorithm]))
+    except Exception:
+        # What the library says may quote the key.
+        raise ConfigurationError(f"PrivateKeyJwt: key_pem is no private key in PKCS 8 for {algorithm}") from None
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"

@@ -1,0 +1,246 @@
+"""One session of an HTTP client up to 2025-11-25, as a channel: which stream each message of it takes.
+
+What belongs to a request goes to that request's reply, everything else to the newest GET stream, and to one stream
+only (S25-037), on whichever node that is. Spec: 2025-11-25 basic/transports.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from typing import Protocol
+
+from ..jsonrpc import Id
+from ..principal import ANONYMOUS, Origin, Principal
+from .core import Answering
+from .event_stream import EventStreamResponse
+from .reply import Reply
+from .resumable_streams import ResumableStream, ResumableStreams
+from .shared_sessions import Saved
+
+__all__ = ["Elsewhere", "HttpSession", "Sealed", "Waiting"]
+
+_MOST_HELD = 64
+_MOST_LISTENING = 16
+
+
+class _Texts(Protocol):
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[str]: ...
+
+
+class Sealed:
+    """A session that any node can serve: its uid, when its id ends (as `time.time` has it), and what was last
+    remembered of it, as it is on the backplane."""
+
+    __slots__ = ("ends", "level", "raw", "rest", "saving", "uid", "watched")
+
+    def __init__(
+        self,
+        uid: str,
+        ends: float,
+        rest: float,
+        raw: bytes | None = None,
+        level: str | None = "info",
+        watched: frozenset[str] = frozenset(),
+    ) -> None:
+        self.uid = uid
+        self.ends = ends
+        self.rest = rest
+        """For how many seconds the backplane has to keep what belongs to it."""
+        self.raw = raw
+        self.level = level
+        self.watched = watched
+        self.saving: asyncio.Lock | None = None
+        """One change after the other: those of other nodes are enough to be overtaken by."""
+
+    def has(self, level: str | None, watched: _Texts | None) -> bool:
+        """Whether this is what is remembered."""
+        if level != self.level or (0 if watched is None else len(watched)) != len(self.watched):
+            return False
+        return watched is None or all(uri in self.watched for uri in watched)
+
+
+class Elsewhere(Protocol):
+    """Where the newest GET stream of a session may be, if that is not here."""
+
+    def send(self, session: HttpSession, frame: bytes, method: str | None) -> None:
+        """Say something there, unless it is said there anyhow."""
+
+
+class HttpSession:
+    """One session, as a channel. `connection` is set right after it was made."""
+
+    is_multiplexed = False
+    connection: Answering
+
+    __slots__ = ("_held", "_latest", "_next_stream", "busy", "connection", "elsewhere", "handed", "id", "is_doubted",
+                 "listening", "nodes", "owner", "principal", "replies", "request_prefix", "saved", "sealed", "stopped",
+                 "streams", "touched", "user")  # fmt: skip
+
+    def __init__(self, id: str, principal: str, streams: ResumableStreams) -> None:
+        self.id = id
+        self.principal = principal
+        self.streams = streams
+        self.replies: dict[Id, Reply] = {}
+        """The replies of the requests that are worked on."""
+        self.listening: list[ResumableStream] = []
+        """The GET streams that are connected, the newest last."""
+        self.stopped: dict[Id, bytes] = {}
+        """The answers to requests that were worked on when the session ended: errors."""
+        self.owner = ""
+        """The client behind it, as far as that is known: who it is and from where."""
+        self.user: Principal = ANONYMOUS
+        """The principal that initialized it. Its later requests come from the same one, maybe with other scopes."""
+        self.busy = 0
+        """How many HTTP requests of this session have a client that waits: with any, it is not idle."""
+        self.touched = 0.0
+        self.saved: Saved | None = None
+        """What other processes know of it, if they share sessions."""
+        self.sealed: Sealed | None = None
+        """The same, where its id says most of it."""
+        self.is_doubted = False
+        """Whether it may have ended elsewhere, unheard: the next request asks."""
+        self.elsewhere = ""
+        """The node that has its newest GET stream, if that is another one, or had it."""
+        self.nodes: Elsewhere | None = None
+        self.handed: set[bytes] | None = None
+        """What other nodes held for the newest GET stream, and handed over: more than one may have had it."""
+        self.request_prefix = ""
+        """What the ids of questions to its client begin with: the node that asks."""
+        self._latest: Reply | EventStreamResponse | None = None
+        self._held: deque[bytes] | None = None
+        self._next_stream = 0
+
+    @property
+    def is_only_known(self) -> bool:
+        """Whether nothing of it is here but what its id and the backplane say: any node makes it anew at any time."""
+        has_more = self.busy or self.is_doubted or self._held or len(self.streams) or self.connection.session.in_flight
+        return self.sealed is not None and not has_more
+
+    # -- as a channel ------------------------------------------------------------------------
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether the stream that was last written to is behind. Streams do not wait for each other."""
+        return self._latest is not None and self._latest.is_congested
+
+    def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
+        """Say something on the stream of the request it belongs to, else on the newest GET stream, or hold it."""
+        reply = None if related_request_id is None else self.replies.get(related_request_id)
+        if reply is not None:
+            self._latest = reply
+            reply.send(frame)
+        elif self.elsewhere and self.nodes is not None:
+            self.nodes.send(self, frame, method)
+        else:
+            self.deliver(frame)
+
+    def deliver(self, frame: bytes) -> None:
+        """Say something on the newest GET stream here, or hold it."""
+        for stream in reversed(self.listening):
+            if stream.response is not None and stream.response.is_open:
+                self._latest = stream.response
+                stream.push(frame)
+                return
+        self._hold(frame)
+
+    def send_apart(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
+        """The same: on an event stream each message is an event of its own."""
+        self.send(frame, related_request_id)
+
+    def origin(self, related_request_id: Id | None = None) -> Origin:
+        """The HTTP request that carries a request which is worked on; without that, what is known of the session."""
+        reply = None if related_request_id is None else self.replies.get(related_request_id)
+        return Origin("http", self.user) if reply is None else reply.request.origin()
+
+    def _hold(self, frame: bytes) -> None:
+        if self._held is None:
+            self._held = deque(maxlen=_MOST_HELD)
+        if frame not in self._held:  # that a list changed is news once
+            self._held.append(frame)
+
+    def hand_over(self, frames: list[bytes]) -> None:
+        """What another node held for its newest GET stream, which is here."""
+        for frame in frames:
+            if self.handed is None:
+                self.handed = set()
+            if frame not in self.handed and frame not in (self._held or ()):
+                self.handed.add(frame)
+                self.deliver(frame)
+
+    def take_held(self) -> list[bytes]:
+        """What is held is another's to say."""
+        held, self._held = self._held, None
+        return list(held or ())
+
+    async def drain(self) -> None:
+        """Wait until the stream that was last written to is not far behind."""
+        if self._latest is not None:
+            await self._latest.drain()
+
+    async def aclose(self, reason: str = "") -> None:
+        """End all its GET streams."""
+        for stream in list(self.listening):
+            if stream.response is not None:
+                await stream.response.end()
+
+    # -- streams -----------------------------------------------------------------------------
+
+    def new_stream(self, *, is_listening: bool = False) -> ResumableStream:
+        """A new event stream of this session."""
+        self._next_stream += 1
+        return ResumableStream(self._next_stream, self.streams, primes=self._has_polling, is_listening=is_listening)
+
+    @property
+    def _has_polling(self) -> bool:
+        """Whether its version lets a client come back for the rest of a stream that we close (2025-11-25)."""
+        version = self.connection.session.version
+        return version is not None and version.has_polling
+
+    def close_stream(self, related_request_id: Id) -> None:
+        """Let go of the connection on which the client waits for the answer to that request; the work goes on."""
+        reply = self.replies.get(related_request_id)
+        if reply is not None and self._has_polling:
+            reply.release_connection()
+
+    def listen(self, stream: ResumableStream) -> bool:
+        """Make a connected GET stream the one for what belongs to no request; False if there are too many."""
+        if len(self.listening) >= _MOST_LISTENING:
+            return False
+        self.listening.append(stream)
+        held = self.take_held()
+        self.handed = None if self.nodes is None else set(held)
+        for frame in held:
+            stream.push(frame)
+        return True
+
+    def leave(self, stream: ResumableStream) -> None:
+        """A GET stream is not connected any more."""
+        if stream in self.listening:
+            self.listening.remove(stream)
+        self.forget_latest()
+
+    def forget_latest(self) -> None:
+        """Something that was written to has ended; what holds on to it holds all that it was made of."""
+        self._latest = None
+
+
+class Waiting:
+    """A request of a session whose client waits for the answer: until it is given, or the client has left.
+
+    What a client that left has asked for goes on, as it may come back; but it keeps the session no longer.
+    """
+
+    __slots__ = ("_session",)
+
+    def __init__(self, session: HttpSession) -> None:
+        self._session: HttpSession | None = session
+        session.busy += 1
+
+    def end(self) -> None:
+        """Not any more. Safe to call twice."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.busy -= 1

@@ -1,0 +1,101 @@
+"""Session ids that say what a process has to know of the session, sealed: any process that has the key can serve it.
+
+    base64url(key 1 | flags 1 | issued 4 | uid 12 | version 1 | facts n | mac 16)
+
+`mac` is over the server's name, the principal and all before it. Nothing is encrypted: it is what the client said of
+itself. What was changed, is another principal's or server's, or is over, opens as nothing.
+"""
+
+from __future__ import annotations
+
+import hmac
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as Base64Error
+from collections.abc import Sequence
+from os import urandom
+from struct import Struct as Layout
+from time import time
+from typing import NamedTuple
+
+from ..versions import table
+
+__all__ = ["LIFE", "MOST_CHARACTERS", "IdSealer", "SealedId"]
+
+LIFE = 7 * 24 * 3600.0
+"""For so many seconds an id is good, in which all processes have to keep the key."""
+
+MOST_CHARACTERS = 700
+"""What makes an id longer is kept apart from it: proxies limit headers."""
+
+_SKEW = 60.0
+_MAC = 16
+_HEAD = Layout(">BBI12sB")
+_APART = 1
+_VERSIONS = tuple(sorted(table.LEGACY))
+"""By number; a new revision comes last."""
+
+
+class SealedId(NamedTuple):
+    """What an id says. `ends` is a time of `time.time`; without `facts` they are kept apart."""
+
+    uid: str
+    ends: float
+    version: str
+    facts: bytes | None
+
+    @property
+    def rest(self) -> float:
+        """For how many seconds more it opens anywhere, whatever the clocks say."""
+        return max(1.0, self.ends - time() + 2 * _SKEW)
+
+
+class IdSealer:
+    """Seals ids with the first of `keys`, and opens those that any of them sealed, of one server."""
+
+    def __init__(self, keys: Sequence[bytes], server_name: str) -> None:
+        self._keys = [(_number_of(key), key) for key in keys]
+        self._server = server_name.encode("utf-8", "surrogatepass")
+
+    def seal(self, principal: str, version: str, facts: bytes) -> tuple[str, SealedId]:
+        """A new id, and what it says; it holds no facts if they are too many."""
+        number, key = self._keys[0]
+        now, uid = int(time()), urandom(12)
+        is_apart = (_HEAD.size + len(facts) + _MAC) * 4 / 3 > MOST_CHARACTERS
+        body = _HEAD.pack(number, _APART if is_apart else 0, now, uid, _VERSIONS.index(version))
+        if not is_apart:
+            body += facts
+        text = urlsafe_b64encode(body + self._mac(key, principal, body)).decode().rstrip("=")
+        return text, SealedId(uid.hex(), now + LIFE, version, None if is_apart else facts)
+
+    def open(self, text: str, principal: str) -> SealedId | None:
+        """What an id says; None if it is not one of this principal's, or not any more."""
+        if not _HEAD.size + _MAC < len(text) <= MOST_CHARACTERS + 8:
+            return None
+        try:
+            raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        except (ValueError, Base64Error):
+            return None
+        # Each id has one spelling: base64 has several for the last character, and passes over what it does not know.
+        if len(raw) < _HEAD.size + _MAC or urlsafe_b64encode(raw).decode().rstrip("=") != text:
+            return None
+
+        body, mac = raw[:-_MAC], raw[-_MAC:]
+        number, flags, issued, uid, version = _HEAD.unpack_from(body)
+        if not any(
+            each == number and hmac.compare_digest(mac, self._mac(key, principal, body)) for each, key in self._keys
+        ):
+            return None
+        ends = issued + LIFE
+        if ends + _SKEW < time() or version >= len(_VERSIONS):
+            return None
+        return SealedId(uid.hex(), ends, _VERSIONS[version], None if flags & _APART else body[_HEAD.size :])
+
+    def _mac(self, key: bytes, principal: str, body: bytes) -> bytes:
+        parts = (self._server, principal.encode("utf-8", "surrogatepass"), body)
+        # With their lengths: else the end of one could be the beginning of the next.
+        return hmac.digest(key, b"".join(b"%d:%s" % (len(part), part) for part in parts), "sha256")[:_MAC]
+
+
+def _number_of(key: bytes) -> int:
+    """A byte that tells most keys apart, so that only one has to be tried."""
+    return hmac.digest(key, b"number", "sha256")[0]

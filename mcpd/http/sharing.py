@@ -1,0 +1,97 @@
+"""What makes an application one node of a service: the key, the backplane, and what is heard over it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable
+from typing import Protocol
+
+from ..backplane.base import Backplane, ChangeBus, Kind
+from ..backplane.memory_backplane import MemoryBackplane
+from ..backplane.node import Node
+from ..backplane.node_changes import NodeChanges
+from ..backplane.opening import open_backplane
+from ..errors import ConfigurationError
+from ..observer import Observer, SessionObserver
+from ..state_keys import StateKeys
+from .sealed_ids import IdSealer
+
+__all__ = ["Changing", "Sharing", "make_sharing"]
+
+
+class Changing(Protocol):
+    """A server whose clients are told of changes."""
+
+    def notify(self, kind: Kind, uri: str | None) -> None:
+        """On another node a list of that kind has changed, or that resource."""
+
+    def missed(self) -> None:
+        """What was said may not have been heard."""
+
+    def join(self, bus: ChangeBus) -> None:
+        """Hear of others' changes there, and tell of these."""
+
+
+class Sharing:
+    """One node. Without `is_shared` nobody else is there, and nothing is listened to."""
+
+    def __init__(
+        self, backplane: Backplane, keys: StateKeys, server_name: str, changing: Changing | None, *, is_shared: bool
+    ) -> None:
+        self.node = Node(backplane, keys)
+        self.sealer = IdSealer(keys.of("session"), server_name)
+        self.changes = NodeChanges(self.node)
+        self.is_shared = is_shared
+        if is_shared and changing is not None:
+            changing.join(self.changes)
+            self.node.on_gap(changing.missed)
+
+    async def start(self) -> None:
+        """Take part from now on; safe to call again."""
+        if self.is_shared:
+            await self.node.start()
+            self.changes.start()
+
+    async def aclose(self) -> None:
+        """Leave."""
+        if self.is_shared:
+            await self.node.aclose()
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong with the backplane, for people; empty if nothing is."""
+        since = self.node.backplane.away_since
+        if since is None:
+            return ""
+        return f"backplane away for {asyncio.get_running_loop().time() - since:.0f} s"
+
+
+def make_sharing(
+    backplane: str | Backplane | None,
+    keys: StateKeys,
+    server_name: str,
+    changing: Changing | None,
+    observers: Iterable[Observer] = (),
+) -> Sharing | None:
+    """Of the settings; None without a backplane and without a key. Observers may watch what it is asked.
+
+    Raises ConfigurationError.
+    """
+    if backplane is None:
+        if not keys:
+            return None
+        return Sharing(MemoryBackplane(), keys, server_name, changing, is_shared=False)
+
+    if isinstance(backplane, str):
+        if not keys and not backplane.startswith("memory:"):
+            raise ConfigurationError(
+                "a backplane needs a secret that all processes have: set MCPD_STATE_KEY to 16 bytes or more, "
+                "for example by openssl rand -base64 32"
+            )
+        backplane = open_backplane(backplane, server_name)
+    watched: Backplane = backplane
+    for observer in observers:
+        if isinstance(observer, SessionObserver):
+            watched = observer.watched_backplane(watched)
+    return Sharing(watched, keys or StateKeys([os.urandom(32)]), server_name, changing, is_shared=True)

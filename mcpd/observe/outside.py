@@ -1,0 +1,175 @@
+"""A small HTTP server on a thread of its own, for what is asked about the server and not of it.
+
+It answers while the event loop hangs, which is when it is asked. Nothing but the standard library: stdio servers have
+no other HTTP server. One request per connection, few at once, none may take long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+
+from .runtime_folder import check_peer
+
+__all__ = ["Asked", "Outside", "Said", "Site"]
+
+_MOST_AT_ONCE = 128
+_MOST_HEAD_BYTES = 16 * 1024
+_SECONDS = 5.0
+_END_SECONDS = 1.0
+
+
+class Asked(Struct, frozen=True):
+    """A request. Header names are in lower case; one that came twice is joined by a comma."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    is_control: bool
+    """It came by the control socket: from this user's own process."""
+
+
+class Said(Struct, frozen=True):
+    """An answer."""
+
+    status: int
+    body: bytes
+    content_type: str = "text/plain; charset=utf-8"
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+Site: TypeAlias = Callable[[Asked], Coroutine[Any, Any, Said]]
+
+
+class Outside:
+    """The thread and its sockets, which listen already. `pulse` is called once a second."""
+
+    def __init__(
+        self, site: Site, sockets: Sequence[socket.socket], control: socket.socket | None, pulse: Callable[[], None]
+    ) -> None:
+        self._site = site
+        self._sockets = sockets
+        self._control = control
+        self._pulse = pulse
+        self._stop: Callable[[], object] | None = None
+        self._open = 0
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="mcpd-outside", daemon=True)
+
+    def start(self) -> None:
+        """Begin to answer."""
+        self._thread.start()
+        self._started.wait(_SECONDS)
+
+    def stop(self) -> None:
+        """Close the sockets; waits a second at most."""
+        if self._stop is not None:
+            try:
+                self._stop()
+            except RuntimeError:  # it has ended by itself
+                pass
+            self._thread.join(_END_SECONDS)
+
+    def _run(self) -> None:
+        # Not asyncio.run, which would make signals its business, and with uvloop's policy another loop.
+        loop = asyncio.SelectorEventLoop()
+        ending = asyncio.Event()
+        self._stop = lambda: loop.call_soon_threadsafe(ending.set)
+        try:
+            loop.run_until_complete(self._serve(ending))
+        finally:
+            loop.close()
+
+    async def _serve(self, ending: asyncio.Event) -> None:
+        servers = [
+            await asyncio.start_server(self._answer, sock=each, limit=_MOST_HEAD_BYTES) for each in self._sockets
+        ]
+        if self._control is not None:
+            servers.append(
+                await asyncio.start_unix_server(self._answer_control, sock=self._control, limit=_MOST_HEAD_BYTES)
+            )
+        self._started.set()
+        try:
+            while not ending.is_set():
+                self._pulse()
+                try:
+                    async with asyncio.timeout(1):
+                        await ending.wait()
+                except TimeoutError:
+                    pass
+        finally:
+            for server in servers:
+                server.close()
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            if others:
+                await asyncio.wait(others, timeout=_END_SECONDS / 2)
+
+    async def _answer_control(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if check_peer(writer.get_extra_info("socket")):
+            await self._answer(reader, writer, is_control=True)
+        else:
+            writer.transport.abort()
+
+    async def _answer(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_control: bool = False
+    ) -> None:
+        # Those who may stop the server must be heard, however many connections others hold open.
+        if self._open >= _MOST_AT_ONCE and not is_control:
+            writer.transport.abort()
+            return
+        self._open += 1
+        try:
+            async with asyncio.timeout(_SECONDS):
+                asked = await _read(reader, is_control=is_control)
+                said = _BAD if asked is None else await self._site(asked)
+                writer.write(_written(said, with_body=asked is None or asked.method != "HEAD"))
+                await writer.drain()
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # who asks is gone, or slow; or we end
+        finally:
+            self._open -= 1
+            writer.close()
+
+
+_BAD = Said(400, b"This is no request that can be read here.\n")
+
+
+async def _read(reader: asyncio.StreamReader, *, is_control: bool) -> Asked | None:
+    """The head of a request; None for what is none. A body is not read: nothing here takes one."""
+    try:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    except asyncio.LimitOverrunError:
+        return None
+    first, *lines = head[:-4].split("\r\n")
+    words = first.split(" ")
+    if len(words) != 3 or not words[2].startswith("HTTP/1.") or not words[1].startswith("/"):
+        return None
+    headers: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon or not name or name != name.strip():
+            return None
+        key = name.lower()
+        headers[key] = f"{headers[key]}, {value.strip()}" if key in headers else value.strip()
+    return Asked(words[0], words[1].partition("?")[0], headers, is_control)
+
+
+def _written(said: Said, *, with_body: bool) -> bytes:
+    lines = [
+        f"HTTP/1.1 {said.status} {HTTPStatus(said.status).phrase}",
+        f"content-type: {said.content_type}",
+        f"content-length: {len(said.body)}",
+        "connection: close",
+        "cache-control: no-store",
+        *(f"{name.lower()}: {value}" for name, value in said.headers),
+    ]
+    head = "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n"
+    return head + said.body if with_body else head

@@ -1,0 +1,72 @@
+"""What a call needs that not everybody has: the scopes of an entry, or that it asks for none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from ..context.context import Context
+from ..errors import AccessDenied, RegistrationError
+from ..principal import Principal
+
+__all__ = ["Guarding", "Needs", "ScopesOf", "checked_needs", "is_scope", "sees"]
+
+ScopesOf: TypeAlias = Callable[[Mapping[str, Any]], Sequence[str]]
+"""The scopes that a call needs, by its arguments as they came."""
+
+_scope = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+").fullmatch
+
+
+def is_scope(text: str) -> bool:
+    """Whether a text is one scope. Spec: RFC 6749 3.3."""
+    return _scope(text) is not None
+
+
+class Guarding(Protocol):
+    """What protects a server, as far as its entries have to do with it; see `transports.authentication.Protection`."""
+
+    known_scopes: set[str]
+    has_anonymous: bool
+
+    def url_of_metadata(self) -> str | None:
+        """Where a client finds whom to ask for a token."""
+
+    def refuse(self, denied: AccessDenied, user: Principal, /) -> Any:
+        """The answer of HTTP to a request that was denied."""
+
+
+class Needs(Struct, frozen=True):
+    """What those have to have who use an entry: `scopes`, or what `by_arguments` says. `is_anonymous` is nothing."""
+
+    scopes: tuple[str, ...] = ()
+    by_arguments: ScopesOf | None = None
+    is_anonymous: bool = False
+
+
+def checked_needs(
+    scopes: Collection[str] | ScopesOf | None, anonymous: bool, where: str, *, hide: bool = False
+) -> Needs | None:
+    """What was said of an entry; None if that is nothing. Raises RegistrationError."""
+    if anonymous and (scopes or hide):
+        raise RegistrationError(f"{where}: anonymous=True is for everybody; leave out scopes= and hide=")
+    if hide and (not scopes or callable(scopes)):
+        raise RegistrationError(f"{where}: hide=True hides from those without its scopes; name them in scopes=[…]")
+    if scopes is None or scopes == () or scopes == []:
+        return Needs(is_anonymous=True) if anonymous else None
+    if callable(scopes):
+        return Needs(by_arguments=scopes)
+    if isinstance(scopes, str) or not all(is_scope(str(one)) for one in scopes):
+        raise RegistrationError(f'{where}, scopes: expected a list of scopes like ["notes.read"], got {scopes!r}')
+    return Needs(tuple(dict.fromkeys(scopes)))
+
+
+def sees(needs: Needs) -> Callable[[Context], bool]:
+    """A rule by which those see an entry who have its scopes."""
+
+    def has_its_scopes(ctx: Context) -> bool:
+        return ctx.has_scopes(*needs.scopes)
+
+    return has_its_scopes

@@ -1,0 +1,281 @@
+"""The threads of one event loop that plain functions run in: handed jobs, and handing back what ended, in batches.
+
+Theory of operation. It is not the function that costs, but the way to another thread and back: each way wakes one that
+sleeps, and passes the interpreter's lock on. So all threads take their jobs from one queue. Before a thread begins a
+job with more behind it, it wakes one thread more, unless one is on its way already. If functions are short, all of
+them are done by the time that one runs; if one blocks, that one goes on with the rest, and wakes a third before. Where
+no thread sleeps, the loop starts one. What ended goes into one list: the loop is woken for the first, and takes all.
+
+They wake each other by bytes in pipes. Who waits for a pipe is run on the processor of who wrote to it and then sleeps
+itself, which takes a third of the time that a lock takes, or the loop's own `call_soon_threadsafe`. A thread reads its
+pipe for as long as it has nothing to do: it is told to end by a byte, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractContextManager, nullcontext
+from contextvars import Context
+from functools import partial
+from typing import Any, Protocol
+from weakref import WeakSet
+
+__all__ = ["Job", "ThreadPool"]
+
+_WARM = 2
+"""So many threads stay, though they have nothing to do."""
+
+_IDLE_SECONDS = 10.0
+"""How often threads are let go that had nothing to do since the last time."""
+
+_LOOK, _QUIT = b"\0", b"q"
+
+
+class Job(Protocol):
+    """What a thread runs."""
+
+    def run(self) -> None:
+        """Do it, in a thread, unless it was given up. Raises nothing."""
+
+    def end(self) -> None:
+        """It was run. Called on the event loop's thread, in the order in which jobs ended."""
+
+    def fail(self, error: Exception) -> None:
+        """It cannot be run. Called on the event loop's thread."""
+
+    def forget(self) -> None:
+        """It was run after the end of its loop, and nobody will hear of it. Called in the thread."""
+
+
+class ThreadPool:
+    """Begins each job as soon as it can, in a thread that does nothing else meanwhile; how many may run is not its
+    business. Make it on the event loop's thread, and `open` it there.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._jobs: deque[Job] = deque()
+        self._ended: list[Job] = []
+        self._threads = 0
+        self._idle = 0
+        """How many of them read their pipe."""
+        self._least_idle = 0
+        self._is_waking = False
+        """One of them was told to look for jobs, or is to be started, and has not looked yet."""
+        self._is_short = False
+        """It has to be started."""
+        self._is_telling = False
+        """The loop was told that something has ended, or that it is to start a thread, and has not looked yet."""
+        self._is_closed = False
+        self._is_pruning = False
+        self._wake_in, self._wake_out = os.pipe()
+        self._told_in, self._told_out = os.pipe()
+        self._tell: Callable[[], object] = partial(os.write, self._told_out, _LOOK)
+        self._at_end: AsyncGenerator[None, None] | None = None
+
+    async def open(self) -> None:
+        """Hear what has ended, till the loop comes to its end."""
+        loop = asyncio.get_running_loop()
+        try:
+            loop.add_reader(self._told_in, self._read)
+        except NotImplementedError:  # on Windows pipes cannot be waited for
+            self._tell = partial(_tell, loop, self._collect)
+        # asyncio.run and its like end the generators of a loop before they close it.
+        self._at_end = self._until_the_end()
+        await anext(self._at_end)
+        _open.add(self)
+
+    async def _until_the_end(self) -> AsyncGenerator[None, None]:
+        try:
+            yield
+        finally:
+            try:
+                asyncio.get_running_loop().remove_reader(self._told_in)
+            except NotImplementedError:
+                pass
+            self.close()
+
+    # -- on the event loop's thread ----------------------------------------------------------
+
+    def submit(self, job: Job) -> None:
+        """Have a job run."""
+        with self._lock:
+            if self._is_closed:
+                raise RuntimeError("the event loop is at its end: no thread takes a function any more")
+            self._jobs.append(job)
+            if self._is_waking:
+                return
+            self._is_waking = True
+        # After all that this turn has to submit: a thread that is up sooner takes the interpreter's lock away from it.
+        asyncio.get_running_loop().call_soon(self._wake)
+
+    def _wake(self) -> None:
+        with self._lock:
+            if self._is_closed:
+                return
+            if self._idle:
+                os.write(self._wake_out, _LOOK)
+                return
+        self._start_thread()
+
+    def _start_thread(self) -> None:
+        loop = asyncio.get_running_loop()
+        # A thread that inherits the context, as it may from Python 3.14 on, would keep what the first call had.
+        options: dict[str, Any] = {"context": Context()} if sys.version_info >= (3, 14) else {}
+        thread = threading.Thread(target=self._live, args=(loop,), name="mcpd-function", **options)
+        with self._lock:
+            self._threads += 1
+        try:
+            thread.start()
+        except RuntimeError as error:  # the system has no more
+            with self._lock:
+                self._threads -= 1
+                self._is_waking = False
+                if self._threads:
+                    return  # those that there are go on with what waits
+                jobs, self._jobs = self._jobs, deque()
+            for job in jobs:
+                job.fail(error)
+
+    def _read(self) -> None:
+        os.read(self._told_in, 1)
+        self._collect()
+
+    def _collect(self) -> None:
+        with self._lock:
+            ended, self._ended = self._ended, []
+            self._is_telling = False
+            is_short, self._is_short = self._is_short, False
+        if is_short:
+            self._start_thread()
+        for job in ended:
+            job.end()
+        if self._threads > _WARM and not self._is_pruning:
+            self._is_pruning = True
+            self._least_idle = self._idle
+            asyncio.get_running_loop().call_later(_IDLE_SECONDS, self._prune)
+
+    def _prune(self) -> None:
+        self._is_pruning = False
+        with self._lock:
+            surplus = min(self._least_idle, self._threads - _WARM)
+            if surplus > 0 and not self._is_closed:
+                os.write(self._wake_out, _QUIT * surplus)
+
+    def close(self) -> None:
+        """Let all threads go, each when its function has returned. Any thread may call it, more than once too."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self._jobs.clear()
+            self._ended.clear()
+            self._at_end = None  # it holds the loop
+            if self._threads:
+                os.write(self._wake_out, _QUIT * self._threads)
+            else:
+                self._close_pipes()
+
+    def _close_pipes(self) -> None:
+        for end in (self._wake_in, self._wake_out, self._told_in, self._told_out):
+            os.close(end)
+
+    # -- in the threads ----------------------------------------------------------------------
+
+    def _live(self, loop: asyncio.AbstractEventLoop) -> None:
+        with _known_to_anyio(loop):
+            del loop
+            with self._lock:
+                self._is_waking = False
+            try:
+                self._work()
+            finally:
+                with self._lock:
+                    self._threads -= 1
+                    if self._is_closed and not self._threads:
+                        self._close_pipes()
+
+    def _work(self) -> None:
+        lock, jobs = self._lock, self._jobs
+        while True:
+            with lock:
+                if self._is_closed:
+                    return
+                job = jobs.popleft() if jobs else None
+                if job is None:
+                    self._idle += 1
+                elif jobs and not self._is_waking:
+                    self._wake_another()
+
+            if job is None:
+                said = os.read(self._wake_in, 1)
+                with lock:
+                    self._idle -= 1
+                    if self._idle < self._least_idle:
+                        self._least_idle = self._idle
+                    if said == _QUIT:
+                        return
+                    self._is_waking = False
+                continue
+
+            job.run()
+            self._hand_back(job)
+
+    def _hand_back(self, job: Job) -> None:
+        with self._lock:
+            if self._is_closed:
+                job.forget()
+                return
+            self._ended.append(job)
+            if not self._is_telling:
+                self._is_telling = True
+                self._tell()
+
+    def _wake_another(self) -> None:
+        self._is_waking = True
+        if self._idle:
+            os.write(self._wake_out, _LOOK)
+            return
+        self._is_short = True
+        if not self._is_telling:
+            self._is_telling = True
+            self._tell()
+
+
+def _known_to_anyio(loop: asyncio.AbstractEventLoop) -> AbstractContextManager[object]:
+    """In this thread `anyio.from_thread` finds its way back to the loop, as in anyio's own."""
+    try:
+        # Loaded with the first thread: it costs start-up.
+        from anyio._backends._asyncio import AsyncIOBackend  # noqa: PLC0415
+        from anyio._core._eventloop import claim_worker_thread  # noqa: PLC0415
+    except ImportError:  # a version that has it elsewhere
+        return nullcontext()
+    return claim_worker_thread(AsyncIOBackend, loop)
+
+
+_open: WeakSet[ThreadPool] = WeakSet()
+
+
+def _tell(loop: asyncio.AbstractEventLoop, step: Callable[[], object]) -> None:
+    try:
+        loop.call_soon_threadsafe(step)
+    except RuntimeError:  # it is closed
+        pass
+
+
+def _close_all() -> None:
+    for pool in list(_open):
+        pool.close()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_open.clear)  # the pipes are still the parent's
+
+# Python waits for all threads as it ends, so those of a loop that nobody has shut down would hold it up for ever.
+# The same hook ends the threads of `concurrent.futures`.
+getattr(threading, "_register_atexit", lambda _: None)(_close_all)

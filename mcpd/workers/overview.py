@@ -1,0 +1,197 @@
+"""All workers as one server: the sum of what they count, and what `mcpd status` and health checks are told."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from logging import getLogger
+from typing import Literal
+
+from .. import __version__
+from ..errors import ConfigurationError
+from ..observe.families import Family, Sample, Total
+from ..observe.heartbeat import STUCK_SECONDS
+from ..observe.outside import Outside, Said
+from ..observe.process import process_families
+from ..observe.site import Site
+from ..observe.status import MOST_CALLS, LastErrors, Status, WorkerNow
+from ..serve_options import Options
+from ..transports.address import parse
+from .handover import Seen
+from .process import Worker
+
+__all__ = ["Overview"]
+
+_LOOK_SECONDS = 1.0
+_PARENT = "parent"
+
+
+class Overview(Site):
+    """What is seen of all workers. `workers` gives those that there are, `count` is how many there should be."""
+
+    def __init__(self, options: Options, count: int, workers: Callable[[], Iterable[Worker]]) -> None:
+        super().__init__(options)
+        self.count = count
+        self.deaths: Counter[int] = Counter()
+        """By place, how many have died there."""
+        self.is_serving = False
+        """Whether all have been ready, and people are told so."""
+        self.is_stopping = False
+        self._loop = asyncio.get_running_loop()
+        self._workers = workers
+        self._since = time.time()
+        self._total = Total()
+        self._errors = LastErrors()
+        self._outside: Outside | None = None
+        self._pulsing: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin to look, and to answer where it is asked. Raises ConfigurationError."""
+        getLogger("mcpd").addHandler(self._errors)
+        metrics = self._settings.metrics
+        sockets = [] if metrics in (None, "http") else await self._bind(parse(metrics or ""))
+
+        try:
+            control = self._bind_control()
+        except ConfigurationError:
+            for each in sockets:
+                each.close()
+            raise
+        if sockets or control is not None:
+            self._outside = Outside(self.answer, sockets, control, lambda: None)
+            self._outside.start()
+        self._pulsing = self._loop.create_task(self._pulse(), name="mcpd-look")
+
+    def stop(self) -> None:
+        """It is over. Safe to call twice."""
+        getLogger("mcpd").removeHandler(self._errors)
+        if self._pulsing is not None:
+            self._pulsing.cancel()
+        self._unbind_control()
+        if self._outside is not None:
+            self._outside.stop()
+            self._outside = None
+
+    async def _pulse(self) -> None:
+        """Look at all workers once a second: what one has counted shortly before it was killed is not lost."""
+        while True:
+            await self.look()
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    # -- counting ----------------------------------------------------------------------------
+
+    async def look(self) -> None:
+        """Ask each worker what it counts and does."""
+        workers = list(self._workers())
+        found = await asyncio.gather(*(worker.look(_LOOK_SECONDS) for worker in workers))
+        for worker, seen in zip(workers, found, strict=True):
+            if worker.code is None:
+                self._total.put(worker.name, seen.families)
+
+    def gone(self, worker: Worker) -> None:
+        """It has ended: what it counted stays in the sum."""
+        last = worker.last or worker.seen
+        self._total.put(worker.name, last.families)
+        self._total.gone(worker.name)
+
+    def _families(self) -> list[Family]:
+        self._total.put(_PARENT, process_families())
+        states = Counter(worker.state for worker in self._workers())
+        samples = tuple(Sample((("state", state),), states[state]) for state in ("starting", "ready", "stopping"))
+        return [
+            *self._total.families(),
+            Family("mcpd_workers", "gauge", "Worker processes, by what they do.", samples),
+            Family(
+                "mcpd_worker_deaths", "counter", "Workers that ended though nobody wanted them to.",
+                (Sample(value=self.deaths.total()),),
+            ),
+        ]  # fmt: skip
+
+    async def whole(self) -> Seen:
+        """What all count and do, now."""
+        await self.look()
+        return Seen(self._families(), self._status())
+
+    # -- what is asked, on the thread outside ------------------------------------------------
+
+    async def _there(self) -> Seen:
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.whole(), self._loop))
+
+    async def asked_families(self) -> Sequence[Family]:
+        """See `Site`."""
+        return (await self._there()).families
+
+    async def asked_status(self) -> Status:
+        """See `Site`."""
+        found = (await self._there()).status
+        assert found is not None
+        return found
+
+    def health(self) -> Said:
+        """See `Site`."""
+        stuck = [worker for worker in self._workers() if worker.seen.late > STUCK_SECONDS]
+        if stuck:
+            lines = (
+                f"the event loop of worker {each.number} has not turned for {each.seen.late:.0f} s" for each in stuck
+            )
+            return Said(503, "".join(f"{line}\n" for line in lines).encode())
+        return Said(200, b"ok\n")
+
+    def readiness(self) -> Said:
+        """See `Site`: once all have been ready, one is enough."""
+        if self.is_stopping:
+            return Said(503, b"shutting down\n")
+        ready = len({worker.number for worker in self._workers() if worker.state == "ready"})
+        missing = "" if ready >= self.count else f"{ready} of {self.count} workers are ready\n"
+        if not ready or not self.is_serving:
+            return Said(503, f"starting: {missing}".encode())
+        return Said(200, f"ok\n{missing}".encode())
+
+    def _status(self) -> Status:
+        workers = sorted(self._workers(), key=lambda worker: worker.number)
+        each = [worker.seen.status for worker in workers if worker.seen.status is not None]
+        clients: Counter[str] = Counter()
+        for status in each:
+            clients.update(status.clients)
+
+        errors = sorted((*self._errors.kept(), *(error for status in each for error in status.errors)), key=_when)
+        is_stuck = any(status.state == "stuck" for status in each)
+        state: Literal["starting", "ready", "stopping", "stuck"]
+        state = "stopping" if self.is_stopping else "stuck" if is_stuck else "ready" if self.is_serving else "starting"
+        return Status(
+            pid=os.getpid(),
+            mcpd=__version__,
+            name=each[0].name if each else "",
+            version=each[0].version if each else "",
+            target=getattr(self._settings, "target", None) or "",
+            state=state,
+            since=self._since,
+            uptime_seconds=round(time.time() - self._since, 3),
+            urls=each[0].urls if each else (),
+            clients=dict(clients),
+            sessions=sum(status.sessions for status in each),
+            streams=sum(status.streams for status in each),
+            backplane=max((status.backplane for status in each if status.backplane is not None), default=None),
+            in_flight=sum(status.in_flight for status in each),
+            calls=tuple(call for status in each for call in status.calls)[:MOST_CALLS],
+            loop_lag_seconds=max((status.loop_lag_seconds for status in each), default=0.0),
+            errors=tuple(errors[-5:]),
+            workers=tuple(
+                WorkerNow(
+                    number=worker.number,
+                    pid=worker.pid,
+                    state=worker.state,
+                    uptime_seconds=round(time.time() - worker.since, 3),
+                    in_flight=0 if worker.seen.status is None else worker.seen.status.in_flight,
+                    deaths=self.deaths[worker.number],
+                )
+                for worker in workers
+            ),
+        )
+
+
+def _when(error: object) -> float:
+    return float(getattr(error, "at", 0.0))

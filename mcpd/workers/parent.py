@@ -1,0 +1,297 @@
+"""The parent of `--workers`: starts the workers, starts the dead again, lets them end, and exchanges them on SIGHUP."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..backplane.shared_memory import SharedMemory
+from ..budget import BUDGET
+from ..errors import ConfigurationError
+from ..printable import printable
+from ..serve_options import Options
+from ..transports.systemd import is_told, tell
+from .handover import Handover
+from .overview import Overview
+from .places import Places
+from .process import Worker
+from .restarts import Restarts
+
+__all__ = ["run"]
+
+log = logging.getLogger("mcpd")
+
+_ENDING_SECONDS = 5.0
+"""Beyond `--grace`: then a worker that still runs is killed."""
+_HIDDEN = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
+"""Variables of a service manager that are for the parent."""
+
+
+def run(options: Options, say: Callable[[str], object]) -> int:
+    """Serve with `options.workers` processes until told to stop; the exit code. `say` is for what people are told.
+
+    Raises ConfigurationError for an address that cannot be used.
+    """
+    return asyncio.run(_Parent(options, say).run())
+
+
+class _Parent:
+    def __init__(self, options: Options, say: Callable[[str], object]) -> None:
+        assert options.workers is not None
+        self._options = options
+        self._count = options.workers
+        self._say = say
+        self._said: list[str] = []
+        self._loop: asyncio.AbstractEventLoop
+        self._places = Places()
+        self._memory: SharedMemory | None = None
+        self._overview: Overview
+        self._workers: dict[int, list[Worker]] = {}
+        """By place: the one that serves there last; before it, one that it replaces."""
+        self._restarts = {number: Restarts() for number in range(1, self._count + 1)}
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._stopped = asyncio.Event()
+        self._reloading = asyncio.Lock()
+        self._wants_reload = False
+        self._has_begun = False
+        """Whether the first worker has served: from then on who dies is started again."""
+        self._is_at_terminal = os.isatty(2)
+        self._environment = {name: value for name, value in os.environ.items() if name not in _HIDDEN}
+        self._state_key = "" if os.environ.get("MCPD_STATE_KEY") else secrets.token_urlsafe(32)
+        # As this process was started, with the options of the interpreter; it may be a program of the user's.
+        self._command = [sys.executable, *sys.orig_argv[1:]]
+
+    async def run(self) -> int:
+        self._loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._be_stopped, number)
+        self._loop.add_signal_handler(signal.SIGHUP, self._be_reloaded)
+        self._overview = Overview(self._options, self._count, self._all)
+        try:
+            await self._places.bind(self._options)
+            if self._options.http is not None and self._options.backplane is None:
+                self._memory = SharedMemory()
+            await self._overview.start()
+            code = await self._begin()
+            if code is None:
+                await self._stopped.wait()
+            await self._end()
+            return code or 0
+        finally:
+            self._overview.stop()
+            self._places.close()
+            if self._memory is not None:
+                self._memory.close()
+
+    def _all(self) -> list[Worker]:
+        return [worker for each in self._workers.values() for worker in each]
+
+    def _do(self, work: asyncio.Task[object]) -> None:
+        self._tasks.add(work)
+        work.add_done_callback(self._tasks.discard)
+
+    # -- the start ---------------------------------------------------------------------------
+
+    async def _begin(self) -> int | None:
+        """Start all; None once they serve, or are told to stop before. Else the exit code of the command.
+
+        The first goes ahead: what is wrong with the target or the options it says, and all would.
+        """
+        first = await self._start(1)
+        if not await self._is_ready(first):
+            self._tell()
+            return None if self._stopped.is_set() else self._code_of(first)
+        self._has_begun = True
+
+        others = [await self._start(number) for number in range(2, self._count + 1)]
+        await asyncio.gather(*map(self._is_ready, others))
+        if self._stopped.is_set():
+            return None
+
+        self._tell()
+        self._overview.is_serving = True
+        pids = ", ".join(str(worker.pid) for worker in self._all())
+        self._say(f"mcpd: {self._count} worker{'s' if self._count > 1 else ''} (pid {pids}); kill -HUP {os.getpid()} "
+                  "starts them anew, one after the other")  # fmt: skip
+        if is_told():
+            tell("READY=1")
+        return None
+
+    async def _is_ready(self, worker: Worker) -> bool:
+        """Wait until it serves; False if it ended, or all are to stop."""
+        stopped = asyncio.ensure_future(self._stopped.wait())
+        either: list[asyncio.Future[Any]] = [worker.ready, stopped]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        return worker.ready.done() and worker.ready.result()
+
+    def _tell(self) -> None:
+        for line in self._said:
+            self._say(line)
+        self._said.clear()
+
+    async def _start(self, number: int) -> Worker:
+        """Start a worker in one place, which is the one that serves there from now on."""
+        is_first = number == 1 and not self._workers
+        worker = Worker(number, self._said.append, self._be_asked)
+        self._workers.setdefault(number, []).append(worker)
+
+        most = self._options.max_memory or BUDGET.most
+        handover = Handover(
+            number=number,
+            count=self._count,
+            addresses=self._places.addresses,
+            sockets={},
+            state_key=self._state_key,
+            says=is_first,
+            max_memory=max(1, most // self._count),
+        )
+        try:
+            sockets = self._places.sockets_of(number)
+            await worker.start(self._command, self._environment, handover, sockets, self._memory)
+        except (OSError, ConfigurationError) as error:
+            self._workers[number].remove(worker)
+            raise ConfigurationError(f"no worker can be started: {error}") from None
+        self._do(self._loop.create_task(self._watch(worker)))
+        return worker
+
+    # -- while they serve --------------------------------------------------------------------
+
+    async def _watch(self, worker: Worker) -> None:
+        code = await worker.wait()
+        self._overview.gone(worker)
+        place = self._workers[worker.number]
+        place.remove(worker)
+        worker.ended.set()
+        is_served = any(each.state != "stopping" for each in place)
+        if not is_served and not self._stopped.is_set() and self._has_begun:
+            await self._replace_dead(worker, code)
+
+    async def _replace_dead(self, worker: Worker, code: int) -> None:
+        number = worker.number
+        self._overview.deaths[number] += 1
+        wait = self._restarts[number].died(self._loop.time())
+        how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+
+        while True:
+            if wait:
+                others = any(each.state == "ready" for each in self._all())
+                log.error("Worker %d (pid %d) ended %s; the next one starts in %g s", number, worker.pid, how, wait)
+                if others:
+                    self._places.give_up(number)
+                try:
+                    async with asyncio.timeout(wait):
+                        await self._stopped.wait()
+                    return
+                except TimeoutError:
+                    pass
+            else:
+                log.error("Worker %d (pid %d) ended %s; it is started again", number, worker.pid, how)
+            if any(each.state != "stopping" for each in self._workers[number]):
+                return  # a reload was faster
+            try:
+                await self._start(number)
+                return
+            except ConfigurationError as error:
+                wait, how = 10.0, f"and {error}"
+
+    def _be_asked(self, worker: Worker, number: int) -> None:
+        async def answer() -> None:
+            worker.answer(number, await self._overview.whole())
+
+        self._do(self._loop.create_task(answer()))
+
+    # -- new code ----------------------------------------------------------------------------
+
+    def _be_reloaded(self) -> None:
+        if self._is_at_terminal and not os.isatty(2):
+            self._be_stopped(signal.SIGHUP)  # the terminal is gone, which is what this signal was for
+            return
+        self._wants_reload = True
+        self._do(self._loop.create_task(self._reload()))
+
+    async def _reload(self) -> None:
+        """Replace all workers, one after the other; what came while that was done once more, all at once."""
+        async with self._reloading:
+            if not self._wants_reload or self._stopped.is_set() or not self._overview.is_serving:
+                return
+            self._wants_reload = False
+            if is_told():
+                tell("RELOADING=1")
+            log.info("Reloading: %d workers are replaced, one after the other", self._count)
+
+            done = 0
+            for number in range(1, self._count + 1):
+                if not await self._exchange(number):
+                    break
+                done += 1
+
+            if is_told() and not self._stopped.is_set():
+                tell("READY=1")
+            if done == self._count:
+                log.info("Reloaded: all %d workers are new", done)
+            elif not self._stopped.is_set():
+                log.error("Not reloaded: a new worker ended before it served; %d of %d are new", done, self._count)
+
+    async def _exchange(self, number: int) -> bool:
+        """Replace the worker of one place, by one that listens on the same sockets; whether that is done."""
+        before = list(self._workers.get(number, ()))
+        try:
+            new = await self._start(number)
+        except ConfigurationError as error:
+            log.error("%s", printable(error))
+            return False
+        if not await self._is_ready(new):
+            return False
+
+        for old in before:
+            old.stop()
+        await self._ended(before)
+        return True
+
+    # -- the end -----------------------------------------------------------------------------
+
+    def _be_stopped(self, number: int) -> None:
+        if self._stopped.is_set():
+            for worker in self._all():
+                worker.signal(signal.SIGTERM)  # it was told before, so this is a wish to hurry
+            return
+        self._stopped.set()
+
+    async def _end(self) -> None:
+        """Let all workers end, and end those that do not."""
+        self._stopped.set()
+        self._overview.is_stopping = True
+        if is_told():
+            tell("STOPPING=1")
+        self._places.close()
+
+        workers = self._all()
+        for worker in workers:
+            if worker.ready.done():
+                worker.stop()
+            else:
+                worker.signal(signal.SIGTERM)  # it loads its target, and has nobody to let go
+        await self._ended(workers)
+
+    async def _ended(self, workers: Sequence[Worker]) -> None:
+        """Wait for the end of these; who does not end in time is killed."""
+        ends: asyncio.Future[Any] = asyncio.gather(*[worker.ended.wait() for worker in workers])
+        await asyncio.wait([ends], timeout=self._options.grace + _ENDING_SECONDS)
+        for worker in workers:
+            if not worker.ended.is_set():
+                log.error("Worker %d (pid %d) did not end in time, and is killed", worker.number, worker.pid)
+                worker.signal(signal.SIGKILL)
+        await ends
+
+    def _code_of(self, worker: Worker) -> int:
+        code = worker.code or 0
+        if code < 0:
+            self._say(f"mcpd: the first worker was ended by signal {-code} before it served")
+        return code if code > 0 else 1

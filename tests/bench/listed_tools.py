@@ -1,0 +1,66 @@
+"""What tags and rules cost `tools/list` of 1,000 tools: CPU time of the server, beside one that has none of them.
+
+Measured as `observed_stdio.py` does: the servers take turns, and each round's share is that of neighbours in time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+
+from observed_stdio import LEGACY, MODERN, Peer
+
+SERVER = """
+from mcpd import Server
+server = Server("list")
+
+def numbered(number):
+    async def tool(text: str, times: int = 1) -> str:
+        return text
+    tool.__name__ = f"tool{{number}}"
+    tool.__doc__ = "Give a text back, so many times."
+    return tool
+
+for number in range({count}):
+    server.tool({options})(numbered(number))
+"""
+TAGGED = """tags={"even" if number % 2 == 0 else "odd"}"""
+RULE = """
+@server.visibility
+{kind} seen(entry, ctx):
+    return "admin" not in entry.tags
+"""
+
+
+def main() -> None:
+    """Print milliseconds per list, and the ratio to the bare server's."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--lists", type=int, default=10, help="in one round")
+    parser.add_argument("--tools", type=int, default=1000)
+    asked = parser.parse_args()
+    tagged = SERVER.format(count=asked.tools, options=TAGGED)
+    texts = {
+        "bare": SERVER.format(count=asked.tools, options=""),
+        "tags": tagged,
+        "tags and an async rule": tagged + RULE.format(kind="async def"),
+        "tags and a plain rule": tagged + RULE.format(kind="def"),
+    }
+    for version in (LEGACY, MODERN):
+        peers = {name: Peer(text, (), version) for name, text in texts.items()}
+        found: dict[str, list[float]] = {name: [] for name in peers}
+        for number in range(asked.rounds + 1):
+            for name, peer in peers.items():
+                before = peer.cpu_ns()
+                peer.lists(asked.lists)
+                if number:
+                    found[name].append((peer.cpu_ns() - before) / asked.lists / 1e6)
+        for peer in peers.values():
+            peer.close()
+        for name, took in found.items():
+            ratio = statistics.median(one / bare for one, bare in zip(took, found["bare"], strict=True))
+            print(f"{version}  {name:24} {statistics.median(took):7.3f} ms, least {min(took):7.3f}, {ratio:.2f}x")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""The files of `deploy/`, as they are but for their ports: three processes with Redis behind nginx, HAProxy and Caddy,
+each request to whichever is next."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Child
+from support.http_peer import Port, Session, call, modern
+from support.redis_server import NEEDS_REDIS
+from support.service_stage import NodeProcess, missing, service
+
+pytestmark = [pytest.mark.slow, NEEDS_REDIS]
+
+SERVER = """
+import asyncio, os
+from msgspec import Struct
+from mcpd import Context, Server
+
+server = Server("garden")
+
+class Name(Struct):
+    name: str
+
+@server.tool
+async def pid() -> str:
+    return str(os.getpid())
+
+@server.tool
+async def ask(*, ctx: Context) -> str:
+    answer = await ctx.elicit("Who?", Name, key="name")
+    return f"Hello, {answer.content.name}!" if answer.is_accepted else answer.action
+
+@server.tool
+async def hang(*, ctx: Context) -> str:
+    await ctx.progress(os.getpid())
+    await asyncio.sleep(600)
+    return "never"
+"""
+
+
+def text(answer: Any) -> str:
+    assert answer.status == 200, answer.body
+    return str(answer.messages[-1]["result"]["content"][0]["text"])
+
+
+@pytest.mark.parametrize("name", ["nginx", "haproxy", "caddy"])
+async def test_any_process_behind_a_proxy(name: str, child: Child, tmp_path: Path) -> None:
+    """SCALE-01, SCALE-08, SCALE-09, SCALE-12, SCALE-14."""
+    if missing(name):
+        pytest.skip(f"{name} is not installed")
+    (tmp_path / "server.py").write_text(SERVER)
+    with service(child.python, child.env, tmp_path, tmp_path / "server.py", proxies=[name]) as served:
+        port, processes = served.at(name), {str(node.pid): node for node in served.nodes}
+        session = await port.open(capabilities={"elicitation": {}})
+        served = {text(await session.ask("tools/call", {"name": "pid"})) for _ in range(12)}
+        modern = {text(await port.modern("tools/call", {"name": "pid"})) for _ in range(12)}
+        assert served == modern == set(processes)
+
+        for _ in range(3):  # the answer comes to another process than asked
+            peer = await session.start(call("tools/call", {"name": "ask"}, 5))
+            await peer.head()
+            question = await peer.message()
+            result = {"action": "accept", "content": {"name": "Ada"}}
+            assert (await session.post({"jsonrpc": "2.0", "id": question["id"], "result": result})).status == 202
+            assert (await peer.message())["result"]["content"][0]["text"] == "Hello, Ada!"
+            peer.abort()
+
+        await _kill_in_a_call(session, processes)
+        if name == "caddy":
+            await _settled(port)
+        for _ in range(9):
+            assert text(await session.ask("tools/call", {"name": "pid"})) in processes
+            assert text(await port.modern("tools/call", {"name": "pid"})) in processes
+        assert (await port.ask(session.delete())).status == 204
+        assert {(await session.ask("ping")).status for _ in range(6)} == {404}
+        for peer in port._peers:
+            peer.abort()
+
+
+async def _kill_in_a_call(session: Session, processes: dict[str, NodeProcess]) -> None:
+    """kill -9 of the process that works on a call: its client's resumption ends, and does not hang."""
+    params = {"name": "hang", "_meta": {"progressToken": 1}}
+    peer = await session.start(call("tools/call", params, 6))
+    await peer.head()
+    first = await peer.event()
+    assert first is not None
+    processes.pop(str(int((await peer.message())["params"]["progress"]))).kill()
+    with contextlib.suppress(ValueError, asyncio.IncompleteReadError, ConnectionError):
+        while await peer.event() is not None:  # a proxy ends the stream, or cuts it off
+            pass
+
+    async with asyncio.timeout(30):
+        answer = await session.port.ask(session.get(first["id"]))
+    assert answer.status in (200, 405), answer.body
+
+
+async def _settled(port: Port) -> None:
+    """A process is gone, and its connections that were kept: the first requests on those may be refused."""
+    good = 0
+    async with asyncio.timeout(30):
+        while good < 9:
+            good = good + 1 if (await port.ask(modern("tools/list"))).status == 200 else 0

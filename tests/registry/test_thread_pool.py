@@ -1,0 +1,213 @@
+"""The threads behind plain functions: how many there are, that each job begins, and that they end with their loop."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import subprocess
+import sys
+import threading
+import weakref
+from typing import Any
+
+import anyio
+import anyio.from_thread
+import pytest
+from support.clock import until
+
+from mcpd.registry import thread_pool
+from mcpd.registry.thread_pool import ThreadPool
+from mcpd.registry.threads import limit_threads, run_in_thread
+
+
+def our_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "mcpd-function"]
+
+
+def pool_of_loop() -> ThreadPool:
+    pool = limit_threads(96, 30).pool  # which goes on with the same threads
+    assert pool is not None
+    return pool
+
+
+async def together(count: int) -> None:
+    """So many functions that end only if all of them run at once."""
+    meeting = threading.Barrier(count, timeout=30)
+    await asyncio.gather(*(run_in_thread(meeting.wait) for _ in range(count)))
+
+
+async def test_short_functions_share_few_threads_and_each_gives_its_own_result() -> None:
+    for _ in range(20):
+        assert await asyncio.gather(*(run_in_thread(abs, -number) for number in range(50))) == list(range(50))
+    assert len(our_threads()) < 20
+
+
+async def test_functions_that_block_run_all_at_once_however_they_come() -> None:
+    for _ in range(20):
+        await together(40)
+    # Others that come while all threads are taken find one, too.
+    begun, go = threading.Semaphore(0), threading.Event()
+
+    def stay() -> bool:
+        begun.release()
+        return go.wait(30)
+
+    stays = [asyncio.create_task(run_in_thread(stay)) for _ in range(40)]
+    for _ in stays:
+        assert await asyncio.to_thread(begun.acquire, timeout=30)
+    assert await asyncio.gather(*(run_in_thread(abs, -number) for number in range(20))) == list(range(20))
+    go.set()
+    assert all(await asyncio.gather(*stays))
+
+
+async def test_what_a_function_raises_comes_back_and_keeps_nothing() -> None:
+    def fails() -> None:
+        raise KeyError("mine")
+
+    for _ in range(3):
+        with pytest.raises(KeyError, match="mine"):
+            await run_in_thread(fails)
+    with pytest.raises(RuntimeError, match="StopIteration"):  # as a coroutine may not raise it
+        await run_in_thread(next, iter(()))
+
+
+async def test_threads_that_had_nothing_to_do_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thread_pool, "_IDLE_SECONDS", 0.01)
+    await together(10)
+
+    async with asyncio.timeout(20):
+        while len(our_threads()) > thread_pool._WARM:
+            await run_in_thread(abs, -1)
+    await together(10)
+
+
+def test_the_end_of_a_loop_ends_its_threads_and_closes_its_pipes() -> None:
+    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+    for _ in range(3):
+        asyncio.run(together(8))
+        for thread in our_threads():
+            thread.join(20)
+        assert our_threads() == []
+    if before:
+        assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def test_a_function_that_outlives_its_loop_is_left_alone() -> None:
+    begun, go = threading.Event(), threading.Event()
+
+    def stay() -> None:
+        begun.set()
+        go.wait(30)
+
+    async def call() -> None:
+        task = asyncio.create_task(run_in_thread(stay))
+        assert await asyncio.to_thread(begun.wait, 30)
+        task.cancel()
+        await asyncio.wait([task])
+
+    asyncio.run(call())
+    assert len(our_threads()) == 1
+    go.set()
+    for thread in our_threads():
+        thread.join(20)
+    assert our_threads() == []
+
+
+async def test_after_the_end_of_the_loop_s_generators_no_function_begins() -> None:
+    await run_in_thread(abs, -1)
+    pool = pool_of_loop()
+    asyncio.get_running_loop().remove_reader(pool._told_in)
+    pool.close()
+    with pytest.raises(RuntimeError, match="at its end"):
+        await run_in_thread(abs, -1)
+
+
+async def test_where_the_system_has_no_more_threads_the_call_fails_or_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_more(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", no_more)
+        with pytest.raises(RuntimeError, match="can't start"):
+            await run_in_thread(abs, -1)
+    assert await run_in_thread(abs, -1) == 1
+
+    # With one thread all are done in it.
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", no_more)
+        assert await asyncio.gather(*(run_in_thread(abs, -number) for number in range(9))) == list(range(9))
+    assert len(our_threads()) == 1
+
+
+def test_where_pipes_cannot_be_waited_for_the_loop_is_called() -> None:
+    """As on Windows."""
+
+    class NoReaders(asyncio.SelectorEventLoop):
+        def add_reader(self, *given: Any) -> None:
+            raise NotImplementedError
+
+        def remove_reader(self, fd: Any) -> bool:
+            raise NotImplementedError
+
+    async def calls() -> None:
+        await together(8)
+        assert await asyncio.gather(*(run_in_thread(abs, -number) for number in range(50))) == list(range(50))
+
+    with asyncio.Runner(loop_factory=NoReaders) as runner:
+        runner.run(calls())
+    for thread in our_threads():
+        thread.join(20)
+    assert our_threads() == []
+
+
+async def calls_back() -> str:
+    return threading.current_thread().name
+
+
+def test_anyio_knows_the_threads() -> None:
+    """What a function does by `anyio.from_thread` is done on the loop, and what it runs by `anyio.run` where it is."""
+
+    def from_thread() -> tuple[str, str]:
+        return anyio.from_thread.run(calls_back), anyio.run(calls_back)
+
+    async def main() -> None:
+        assert await run_in_thread(from_thread) == (threading.current_thread().name, "mcpd-function")
+
+    asyncio.run(main())
+    anyio.run(main)
+
+
+PROGRAM = """
+import asyncio, os, sys, threading
+from mcpd.registry.threads import run_in_thread
+
+loop = asyncio.new_event_loop()
+thread = loop.run_until_complete(run_in_thread(threading.get_native_id))
+child = os.fork() if "fork" in sys.argv else 0
+if child:
+    os.waitpid(child, 0)
+    assert loop.run_until_complete(run_in_thread(threading.get_native_id)) == thread
+    print("the thread is still there")
+"""
+
+
+@pytest.mark.parametrize("how", ["", *(["fork"] if hasattr(os, "fork") else [])])
+def test_a_program_that_does_not_shut_its_loop_down_ends(how: str) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", PROGRAM, how]
+    said = subprocess.run(command, capture_output=True, timeout=60, text=True, check=True)
+    assert said.stdout == ("the thread is still there\n" if how else "")
+
+
+async def test_a_thread_that_sleeps_holds_nothing_of_the_last_call() -> None:
+    class Given:
+        pass
+
+    given = Given()
+    found = weakref.ref(given)
+    await run_in_thread(lambda _: None, given)
+    del given
+    await asyncio.sleep(0)  # this task went on in the turn that took the result
+    await until(lambda: pool_of_loop()._idle == 1)
+    gc.collect()
+    assert found() is None
