@@ -5,7 +5,8 @@ import { api } from "./api.js";
 import { on, tell } from "./state.js";
 
 const LARGEST = 4 * 1024 * 1024;
-const MOST_A_SECOND = 2000;  // ten times what the preview takes of a View: beyond it the page itself would stand still
+const MOST_AT_ONCE = 2000;
+const MOST_A_SECOND = 500;  // more than the preview takes of a View: beyond it the page itself would stand still
 const frames = new Map();  // view id -> ViewFrame
 
 export class ViewFrame {
@@ -13,7 +14,7 @@ export class ViewFrame {
     this.info = info;
     this.onMessage = onMessage;
     this.loads = 0;
-    this.second = 0;
+    this.counted = 0;
     this.count = 0;
     const node = document.createElement("iframe");
     node.setAttribute("sandbox", info.outerSandbox);  // the proxy's; the View's own is in `sandbox` of its info
@@ -31,12 +32,13 @@ export class ViewFrame {
 
   /** Whether it sends more than anybody could take. Its frame is gone then, for nothing else would end it. */
   floods() {
-    const second = Math.floor(performance.now() / 1000);
-    if (second !== this.second) { this.second = second; this.count = 0; }
-    this.count += 1;
-    if (this.count <= MOST_A_SECOND) return false;
+    const now = performance.now();
+    this.count = Math.max(0, this.count - (now - this.counted) / 1000 * MOST_A_SECOND) + 1;
+    this.counted = now;
+    if (this.count <= MOST_AT_ONCE) return false;
     this.close();
-    api.notify("view/lost", { viewId: this.info.viewId, reason: `it sent more than ${MOST_A_SECOND} messages in a second` });
+    const reason = `it sent more than ${MOST_AT_ONCE} messages at once, or ${MOST_A_SECOND} a second for long`;
+    api.notify("view/lost", { viewId: this.info.viewId, reason });
     return true;
   }
 

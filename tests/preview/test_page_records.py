@@ -6,7 +6,7 @@ import json
 
 import pytest
 from support.browser import Chromium
-from support.preview_page_stage import PageStage, busy_server, opened
+from support.preview_page_stage import APP, PageStage, busy_server, opened
 
 from mcpd import Server
 
@@ -181,8 +181,9 @@ async def test_what_an_app_says_is_asked_and_kept(chromium: Chromium) -> None:
 async def test_an_app_that_floods_loses_its_frame(chromium: Chromium) -> None:
     """APP-H-20: nothing but that would give the page back to its user."""
     flood = "setInterval(() => { for (let n = 0; n < 500; n += 1) parent.postMessage({ n }, '*'); }, 20);"
+    storm_page = APP.replace("const told", f"{flood}\nconst told")
     server = Server("flood")
-    server.app("storm", f"<!doctype html><title>Storm</title><p>hello</p><script>{flood}</script>")
+    server.app("storm", storm_page)
 
     @server.tool(ui="ui://flood/storm")
     async def storm() -> str:
