@@ -2,7 +2,8 @@
 
     python tests/bench/client_streams.py [--official PYTHON_WITH_MCP_2] [--official1 PYTHON_WITH_MCP_1_AND_WS]
 
-The server is mcpd's in each row; clients take turns (`interleaved.py`). Each call is `echo` with 200 letters. Prints
+The server is mcpd's, and over WebSocket in a row of its own one that does next to nothing (`bare_server.py`): there
+the clients differ by what they are. Clients take turns (`interleaved.py`). Each call is `echo` with 200 letters. Prints
 microseconds for a call (the quickest batch/the median, and the processor's time of the client), one at a time and 16
 at a time. Promised are at least 5 times as many calls for each second as the official client makes.
 
@@ -34,7 +35,8 @@ from pathlib import Path
 from client_http import SERVER
 from interleaved import TEXT, Call, Rounds, Worker, add_options, serve_batches
 
-ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
 Serve = Callable[[Call], Awaitable[None]]
 Ends = tuple[Callable[[bytes], object], Callable[[], bytes], int, Callable[[], object]]
@@ -219,28 +221,27 @@ def main() -> int:
         kept = [
             measure("stdio", [*serve, "--stdio"], MODERN, {"official": options.official}, options),
             measure("stdio", [*serve, "--stdio"], LEGACY, {"official1": options.official1}, options),
-            over_websocket(serve, options),
+            over_websocket("websocket", [*serve, "--ws", "127.0.0.1:0", "--log-level", "info"], options),
+            over_websocket("websocket, bare server", [sys.executable, str(HERE / "bare_server.py")], options),
         ]
     return 0 if all(kept) else 1
 
 
-def over_websocket(serve: list[str], options: argparse.Namespace) -> bool:
-    """The row of the WebSocket, which has one server for all."""
-    server = subprocess.Popen(
-        [*serve, "--ws", "127.0.0.1:0", "--log-level", "info"], stderr=subprocess.PIPE, text=True, cwd=ROOT
-    )
-    assert server.stderr is not None
+def over_websocket(name: str, serve: list[str], options: argparse.Namespace) -> bool:
+    """A row of the WebSocket, which has one server for all."""
+    server = subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT)
+    assert server.stdout is not None
     try:
         url = ""
         while not url:
-            line = server.stderr.readline()
+            line = server.stdout.readline()
             assert line, "the server did not come up"
             url = next((word.rstrip(",;") for word in line.split() if word.startswith("ws://")), "")
-        return measure("websocket", [url], LEGACY, {"official1": options.official1}, options)
+        return measure(name, [url], LEGACY, {"official1": options.official1}, options)
     finally:
         server.terminate()
         server.wait(20)
-        server.stderr.close()
+        server.stdout.close()
 
 
 def measure(
