@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -211,13 +211,16 @@ def _checked(folder: Path, prefix: str, allowed: str = "", offered: str = "") ->
     return scenarios, blemishes
 
 
-def run_client_leg(node: str, leg: ClientLeg, python: str = sys.executable) -> Score:
-    """Run one leg with our client and score it. A scenario that looked at nothing is blemished."""
+def run_client_leg(
+    node: str, leg: ClientLeg, python: str = sys.executable, only: Collection[str] | None = None
+) -> Score:
+    """Run one leg with our client, or a few of its scenarios, and score it. One that looked at nothing is blemished."""
     package = str(HERE / leg.package)
     listed = subprocess.run(
         [node, package, "list", "--client", *leg.options], capture_output=True, text=True, check=True
     )
     names = re.findall(r"^  - (\S+)", listed.stdout, re.MULTILINE)
+    names = [name for name in names if only is None or name in only]
     with ThreadPoolExecutor(2) as runs:
         scores = list(runs.map(lambda name: _run_client(node, leg, name, python), names))
 
