@@ -33,6 +33,7 @@ from .keep_alive import KeepAlive
 from .request import FrameWatch, HttpRequest, Scope, counted_request
 
 if TYPE_CHECKING:
+    from ..backplane.node_changes import ListDigest
     from ..observer import Observer
     from .sharing import Changing, Sharing
 
@@ -222,6 +223,7 @@ class Backend(NamedTuple):
     hiding: ToolHiding | None = None
     keys: StateKeys | None = None
     changing: Changing | None = None
+    list_digest: ListDigest | None = None
 
 
 Identify = Callable[[Scope], str | Principal | None]
@@ -252,7 +254,12 @@ class Core:
 
             name = "" if server.identity is None else server.identity.name
             self.sharing = make_sharing(
-                settings.backplane, server.keys or StateKeys(), name, server.changing, server.observers
+                settings.backplane,
+                server.keys or StateKeys(),
+                name,
+                server.changing,
+                server.observers,
+                server.list_digest,
             )
         self.open: set[Answering] = set()
         """The connections of requests that stand alone, while they are answered."""

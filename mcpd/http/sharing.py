@@ -10,7 +10,7 @@ from typing import Protocol
 from ..backplane.base import Backplane, ChangeBus, Kind
 from ..backplane.memory_backplane import MemoryBackplane
 from ..backplane.node import Node
-from ..backplane.node_changes import NodeChanges
+from ..backplane.node_changes import ListDigest, NodeChanges
 from ..backplane.opening import open_backplane
 from ..errors import ConfigurationError
 from ..observer import Observer, SessionObserver
@@ -37,11 +37,18 @@ class Sharing:
     """One node. Without `is_shared` nobody else is there, and nothing is listened to."""
 
     def __init__(
-        self, backplane: Backplane, keys: StateKeys, server_name: str, changing: Changing | None, *, is_shared: bool
+        self,
+        backplane: Backplane,
+        keys: StateKeys,
+        server_name: str,
+        changing: Changing | None,
+        list_digest: ListDigest | None = None,
+        *,
+        is_shared: bool,
     ) -> None:
         self.node = Node(backplane, keys)
         self.sealer = IdSealer(keys.of("session"), server_name)
-        self.changes = NodeChanges(self.node)
+        self.changes = NodeChanges(self.node, list_digest)
         self.is_shared = is_shared
         if is_shared and changing is not None:
             changing.join(self.changes)
@@ -73,6 +80,7 @@ def make_sharing(
     server_name: str,
     changing: Changing | None,
     observers: Iterable[Observer] = (),
+    list_digest: ListDigest | None = None,
 ) -> Sharing | None:
     """Of the settings; None without a backplane and without a key. Observers may watch what it is asked.
 
@@ -94,4 +102,5 @@ def make_sharing(
     for observer in observers:
         if isinstance(observer, SessionObserver):
             watched = observer.watched_backplane(watched)
-    return Sharing(watched, keys or StateKeys([os.urandom(32)]), server_name, changing, is_shared=True)
+    keys = keys or StateKeys([os.urandom(32)])
+    return Sharing(watched, keys, server_name, changing, list_digest, is_shared=True)

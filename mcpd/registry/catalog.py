@@ -43,6 +43,8 @@ class Catalog:
     """What protects the server, if that speaks OAuth."""
     known_scopes: Collection[str] = ()
     """The scopes of all entries that name theirs."""
+    is_decided_outside = False
+    """Whether the server said that lists are others, though the same entries are in them."""
     on_guard: Callable[[], None] | None = None
     """Called when it becomes guarded."""
 
@@ -106,6 +108,16 @@ class Catalog:
         self.tool_timeout: float | None = None
         """How many seconds tools may take that say nothing of it themselves."""
         self._conditions: list[Condition] | None = None
+
+    def listings(self, kind: Kind) -> list[Listing[Any]]:
+        """Those whose change is one of that kind."""
+        match kind:
+            case "tools":
+                return [self.tools]
+            case "resources":
+                return [self.resources, self.templates]
+            case "prompts":
+                return [self.prompts]
 
     def active_extensions(self, exchange: Exchange | Context) -> ActiveExtensions:
         """The ids of the extensions that are active for this request."""

@@ -105,6 +105,11 @@ class Listing(Generic[E]):
         return iter(list(self._offered.values()))
 
     @property
+    def generation(self) -> int:
+        """Another one whenever an entry came, went or may be listed otherwise."""
+        return self._generation
+
+    @property
     def registered(self) -> list[E]:
         """All entries, those that are disabled too."""
         return list(self._entries.values())

@@ -391,6 +391,7 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         from ..http import HttpApp, HttpSettings
         from ..http.core import Backend
         from .hiding import Hiding
+        from .shown_lists import ListDigests
 
         settings = settings or HttpSettings()
         self.allow_frames(settings.max_body_bytes)
@@ -399,7 +400,7 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         hiding = Hiding(self.catalog, self.lifespan)
         backend = Backend(
             self.connect, self._mirrors, self.lifespan, self._observers, self._routes, self.identity, hiding,
-            self._state_keys, self._connections,
+            self._state_keys, self._connections, ListDigests(self),
         )  # fmt: skip
         return HttpApp(backend, access, settings, bound=bound, identify=identify)
 

@@ -79,6 +79,7 @@ class Offerings:
 
     def tools_changed(self) -> None:
         """Tell clients that the list of tools is another one now, as when what decides who gets one has changed."""
+        self.catalog.is_decided_outside = True
         self.catalog.tools.changed()
 
     # -- resources ---------------------------------------------------------------------------

@@ -9,18 +9,19 @@ it. What was made of the old object for good stays as it is, and is named if it 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
-
-from msgspec.json import encode
+from typing import TYPE_CHECKING
 
 from ..registry.resources import FixedResource
 from .code_marks import mark_of
+from .shown_lists import shown
 
 if TYPE_CHECKING:
     from ..registry.catalog import Catalog, Kind
     from .app import Server
 
 __all__ = ["take_over"]
+
+_KINDS: tuple[Kind, ...] = ("tools", "resources", "prompts")
 
 
 def take_over(server: Server, other: Server) -> list[str]:
@@ -30,7 +31,7 @@ def take_over(server: Server, other: Server) -> list[str]:
     serve `other`.
     """
     before = server.catalog
-    shown = _shown(before)
+    listed = {kind: shown(before, kind) for kind in _KINDS}
     left = list(_left(server, other))
 
     if server.lifespan is not None and other.lifespan is not None:
@@ -55,7 +56,7 @@ def take_over(server: Server, other: Server) -> list[str]:
     server.identity, server._identity_meta = other.identity, other._identity_meta
     server.max_in_flight = other.max_in_flight
 
-    _tell(server, before, shown)
+    _tell(server, before, listed)
     return left
 
 
@@ -76,28 +77,10 @@ def _left(server: Server, other: Server) -> Iterable[str]:
         yield "its name and instructions, for clients that are connected"
 
 
-def _shown(catalog: Catalog) -> dict[Kind, list[bytes]]:
-    """What lists say, by kind, for a client with every extension."""
-    listings: dict[Kind, list[Iterable[Any]]] = {
-        "tools": [catalog.tools],
-        "resources": [catalog.resources, catalog.templates],
-        "prompts": [catalog.prompts],
-    }
-    active = frozenset(catalog.extensions)
-    return {kind: [_item(entry, active) for listing in found for entry in listing] for kind, found in listings.items()}
-
-
-def _item(entry: Any, active: frozenset[str]) -> bytes:
-    try:
-        return encode(entry.listed(active))
-    except Exception as error:  # a schema that cannot be made; whoever lists it is told
-        return f"{entry.key}: {error}".encode()
-
-
-def _tell(server: Server, before: Catalog, shown: dict[Kind, list[bytes]]) -> None:
+def _tell(server: Server, before: Catalog, listed: dict[Kind, list[bytes]]) -> None:
     catalog = server.catalog
-    for kind, items in _shown(catalog).items():
-        if items != shown[kind] and catalog.on_change is not None:
+    for kind in _KINDS:
+        if shown(catalog, kind) != listed[kind] and catalog.on_change is not None:
             catalog.on_change(kind)
     for entry in before.resources:
         new = catalog.resources.find(entry.key)

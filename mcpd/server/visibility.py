@@ -77,6 +77,7 @@ class VisibilityMethods:
 
     def visibility_changed(self) -> None:
         """Tell clients that they may see something else now: what rules depend on has changed. Safe from any thread."""
+        self.catalog.is_decided_outside = True
         for kind in _KINDS:
             if kind in self.catalog.offers:
                 self._connections.changed(kind)

@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from functools import partial
 from socket import socketpair
 from typing import Any
 
@@ -439,6 +440,78 @@ class TestStreams:
             for peer in peers:
                 assert (await peer.message())["method"] == "notifications/resources/updated"
 
+    async def test_nodes_that_have_the_same_list_keep_silent(self, start: Any, kind: str) -> None:
+        """SCALE-16: one change that comes to all nodes, one after the other, is heard where it was not known yet."""
+        async with start(kind, 3) as service:
+            first, last = [await listener(service.ports[at]) for at in (0, 2)]
+            for stage in service.stages:
+                stage.change()
+                stage.server.resource_updated("stage://text")  # comes behind what the same node said before
+                for each in (first, last):
+                    await until(partial(_is_behind, each.heard))
+                    each.heard.append("")
+            assert first.heard == [LISTED, UPDATED, "", UPDATED, "", UPDATED, ""]
+            assert last.heard == [LISTED, UPDATED, "", LISTED, UPDATED, "", LISTED, UPDATED, ""]
+            for each in (first, last):
+                await each.stop()
+
+    async def test_a_list_that_more_decides_is_never_the_same(self, start: Any, kind: str) -> None:
+        """SCALE-16: by rules of who sees what, or as the server says."""
+        async with start(kind) as service:
+            one, other = [stage.server for stage in service.stages]
+            heard = await listener(service.ports[0])
+            other.tools_changed()
+            await until(lambda: heard.heard == [LISTED])
+
+            @one.visibility
+            def all_of_it(entry: Any, ctx: Any) -> bool:
+                return True
+
+            await until(lambda: heard.heard == [LISTED] * 2)
+            other.catalog.is_decided_outside = False
+            service.stages[1].change()
+            await until(lambda: heard.heard == [LISTED] * 3)
+            service.stages[0].change()
+            await until(lambda: heard.heard == [LISTED] * 4)
+            service.stages[1].server.tools_changed()
+            await until(lambda: heard.heard == [LISTED] * 5)
+            await heard.stop()
+
+
+LISTED, UPDATED = "notifications/tools/list_changed", "notifications/resources/updated"
+
+
+def _is_behind(heard: list[str]) -> bool:
+    return heard[-1:] == [UPDATED]
+
+
+class Listener:
+    """Who listens at one node, and all that it `heard`."""
+
+    def __init__(self, peer: Any) -> None:
+        self.heard: list[str] = []
+        self._peer = peer
+        self._task = asyncio.create_task(self._hear())
+
+    async def _hear(self) -> None:
+        while True:
+            self.heard.append((await self._peer.message())["method"])
+
+    async def stop(self) -> None:
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        self._peer.abort()
+
+
+async def listener(port: Port) -> Listener:
+    """Listens to tools and one resource, in 2026-07-28."""
+    peer = await port.connect()
+    wanted = {"notifications": {"toolsListChanged": True, "resourceSubscriptions": ["stage://text"]}}
+    peer.send(modern("subscriptions/listen", wanted))
+    await peer.head()
+    assert (await peer.message())["method"] == "notifications/subscriptions/acknowledged"
+    return Listener(peer)
+
 
 @pytest.mark.parametrize("kind", KINDS)
 class TestQuestions:
@@ -538,6 +611,7 @@ class TestAway:
             unseen = await one.open()
             peer = await known.listen()
             await peer.event()
+            far = await listener(one)
             await turns()
 
             service.memory.is_away = True
@@ -564,11 +638,13 @@ class TestAway:
             service.stages[1].change()
             assert (await peer.message())["method"] == "notifications/tools/list_changed"
 
-            # What happened on others meanwhile is found out once it is back.
+            # What happened on others meanwhile is found out once it is back, and others find out what happened here.
             await MemoryBackplane.set(service.memory, "c:prompts", b"another", 60)
             await MemoryBackplane.set(service.memory, f"{{s:{begun_uid(one, begun)}}}:x", b"", 60)
             service.memory.come_back()
             assert (await peer.message())["method"] == "notifications/prompts/list_changed"
+            await until(lambda: far.heard.count(LISTED) == 1)
+            await far.stop()
             assert (await begun.ask("ping")).status == 404
             assert (await unseen.ask("ping")).status == 200
             service.memory.asked.clear()
