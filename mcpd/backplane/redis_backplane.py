@@ -77,7 +77,7 @@ class RedisBackplane:
         self._waiting: list[_Command] = []
         self._sender: asyncio.Task[None] | None = None
         self._client = _client(url)
-        self._bus = RedisBus(self._bus_client)
+        self._bus = RedisBus(self._bus_client, self._has_bus_moved)
         self._bus_of_cluster: Redis | None = None
 
     async def aclose(self) -> None:
@@ -115,6 +115,17 @@ class RedisBackplane:
         scheme = "rediss" if "SSL" in member.connection_class.__name__ else "redis"
         self._bus_of_cluster = Redis.from_url(f"{scheme}://{member.host}:{member.port}", **kwargs)
         return self._bus_of_cluster
+
+    async def _has_bus_moved(self) -> bool:
+        """Whether the slot of the bus is another member's now. Who listens at the old one hears all the same, but
+        nobody who publishes at the new one would count it."""
+        client, listening = self._client, self._bus_of_cluster
+        if isinstance(client, Redis) or listening is None:
+            return False
+        await self._write("EXISTS", self._prefix + "bus")  # a member that has it no more says who has
+        member = client.get_node_from_key(self._prefix + "bus")
+        where = listening.connection_pool.connection_kwargs
+        return member is None or (member.host, member.port) != (where["host"], where["port"])
 
     # -- commands ----------------------------------------------------------------------------
 

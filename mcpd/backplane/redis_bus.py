@@ -40,11 +40,13 @@ class _OneConnection(PubSub):
 
 
 class RedisBus:
-    """What this process listens to. `find` gives the client whose connection is used, anew after each loss."""
+    """What this process listens to. `find` gives the client whose connection is used, anew after each loss, and when
+    `has_moved` says that it would be another one now."""
 
-    def __init__(self, find: Callable[[], Awaitable[Redis]]) -> None:
+    def __init__(self, find: Callable[[], Awaitable[Redis]], has_moved: Callable[[], Awaitable[bool]]) -> None:
         self.local = LocalBus()
         self._find = find
+        self._has_moved = has_moved
         self._pubsub: _OneConnection | None = None
         self._client: Redis | None = None
         self._reader: asyncio.Task[None] | None = None
@@ -129,12 +131,17 @@ class RedisBus:
 
     async def _read(self, pubsub: _OneConnection, is_first: bool) -> None:
         """Hand on what comes. Raises OSError or RedisError when the connection is lost, or says nothing any more."""
-        awaited = set(self.local.channels)
+        loop = asyncio.get_running_loop()
+        awaited, look_at = set(self.local.channels), loop.time() + _QUIET
         is_asked = False
         while True:
             if not awaited and not is_first:
                 is_first = True
                 self.local.tell_gap()
+            if loop.time() >= look_at:
+                if await self._has_moved():
+                    raise BackplaneAway("the bus is at another member now")
+                look_at = loop.time() + _QUIET
             if not pubsub.subscribed:
                 await asyncio.sleep(_QUIET)  # nobody listens to anything now
                 continue

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from support.clock import turns, until
-from support.redis_server import NEEDS_REDIS, RedisServer, redis_cluster
+from support.redis_server import NEEDS_REDIS, RedisServer
 
 from mcpd.backplane.base import Backplane, BackplaneAway, Item
 from mcpd.backplane.memory_backplane import MemoryBackplane
@@ -31,16 +31,13 @@ SHORT = 0.05
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[Callable[[str], str]]:
-    """Gives the URL of a Redis, or of a cluster, which all tests of this module share."""
+    """Gives the URL of a Redis, which all tests of this module share."""
     running: dict[str, str] = {}
     with ExitStack() as stack:
 
         def url_of(kind: str) -> str:
             if kind not in running:
-                is_one = kind == "redis"
-                running[kind] = (
-                    stack.enter_context(RedisServer()).url if is_one else stack.enter_context(redis_cluster())
-                )
+                running[kind] = stack.enter_context(RedisServer()).url
             return running[kind]
 
         yield url_of
@@ -215,7 +212,7 @@ class TestContract:
             assert await one.done("{q:tasks}", "a", first)
             assert not await one.done("{q:tasks}", "a", first)
             assert not await one.renew("{q:tasks}", "a", first, 60)
-            assert not await one.done("no queue", "a", Item("1-1" if kind in ("redis", "cluster") else "1", b""))
+            assert not await one.done("no queue", "a", Item("1-1" if kind == "redis" else "1", b""))
 
     async def test_a_lease_that_ends_lets_others_have_it(self, kind: str, tmp_path: Path) -> None:
         async with nodes(kind, tmp_path) as (one, other):
@@ -245,20 +242,6 @@ class TestContract:
             if kind != "memory":
                 with pytest.raises(BackplaneAway):
                     await one.get("a")
-
-
-@NEEDS_REDIS
-@pytest.mark.slow
-@pytest.mark.covered
-async def test_a_cluster_holds_the_same(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """SCALE-28."""
-    contract: Any = TestContract()
-    for name in [name for name in vars(TestContract) if name.startswith("test_")]:
-        folder = tmp_path / name
-        if "disturbs" in name:
-            await contract.test_who_fails_to_listen_disturbs_nobody("cluster", folder, caplog)
-        else:
-            await getattr(contract, name)("cluster", folder)
 
 
 async def _is_nothing(found: Awaitable[object]) -> bool:

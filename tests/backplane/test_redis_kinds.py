@@ -1,15 +1,16 @@
-"""Redis behind TLS, and behind sentinels: the same contract, and what each has of its own."""
+"""Redis behind TLS, behind sentinels, and as a cluster: the same contract, and what each has of its own."""
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from backplane import test_backplanes as contracts
 from support.clock import until
-from support.redis_server import NEEDS_REDIS, redis_sentinels, redis_tls
+from support.redis_server import NEEDS_REDIS, redis_cluster, redis_sentinels, redis_tls
 
 from mcpd.backplane.base import Backplane, BackplaneAway
 from mcpd.backplane.opening import open_backplane
@@ -59,6 +60,48 @@ async def test_behind_sentinels(tmp_path: Path, caplog: pytest.LogCaptureFixture
         await until(lambda: heard)
         assert set(heard) == {b"again"}
         await backplane.aclose()
+
+
+@NEEDS_REDIS
+@pytest.mark.slow
+@pytest.mark.covered
+async def test_a_cluster_of_three(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """SCALE-28: values, logs and queues are spread over all members, the bus is at one; slots move under way."""
+    with redis_cluster() as cluster:
+        await hold(cluster.url, tmp_path, caplog)
+        backplane, other = [open_backplane(f"{cluster.url}?namespace=n", "server") for _ in range(2)]
+        for number in range(30):
+            assert await backplane.set(f"k{number}", b"1", 60)
+        held = [int(cluster.say(index, "dbsize")) for index in range(3)]
+        assert min(held) > 0
+        assert sum(held) >= 30
+
+        # Who has not heard of a move is sent on, and hears no less of what is published.
+        heard: list[bytes] = []
+        await backplane.subscribe("all", heard.append)
+        for to in range(3):
+            cluster.move(f"mcpd:n:moved{to}", to)
+            assert await backplane.set(f"moved{to}", b"2", 60)
+            assert await other.get(f"moved{to}") == b"2"
+            assert cluster.say(to, "exists", f"mcpd:n:moved{to}") == "1"
+        assert await other.publish("all", b"x") == 1
+        await until(lambda: heard == [b"x"])
+
+        # Those who come when the bus is at another member are counted by those who were there before, and count them.
+        cluster.move("mcpd:n:bus", (cluster.owner("mcpd:n:bus") + 1) % 3)
+        newcomer = open_backplane(f"{cluster.url}?namespace=n", "server")
+        await newcomer.subscribe("all", heard.append)
+        for each in (newcomer, backplane, other):
+            await contracts.until_so(partial(_is_heard_by_both, each))
+        for each in (backplane, other, newcomer):
+            await each.aclose()
+
+
+async def _is_heard_by_both(backplane: Backplane) -> bool:
+    try:
+        return await backplane.publish("all", b"y") == 2
+    except BackplaneAway:
+        return False
 
 
 async def _says(backplane: Backplane) -> bool:

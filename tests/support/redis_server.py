@@ -16,7 +16,7 @@ from types import TracebackType
 
 import pytest
 
-__all__ = ["NEEDS_REDIS", "RedisServer", "Sentinels", "redis_cluster", "redis_sentinels", "redis_tls"]
+__all__ = ["NEEDS_REDIS", "Cluster", "RedisServer", "Sentinels", "redis_cluster", "redis_sentinels", "redis_tls"]
 
 NEEDS_REDIS = pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")
 
@@ -78,27 +78,97 @@ class RedisServer:
         self._folder.cleanup()
 
 
-@contextmanager
-def redis_cluster() -> Iterator[str]:
-    """The URL of a cluster of one member, which has all slots."""
-    with socket.socket() as one, socket.socket() as other:
-        for probe in (one, other):
-            probe.bind(("127.0.0.1", 0))
-        port, bus_port = one.getsockname()[1], other.getsockname()[1]
-    more = ["--cluster-enabled", "yes", "--bind", "127.0.0.1", "--cluster-port", str(bus_port)]
-    with tempfile.TemporaryDirectory(prefix="mcpd-redis-") as folder:
-        process = subprocess.Popen(
-            ["redis-server", "--port", str(port), "--save", "", "--dir", folder, *more], stdout=subprocess.PIPE
-        )
-        try:
-            _await_line(process, b"to accept connections")
-            cli = ["redis-cli", "-p", str(port), "cluster", "addslotsrange", "0", "16383"]
-            subprocess.run(cli, check=True, stdout=subprocess.DEVNULL)
+class Cluster:
+    """Members that have a share of the slots each, and know each other; `url` names the first of them."""
+
+    def __init__(self, folder: Path, members: int) -> None:
+        self._folder = folder
+        self._running: dict[int, subprocess.Popen[bytes]] = {}
+        with contextlib.ExitStack() as stack:
+            probes = [stack.enter_context(socket.socket()) for _ in range(2 * members)]
+            for probe in probes:
+                probe.bind(("127.0.0.1", 0))
+            found = [probe.getsockname()[1] for probe in probes]
+        self.ports, self._bus_ports = found[:members], found[members:]
+        self.url = f"redis+cluster://127.0.0.1:{self.ports[0]}"
+
+    def start(self) -> None:
+        """Start all: they are told of each other by the files that they would write, which saves them getting to know
+        each other. Redis waits for two seconds after a start before a member of a cluster takes writes."""
+        for index in range(len(self.ports)):
+            folder = self._folder / str(index)
+            folder.mkdir()
+            (folder / "nodes.conf").write_text(self._known_to(index))
+            self.run(index)
+        for process in self._running.values():
             _await_line(process, b"Cluster state changed: ok")
-            yield f"redis+cluster://127.0.0.1:{port}"
-        finally:
+
+    def _known_to(self, index: int) -> str:
+        each = 16384 // len(self.ports)
+        lines = []
+        for member, (port, bus_port) in enumerate(zip(self.ports, self._bus_ports, strict=True)):
+            flags = "myself,master" if member == index else "master"
+            last = 16383 if member == len(self.ports) - 1 else (member + 1) * each - 1
+            slots = f"{member * each}-{last}"
+            lines.append(f"{_name(member)} 127.0.0.1:{port}@{bus_port} {flags} - 0 0 {member + 1} connected {slots}")
+        return "\n".join([*lines, f"vars currentEpoch {len(self.ports)} lastVoteEpoch 0", ""])
+
+    def run(self, index: int) -> None:
+        """Start one."""
+        self._running[index] = subprocess.Popen(
+            ["redis-server", "--port", str(self.ports[index]), "--bind", "127.0.0.1", "--save", "",
+             "--dir", str(self._folder / str(index)), "--cluster-enabled", "yes",
+             "--cluster-port", str(self._bus_ports[index])],
+            stdout=subprocess.PIPE,
+        )  # fmt: skip
+
+    def say(self, index: int, *words: str) -> str:
+        """What one member answers to a command."""
+        command = ["redis-cli", "-p", str(self.ports[index]), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
+
+    def slot(self, key: str) -> int:
+        """Of that key."""
+        return int(self.say(0, "cluster", "keyslot", key))
+
+    def owner(self, key: str) -> int:
+        """The member that has had that key's slot since the start."""
+        return min(self.slot(key) // (16384 // len(self.ports)), len(self.ports) - 1)
+
+    def move(self, key: str, to: int) -> None:
+        """The slot of a key, of which there must be none yet, is another member's from now on."""
+        slot = str(self.slot(key))
+        owner = self.owner(key)
+        if owner == to:
+            return
+        # So prepared, the new one takes it with an epoch that is later than all others', and nobody takes it back.
+        self.say(to, "cluster", "setslot", slot, "importing", _name(owner))
+        self.say(owner, "cluster", "setslot", slot, "migrating", _name(to))
+        for index in (to, owner, *(index for index in range(len(self.ports)) if index not in (to, owner))):
+            self.say(index, "cluster", "setslot", slot, "node", _name(to))
+
+    def stop(self) -> None:
+        """End all."""
+        for process in self._running.values():
             process.kill()
+        for process in self._running.values():
             process.communicate()
+
+
+def _name(member: int) -> str:
+    return f"{member + 1:040x}"
+
+
+@contextmanager
+def redis_cluster(members: int = 3) -> Iterator[Cluster]:
+    """A cluster without replicas."""
+    with tempfile.TemporaryDirectory(prefix="mcpd-redis-") as folder:
+        cluster = Cluster(Path(folder), members)
+        try:
+            cluster.start()
+            yield cluster
+        finally:
+            cluster.stop()
 
 
 @contextmanager
