@@ -400,7 +400,7 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         hiding = Hiding(self.catalog, self.lifespan)
         backend = Backend(
             self.connect, self._mirrors, self.lifespan, self._observers, self._routes, self.identity, hiding,
-            self._state_keys, self._connections, ListDigests(self),
+            self._state_keys, self._connections, ListDigests(lambda: self.catalog),
         )  # fmt: skip
         return HttpApp(backend, access, settings, bound=bound, identify=identify)
 

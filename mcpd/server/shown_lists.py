@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from msgspec.json import encode
 
 if TYPE_CHECKING:
     from ..registry.catalog import Catalog, Kind
-    from .app import Server
 
 __all__ = ["ListDigests", "shown"]
 
@@ -30,10 +29,10 @@ def _item(entry: Any, active: frozenset[str]) -> bytes:
 
 
 class ListDigests:
-    """The digest of each kind of list of a server, which may become another one; made anew only after a change."""
+    """The digest of each kind of list, made anew only after a change; `catalog` gives the one that is served now."""
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    def __init__(self, catalog: Callable[[], Catalog]) -> None:
+        self._catalog = catalog
         self._made: dict[Kind, tuple[list[object], bytes]] = {}
 
     def __call__(self, kind: Kind) -> bytes:
@@ -41,7 +40,7 @@ class ListDigests:
 
         Empty if more than the entries decides what somebody sees: then nobody can know.
         """
-        catalog = self._server.catalog
+        catalog = self._catalog()
         if catalog.rules is not None or catalog.is_guarded or catalog.is_decided_outside:
             return b""
         state = [catalog, frozenset(catalog.extensions), *(listing.generation for listing in catalog.listings(kind))]

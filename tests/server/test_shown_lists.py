@@ -22,7 +22,7 @@ def garden(*names: str, **options: Any) -> Server:
 
 
 def digest(server: Server) -> bytes:
-    return ListDigests(server)("tools")
+    return ListDigests(lambda: server.catalog)("tools")
 
 
 def test_equal_lists_have_the_same_in_every_process() -> None:
@@ -33,7 +33,7 @@ def test_equal_lists_have_the_same_in_every_process() -> None:
 
 def test_it_is_made_anew_after_a_change_only() -> None:
     server = garden("a")
-    digests = ListDigests(server)
+    digests = ListDigests(lambda: server.catalog)
     one = digests("tools")
     made = digests._made["tools"]
     assert digests("tools") == one
