@@ -52,7 +52,7 @@ class WorkerNow(Struct, frozen=True, kw_only=True):
     """Its place among them, from 1."""
     pid: int
     state: str
-    """starting, ready or stopping."""
+    """starting, ready, stuck or stopping."""
     uptime_seconds: float
     in_flight: int
     deaths: int

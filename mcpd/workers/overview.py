@@ -27,6 +27,9 @@ __all__ = ["Overview"]
 
 _LOOK_SECONDS = 1.0
 _PARENT = "parent"
+_STATES = ("starting", "ready", "stuck", "stopping")
+
+log = getLogger("mcpd")
 
 
 class Overview(Site):
@@ -44,13 +47,15 @@ class Overview(Site):
         self._workers = workers
         self._since = time.time()
         self._total = Total()
+        self._hanging: set[str] = set()
+        """Those of which it was logged, by their names."""
         self._errors = LastErrors()
         self._outside: Outside | None = None
         self._pulsing: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Begin to look, and to answer where it is asked. Raises ConfigurationError."""
-        getLogger("mcpd").addHandler(self._errors)
+        log.addHandler(self._errors)
         metrics = self._settings.metrics
         sockets = [] if metrics in (None, "http") else await self._bind(parse(metrics or ""))
 
@@ -67,7 +72,7 @@ class Overview(Site):
 
     def stop(self) -> None:
         """It is over. Safe to call twice."""
-        getLogger("mcpd").removeHandler(self._errors)
+        log.removeHandler(self._errors)
         if self._pulsing is not None:
             self._pulsing.cancel()
         self._unbind_control()
@@ -90,17 +95,30 @@ class Overview(Site):
         for worker, seen in zip(workers, found, strict=True):
             if worker.code is None:
                 self._total.put(worker.name, seen.families)
+                self._log(worker)
+
+    def _log(self, worker: Worker) -> None:
+        """Say that a worker hangs, and that it does no more."""
+        was_hanging = worker.name in self._hanging
+        if _hangs(worker) and not was_hanging:
+            self._hanging.add(worker.name)
+            log.error("Worker %d (pid %d) hangs: nothing has moved in it for %.0f s", worker.number, worker.pid,
+                      worker.late)  # fmt: skip
+        elif was_hanging and not worker.late:
+            self._hanging.discard(worker.name)
+            log.info("Worker %d (pid %d) goes on", worker.number, worker.pid)
 
     def gone(self, worker: Worker) -> None:
         """It has ended: what it counted stays in the sum."""
         last = worker.last or worker.seen
         self._total.put(worker.name, last.families)
         self._total.gone(worker.name)
+        self._hanging.discard(worker.name)
 
     def _families(self) -> list[Family]:
         self._total.put(_PARENT, process_families())
-        states = Counter(worker.state for worker in self._workers())
-        samples = tuple(Sample((("state", state),), states[state]) for state in ("starting", "ready", "stopping"))
+        states = Counter(_state(worker) for worker in self._workers())
+        samples = tuple(Sample((("state", state),), states[state]) for state in _STATES)
         return [
             *self._total.families(),
             Family("mcpd_workers", "gauge", "Worker processes, by what they do.", samples),
@@ -132,22 +150,22 @@ class Overview(Site):
 
     def health(self) -> Said:
         """See `Site`."""
-        stuck = [worker for worker in self._workers() if worker.seen.late > STUCK_SECONDS]
+        stuck = [worker for worker in self._workers() if _hangs(worker)]
         if stuck:
-            lines = (
-                f"the event loop of worker {each.number} has not turned for {each.seen.late:.0f} s" for each in stuck
-            )
+            lines = (f"the event loop of worker {each.number} has not turned for {each.late:.0f} s" for each in stuck)
             return Said(503, "".join(f"{line}\n" for line in lines).encode())
         return Said(200, b"ok\n")
 
     def readiness(self) -> Said:
-        """See `Site`: once all have been ready, one is enough."""
+        """See `Site`: once all have been ready, one is enough that does not hang."""
         if self.is_stopping:
             return Said(503, b"shutting down\n")
-        ready = len({worker.number for worker in self._workers() if worker.state == "ready"})
+        ready = len({worker.number for worker in self._workers() if _state(worker) == "ready"})
         missing = "" if ready >= self.count else f"{ready} of {self.count} workers are ready\n"
-        if not ready or not self.is_serving:
+        if not self.is_serving:
             return Said(503, f"starting: {missing}".encode())
+        if not ready:
+            return Said(503, missing.encode())
         return Said(200, f"ok\n{missing}".encode())
 
     def _status(self) -> Status:
@@ -158,7 +176,7 @@ class Overview(Site):
             clients.update(status.clients)
 
         errors = sorted((*self._errors.kept(), *(error for status in each for error in status.errors)), key=_when)
-        is_stuck = any(status.state == "stuck" for status in each)
+        is_stuck = any(status.state == "stuck" for status in each) or any(map(_hangs, workers))
         state: Literal["starting", "ready", "stopping", "stuck"]
         state = "stopping" if self.is_stopping else "stuck" if is_stuck else "ready" if self.is_serving else "starting"
         return Status(
@@ -183,7 +201,7 @@ class Overview(Site):
                 WorkerNow(
                     number=worker.number,
                     pid=worker.pid,
-                    state=worker.state,
+                    state=_state(worker),
                     uptime_seconds=round(time.time() - worker.since, 3),
                     in_flight=0 if worker.seen.status is None else worker.seen.status.in_flight,
                     deaths=self.deaths[worker.number],
@@ -191,6 +209,14 @@ class Overview(Site):
                 for worker in workers
             ),
         )
+
+
+def _hangs(worker: Worker) -> bool:
+    return worker.late > STUCK_SECONDS
+
+
+def _state(worker: Worker) -> str:
+    return "stuck" if worker.state == "ready" and _hangs(worker) else worker.state
 
 
 def _when(error: object) -> float:

@@ -121,6 +121,8 @@ class _Parent:
                   "starts them anew, one after the other")  # fmt: skip
         if is_told():
             tell("READY=1")
+        if self._wants_reload:  # asked for while they were started: what they have loaded may be old by now
+            self._do(self._loop.create_task(self._reload()))
         return None
 
     async def _is_ready(self, worker: Worker) -> bool:
@@ -157,7 +159,10 @@ class _Parent:
             await worker.start(self._command, self._environment, handover, sockets, self._memory)
         except (OSError, ConfigurationError) as error:
             self._workers[number].remove(worker)
+            worker.ended.set()
             raise ConfigurationError(f"no worker can be started: {error}") from None
+        if self._stopped.is_set():
+            worker.signal(signal.SIGTERM)  # all were told to end while it was on its way
         self._do(self._loop.create_task(self._watch(worker)))
         return worker
 
@@ -228,7 +233,7 @@ class _Parent:
 
             done = 0
             for number in range(1, self._count + 1):
-                if not await self._exchange(number):
+                if self._stopped.is_set() or not await self._exchange(number):
                     break
                 done += 1
 

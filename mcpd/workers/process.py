@@ -50,6 +50,7 @@ class Worker:
         self._is_lost = asyncio.Event()
         self._looks: dict[int, asyncio.Future[Seen]] = {}
         self._look_number = 0
+        self._owes_since: float | None = None
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(
@@ -104,6 +105,15 @@ class Worker:
             self.ready.set_result(False)
         return self.code
 
+    @property
+    def late(self) -> float:
+        """For how many seconds its event loop has not turned, or, while it serves, nothing of it was heard at all: it
+        is stopped, or something holds up all its threads. On any thread."""
+        since = self._owes_since
+        if since is None or self.state != "ready":
+            return self.seen.late
+        return max(self.seen.late, time.monotonic() - since)
+
     # -- what it is told ---------------------------------------------------------------------
 
     def stop(self) -> None:
@@ -125,6 +135,7 @@ class Worker:
         number = self._look_number
 
         answer = self._looks[number] = asyncio.get_running_loop().create_future()
+        self._owes_since = self._owes_since or time.monotonic()
         self._send(number, "look", None)
         try:
             async with asyncio.timeout(seconds):
@@ -148,6 +159,7 @@ class Worker:
     def _take(self, number: int, word: str, body: Any) -> None:
         try:
             if word == "seen":
+                self._owes_since = None
                 answer = self._looks.get(number)
                 if answer is not None and not answer.done():
                     answer.set_result(decode_seen(body))

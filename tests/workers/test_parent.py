@@ -223,6 +223,28 @@ class TestTheEnd:
             assert [result_text(await peer.answer()) for peer in peers] == ["0", "1", "2", "3"]
             assert await served.wait() == 0
 
+    async def test_while_it_reloads_no_worker_is_started_any_more(self, child: Child, tmp_path: Path) -> None:
+        """A worker that is replaced still has a call when all are to end: the call is answered, and that is all."""
+        async with daemon(child, tmp_path, "--grace", "30") as served:
+            port, peers = served.port(), []
+            while not all([each.in_flight for each in (await served.status()).workers]):
+                peers.append(await port.connect())
+                peers[-1].send(modern("tools/call", {"name": "work", "arguments": {"number": 7, "behind": "door"}}))
+                await until(lambda: len(lines(tmp_path / "journal")) == len(peers))
+            served.process.send_signal(signal.SIGHUP)
+            first: list[str] = []
+            async with asyncio.timeout(TIMEOUT):
+                while first != ["stopping", "ready"]:
+                    first = [each.state for each in (await served.status()).workers if each.number == 1]
+            served.process.send_signal(signal.SIGTERM)
+            await until(lambda: refuses(served.url()))
+            (tmp_path / "door").touch()
+            assert {result_text(await peer.answer()) for peer in peers} == {"7"}
+            assert await served.wait() == 0
+            await served.until("(it has ended)")
+            assert "ERROR" not in served.log, served.log
+            assert "Traceback" not in served.log, served.log
+
     async def test_a_second_signal_does_not_wait(self, child: Child, tmp_path: Path) -> None:
         async with daemon(child, tmp_path, "--grace", "600") as served:
             peer = await served.port().connect()
@@ -257,6 +279,10 @@ class TestTheEnd:
                         await wire.send(json.dumps(call("tools/call", params)))
                         found.add(await wire.recv())
             assert await served.stop() == 0
+
+
+def lines(file: Path) -> list[str]:
+    return file.read_text().splitlines() if file.exists() else []
 
 
 def refuses(url: str) -> bool:

@@ -1,0 +1,80 @@
+"""A worker that says nothing any more: stopped, or with all its threads held up. Its parent tells of it."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from support.clock import until
+
+from mcpd.backplane.frames import connect_frames, encode_frame
+from mcpd.serve_options import Options
+from mcpd.workers import overview as module
+from mcpd.workers.handover import Seen, encode_body, read_frame
+from mcpd.workers.overview import Overview
+from mcpd.workers.process import Worker
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no pairs of Unix sockets")
+
+
+@asynccontextmanager
+async def ready(number: int) -> AsyncIterator[tuple[Worker, socket.socket]]:
+    """A worker that has said so, and the other end of its control socket."""
+    worker = Worker(number, lambda line: None, lambda worker, number: None)
+    ours, its = socket.socketpair()
+    await connect_frames(worker._control, ours)
+    with its:
+        worker.pid = number
+        its.sendall(encode_frame(0, "ready", None))
+        await worker.ready
+        yield worker, its
+    await worker._is_lost.wait()
+
+
+async def test_it_is_stuck_until_it_answers(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """OBS-13: health, readiness, status and metrics say so, the log once."""
+    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(module, "STUCK_SECONDS", 0.02)
+    caplog.set_level(logging.INFO, "mcpd")
+    async with ready(1) as (worker, its), ready(2) as (other, its2):
+        seen = Overview(Options(), 2, lambda: [worker, other])
+        seen.is_serving = True
+        assert seen.readiness().body == b"ok\n"
+
+        async def look() -> None:
+            """The second one answers, the first does not."""
+            await seen.look()
+            its2.sendall(encode_frame(0, "seen", encode_body(Seen([]))))
+            await until(lambda: other._owes_since is None)
+
+        while not worker.late > 0.02:
+            await look()
+        await look()
+        assert (seen.health().status, b"worker 1" in seen.health().body) == (503, True)
+        assert seen.readiness() == module.Said(200, b"ok\n1 of 2 workers are ready\n")
+        status = seen._status()
+        assert (status.state, [each.state for each in status.workers]) == ("stuck", ["stuck", "ready"])
+        (states,) = (family for family in seen._families() if family.name == "mcpd_workers")
+        assert {sample.labels[0][1]: sample.value for sample in states.samples} == {
+            "starting": 0, "ready": 1, "stuck": 1, "stopping": 0,
+        }  # fmt: skip
+
+        number, word, _ = read_frame(its)
+        assert word == "look"
+        its.sendall(encode_frame(number, "seen", encode_body(Seen([]))))
+        await until(lambda: not worker.late)
+        assert seen.health().status == 200
+        monkeypatch.setattr(Worker, "look", lambda self, seconds: _nothing(self))
+        await seen.look()
+        said = [record.getMessage() for record in caplog.records if "Worker" in record.getMessage()]
+        assert len(said) == 2, said
+        assert said[0].startswith("Worker 1 (pid 1) hangs: nothing has moved in it for 0 s")
+        assert said[1] == "Worker 1 (pid 1) goes on"
+
+
+async def _nothing(worker: Worker) -> Seen:
+    return worker.seen
