@@ -66,7 +66,7 @@ class FrameProtocol(asyncio.Protocol):
                 break
             try:
                 number, word, body = _decode(bytes(held[at + _HEAD_BYTES : end]))
-            except MsgspecError:
+            except (MsgspecError, RecursionError):  # the latter: nested deeper than anything of ours
                 self._abort()
                 return
             at = end

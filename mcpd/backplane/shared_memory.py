@@ -9,7 +9,9 @@ import asyncio
 import socket
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, MsgspecError, convert
 
 from .base import Item
 from .frames import FrameProtocol, connect_frames, encode_frame
@@ -86,9 +88,17 @@ class _Member(FrameProtocol):
 
     def _answer(self, number: int, word: str, body: Any) -> None:
         try:
-            found = _at_once(self._do(word, *body))
+            if word not in _BODIES:
+                raise ValueError(f"{word[:20]} is not known")
+            # As a whole, before anything is done: nothing half done may stay in what all have.
+            found = _at_once(self._do(word, *convert(body, _BODIES[word], builtin_types=(bytes,))))
             self._write(number, "", found)
-        except (TypeError, ValueError, OSError) as error:  # of another version of this program, or too large
+        except (
+            MsgspecError,
+            TypeError,
+            ValueError,
+            OSError,
+        ) as error:  # of another version of this program, or too large
             self._write(number, f"{type(error).__name__}: {error}", None)
 
     async def _do(self, word: str, name: str, *rest: Any) -> object:
@@ -112,8 +122,6 @@ class _Member(FrameProtocol):
         if word == "done":
             who, id = rest
             return await memory.done(name, who, Item(id, b""))
-        if word not in _AS_THEY_ARE:
-            raise ValueError(f"{word} is not known")
         do: Callable[..., Coroutine[Any, Any, object]] = getattr(memory, word)
         return await do(name, *rest)
 
@@ -128,7 +136,23 @@ class _Member(FrameProtocol):
             self.transport.write(encode_frame(number, word, body))
 
 
-_AS_THEY_ARE = frozenset(("get", "swap", "delete", "append", "read", "publish", "push", "claim"))
+_Ttl = Annotated[float, Meta(ge=0, le=1e10)]
+_BODIES: dict[str, Any] = {
+    "get": tuple[str],
+    "set": tuple[str, bytes, _Ttl, bool],
+    "swap": tuple[str, bytes | None, bytes, _Ttl],
+    "delete": tuple[str],
+    "append": tuple[str, list[bytes], Annotated[int, Meta(ge=0)], _Ttl],
+    "read": tuple[str, str, Annotated[int, Meta(ge=0)]],
+    "publish": tuple[str, bytes],
+    "subscribe": tuple[str],
+    "unsubscribe": tuple[str],
+    "push": tuple[str, bytes, _Ttl],
+    "claim": tuple[str, str, _Ttl],
+    "renew": tuple[str, str, str, _Ttl],
+    "done": tuple[str, str, str],
+}
+"""What belongs to each word."""
 
 
 def _at_once(work: Coroutine[Any, Any, object]) -> object:

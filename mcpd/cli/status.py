@@ -26,7 +26,7 @@ started with --control always. They answer even while a tool holds up their even
 Or it is the address of any server's metrics, here or elsewhere: :9464, HOST:PORT or http(s)://HOST:PORT. A token that
 is asked for there is given with --token-file, or in MCPD_TOKEN.
 
-Exit codes: 0 one runs, 1 none does, 2 wrong use.
+Exit codes: 0 one runs and answers, 1 none does, 2 wrong use.
 """
 
 
@@ -47,9 +47,15 @@ def command(target: str | None, token_file: str | None, as_json: bool) -> int:
         except NoStatus as error:
             found, nobody = [], str(error)
     else:
-        found = [status for each, (_, status) in those_that_run().items() if target in (None, str(each))]
+        servers, silent = those_that_run()
+        found = [status for each, (_, status) in servers.items() if target in (None, str(each))]
         what = "no server of yours runs" if target is None else f"no server of yours has the process id {target}"
         nobody = f"{what} that can be asked; on stdio alone that takes --control always"
+        for each in silent:
+            if target in (None, str(each)):
+                nobody = ""
+                print(f"mcpd: the server with pid {each} does not answer: it hangs, or is stopped; kill -9 {each} ends it",
+                      file=sys.stderr)  # fmt: skip
     if as_json:
         print(encode(found).decode())
     else:
@@ -58,7 +64,7 @@ def command(target: str | None, token_file: str | None, as_json: bool) -> int:
                 print()
             for line in lines_of(status):
                 print(line)
-    if not found:
+    if not found and nobody:
         print(f"mcpd: {nobody}", file=sys.stderr)
     return 0 if found else 1
 

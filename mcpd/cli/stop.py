@@ -32,15 +32,21 @@ Exit codes: 0 stopped, 1 none runs, or it has not ended in time, 2 wrong use.
     ],
 )
 def command(pid: int | None, everything: bool, timeout: float) -> int:
-    found = those_that_run()
+    found, silent = those_that_run()
     chosen = {each: found[each] for each in found if pid in (None, each)}
+    hanging = [each for each in silent if pid == each or (pid is None and (everything or not found))]
+    for each in hanging:
+        print(f"mcpd: the server with pid {each} does not answer: it hangs, or is stopped; kill -9 {each} ends it",
+              file=sys.stderr)  # fmt: skip
+    if hanging and not chosen:
+        return 1
     if not chosen:
         what = "no server of yours runs" if pid is None else f"no server of yours has the process id {pid}"
         print(f"mcpd: {what}; mcpd status names those that can be stopped", file=sys.stderr)
         return 1
     if len(chosen) > 1 and not everything:
         raise click.UsageError(f"{len(chosen)} servers run: name one of {', '.join(map(str, chosen))}, or write --all")
-    code = 0
+    code = 1 if hanging else 0
     for number, (path, status) in chosen.items():
         name = f"{printable(status.name)} (pid {number})"
         try:

@@ -6,6 +6,7 @@ import http.client
 import os
 import socket
 import time
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from msgspec import MsgspecError
@@ -17,24 +18,35 @@ from ..transports.address import parse
 from .runtime_folder import check_peer, checked_folder, control_sockets
 from .status import Status
 
-__all__ = ["NoStatus", "ask", "ask_address", "stop", "those_that_run"]
+__all__ = ["Found", "NoStatus", "ask", "ask_address", "stop", "those_that_run"]
 
 _SECONDS = 5.0
 _MOST_BYTES = 4 * 1024 * 1024
 
 
-def those_that_run() -> dict[int, tuple[str, Status]]:
-    """The servers of this user with a control socket: by process its socket and its state.
+class Found(NamedTuple):
+    """The servers of this user with a control socket."""
+
+    servers: dict[int, tuple[str, Status]]
+    """By process its socket and its state."""
+    silent: list[int]
+    """The processes that have a control socket and do not answer: they hang, or are stopped."""
+
+
+def those_that_run() -> Found:
+    """All that have a control socket.
 
     Sockets that were left behind are removed. Raises ConfigurationError for a folder that is not to be trusted.
     """
     folder = checked_folder(make=False)
-    found: dict[int, tuple[str, Status]] = {}
+    found = Found({}, [])
     for pid, path in ({} if folder is None else control_sockets(folder)).items():
         try:
-            found[pid] = path, ask(path)
+            found.servers[pid] = path, ask(path)
         except ConnectionRefusedError:
             _remove(path)
+        except TimeoutError:
+            found.silent.append(pid)
         except (OSError, MsgspecError):
             continue  # it ends just now, or is none of ours
     return found

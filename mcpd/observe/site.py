@@ -87,13 +87,16 @@ class Site(ABC):
             folder = checked_folder(make=True)
             assert folder is not None
             path = control_path(folder)
+            # It gets its name once it listens: one of that name that does not is taken for what a killed process left.
+            new = path + "~"
             try:
-                os.unlink(path)  # of a process that had this number before, and was killed
+                os.unlink(new)
             except FileNotFoundError:
                 pass
-            listening.bind(path)
-            os.chmod(path, 0o600)
+            listening.bind(new)
+            os.chmod(new, 0o600)
             listening.listen(16)
+            os.rename(new, path)
             listening.setblocking(False)
         except (OSError, ConfigurationError) as error:
             listening.close()

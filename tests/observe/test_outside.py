@@ -124,7 +124,7 @@ async def test_the_port_for_metrics() -> None:
             assert seen["clients"] == {MODERN: 1}
             assert seen["urls"] == ["http://here"]
             # Over the control socket too, as numbers that can be summed.
-            ((path, state),) = (await asyncio.to_thread(those_that_run)).values()
+            ((path, state),) = (await asyncio.to_thread(those_that_run)).servers.values()
             assert (state.name, state.pid, state.in_flight) == ("garden", os.getpid(), 1)
             families = json.loads(await asyncio.to_thread(asking._request, path, "GET", "/metrics.json"))
             assert {"mcpd_requests_in_flight", "process_cpu_seconds"} <= {family["name"] for family in families}
@@ -211,7 +211,7 @@ def _plainly(port: int, path: str) -> bytes:
 
 
 async def test_planted_folders_and_sockets(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert those_that_run() == {}
+    assert those_that_run() == ({}, [])
     folder = folder_path()
     # Somebody else's link, or a folder that others may write into.
     (runtime / "elsewhere").mkdir(mode=0o700)
@@ -240,7 +240,7 @@ async def test_planted_folders_and_sockets(runtime: Path, monkeypatch: pytest.Mo
     liar.listen()
     lying = threading.Thread(target=_lie, args=(liar,))
     lying.start()
-    assert await asyncio.to_thread(those_that_run) == {}
+    assert await asyncio.to_thread(those_that_run) == ({}, [])
     assert not (folder / "control-3.sock").exists()
     # And one of another user.
     monkeypatch.setattr(asking, "check_peer", lambda connected: False)
@@ -266,6 +266,38 @@ def _lie(listening: socket.socket) -> None:
         except BrokenPipeError:
             pass  # the second asks nothing
         connected.close()
+
+
+async def test_a_socket_that_is_being_made_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody asks just then who runs: it is not taken for one that was left behind."""
+    change_mode = os.chmod
+
+    def chmod(path: str, mode: int) -> None:
+        assert those_that_run() == ({}, [])
+        change_mode(path, mode)
+
+    monkeypatch.setattr(os, "chmod", chmod)
+    async with watched(garden(), control="always"):
+        assert list((await asyncio.to_thread(those_that_run)).servers) == [os.getpid()]
+
+
+async def test_one_that_hangs_is_named(
+    runtime: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Stopped, or held up as a whole: `mcpd status` and `mcpd stop` do not say that nobody is there."""
+    monkeypatch.setattr(asking, "_SECONDS", 0.05)
+    folder = checked_folder(make=True)
+    assert folder is not None
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(folder / "control-4.sock"))
+        listening.listen()
+        for words in (["status"], ["status", "4"], ["stop"], ["stop", "4"], ["stop", "--all"]):
+            assert cli(words) == 1
+            told = capfd.readouterr()
+            assert "the server with pid 4 does not answer" in told.err, words
+            assert "no server" not in told.err, words
+        assert cli(["stop", "5"]) == 1
+        assert "no server of yours has the process id 5" in capfd.readouterr().err
 
 
 async def test_modes_of_what_is_made(runtime: Path) -> None:
@@ -312,7 +344,7 @@ async def test_status_and_stop_of_a_daemon(
     line = child.mcpd("serve", "--http", ":0", "--metrics", "http", str(tmp_path / "garden.py"))
     processes = [subprocess.Popen(line, env=env, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL) for _ in range(2)]
     try:
-        await until(lambda: [state.state for _, state in those_that_run().values()] == ["ready", "ready"])
+        await until(lambda: [state.state for _, state in those_that_run().servers.values()] == ["ready", "ready"])
         capfd.readouterr()
         assert cli(["status", "--json"]) == 0
         told = json.loads(capfd.readouterr().out)

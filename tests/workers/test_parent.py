@@ -227,7 +227,7 @@ class TestTheEnd:
         """A worker that is replaced still has a call when all are to end: the call is answered, and that is all."""
         async with daemon(child, tmp_path, "--grace", "30") as served:
             port, peers = served.port(), []
-            while not all([each.in_flight for each in (await served.status()).workers]):
+            while not all(each.in_flight for each in (await served.status()).workers):
                 peers.append(await port.connect())
                 peers[-1].send(modern("tools/call", {"name": "work", "arguments": {"number": 7, "behind": "door"}}))
                 await until(lambda: len(lines(tmp_path / "journal")) == len(peers))
