@@ -310,8 +310,9 @@ class HttpApp:
     def facts(self) -> Facts:
         """What is open here, and how the backplane is."""
         sharing = self.core.sharing
-        trouble = sharing.trouble if sharing is not None and sharing.is_shared else None
-        return Facts(self.core.keep_alive.streams, trouble)
+        if sharing is None or not sharing.is_shared:
+            return Facts(self.core.keep_alive.streams, None)
+        return Facts(self.core.keep_alive.streams, sharing.trouble, sharing.node.refused, sharing.node.dropped)
 
     def new_endpoint(
         self, accept: Callable[[Channel], Receiver], limits: WebSocketLimits, connection_limit: ConnectionLimit

@@ -116,6 +116,10 @@ class Facts(NamedTuple):
     """The event streams that are open."""
     backplane: str | None
     """None without one that others share; "" if it is well, else what is wrong with it."""
+    refused: int = 0
+    """What came over it and was forged, too old, or said twice."""
+    dropped: int = 0
+    """What was for other processes and could not be said."""
 
 
 class Companion(Protocol):

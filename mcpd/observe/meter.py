@@ -32,7 +32,8 @@ from .families import BOUNDS, SHORT_BOUNDS, Family, Labels, Sample
 __all__ = ["MOST_SERIES", "Meter"]
 
 MOST_SERIES = 5000
-"""So many series of calls are kept; what would be one more is counted for the tool `_other`."""
+"""So many series of calls are kept; what would be one more is counted for the tool `_other`, with the error `_other`
+if that is a new one too."""
 
 _OTHER = "_other"
 _TRANSPORTS = {"stdio": "pipe", "websocket": "tcp", "http": "tcp", "memory": "inproc"}
@@ -155,8 +156,11 @@ class Meter(SessionObserver):
         found = self._series.get(key)
         if found is None:
             transport, version, method, tool, error = key
-            if len(self._series) >= MOST_SERIES and tool not in ("", _OTHER):
-                return self._of((transport, version, method, _OTHER, error))
+            least = transport, version, method, tool and _OTHER, error and _OTHER
+            if len(self._series) >= MOST_SERIES and key != least:
+                # Codes of errors can be without end too: a server that asks others hands on theirs.
+                with_error = transport, version, method, least[3], error
+                return self._of(least if key == with_error or with_error not in self._series else with_error)
             found = self._series[key] = _Series()
         return found
 

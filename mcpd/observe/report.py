@@ -36,12 +36,22 @@ class Facts(Protocol):
     def backplane(self) -> str | None:
         """None without one; "" if it is well, else what is wrong with it."""
 
+    @property
+    def refused(self) -> int:
+        """What came over it and was forged, too old, or said twice."""
+
+    @property
+    def dropped(self) -> int:
+        """What was for other processes and could not be said."""
+
 
 class _Service(NamedTuple):
     """All applications of a server as one."""
 
     streams: int
     backplane: str | None
+    refused: int
+    dropped: int
 
 
 class Report:
@@ -137,7 +147,12 @@ class Report:
         known = [facts() for facts in self.services]
         backplanes = [each.backplane for each in known if each.backplane is not None]
         # Of several the one that is not well.
-        return _Service(sum(each.streams for each in known), max(backplanes, default=None))
+        return _Service(
+            sum(each.streams for each in known),
+            max(backplanes, default=None),
+            sum(each.refused for each in known),
+            sum(each.dropped for each in known),
+        )
 
     def _own_families(self) -> list[Family]:
         now, service = running(self._connections()), self._service()
@@ -155,4 +170,9 @@ class Report:
         if service.backplane is not None:
             is_up = Sample(value=float(not service.backplane))
             found.append(Family("mcpd_backplane_up", "gauge", "Processes that reach the backplane.", (is_up,)))
+            for name, text, count in (
+                ("refused", "Messages of the backplane that were forged, too old or said twice.", service.refused),
+                ("dropped", "Messages for other processes that could not be said.", service.dropped),
+            ):
+                found.append(Family(f"mcpd_backplane_{name}", "counter", text, (Sample(value=count),)))
         return found

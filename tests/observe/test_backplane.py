@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from support.clock import until
 from support.http_peer import serving
 
 from mcpd import Server
@@ -58,6 +59,13 @@ async def test_a_session_on_a_backplane_is_seen(monkeypatch: pytest.MonkeyPatch)
         assert b'mcpd_backplane_command_seconds_bucket{command="set",le="0.0005"}' in expose(report.families())
         assert report.status().backplane == ""
         assert report.status().sessions == 1
+
+        # SCALE-18: what somebody else says on the bus is counted where it can be seen.
+        assert b"mcpd_backplane_refused_total 0\n" in expose(report.families())
+        for junk in (b"", b"x", bytes(5000)):
+            assert await backplane.publish("all", junk) == 1
+        await until(lambda: b"mcpd_backplane_refused_total 3\n" in expose(report.families()))
+        assert b"mcpd_backplane_dropped_total 0\n" in expose(report.families())
 
         backplane.leave()
         assert b"mcpd_backplane_up 0\n" in expose(report.families())

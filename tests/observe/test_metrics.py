@@ -16,6 +16,7 @@ from support.http_wire import http_wire
 from support.wires import LEGACY, MODERN, memory_wire, stdio_wire, websocket_wire
 
 from mcpd import Server, ToolError
+from mcpd.compat.exceptions import WireError
 from mcpd.errors import RegistrationError
 from mcpd.observe import meter as meters
 from mcpd.observe.exposition import OPEN_METRICS, expose, wants_open_metrics
@@ -160,6 +161,19 @@ async def test_what_clients_send_makes_no_series(monkeypatch: pytest.MonkeyPatch
     assert len(found) <= 22
     assert found["tools/call", "_other", ""] >= 80
     assert sum(n for (_, tool, _), n in found.items() if tool.startswith("own_") or tool == "_other") >= 100
+
+    # As one whose tools fail with the codes of somebody else, whom they ask.
+    @server.tool
+    def fails(code: int) -> str:
+        raise WireError(code, "theirs")
+
+    before = len(counts(meter))
+    async with memory_wire(server, LEGACY[-1]) as wire:
+        for number in range(100):
+            await wire.request("tools/call", {"name": "fails", "arguments": {"code": 1000 + number}})
+    found = counts(meter)
+    assert len(found) <= before + 2
+    assert found["tools/call", "_other", "_other"] == 100
 
 
 @pytest.mark.parametrize("name", HOSTILE)
