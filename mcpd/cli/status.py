@@ -16,7 +16,7 @@ from ..serve_options import Option
 from .launch import read_token
 from .options import parameter
 
-__all__ = ["command", "lines_of"]
+__all__ = ["command", "lines_of", "no_answer"]
 
 _HELP = """Say what the servers do that this user runs: since when, for whom, which calls run, what failed.
 
@@ -54,8 +54,7 @@ def command(target: str | None, token_file: str | None, as_json: bool) -> int:
         for each in silent:
             if target in (None, str(each)):
                 nobody = ""
-                print(f"mcpd: the server with pid {each} does not answer: it hangs, or is stopped; kill -9 {each} ends it",
-                      file=sys.stderr)  # fmt: skip
+                print(no_answer(each), file=sys.stderr)
     if as_json:
         print(encode(found).decode())
     else:
@@ -67,6 +66,11 @@ def command(target: str | None, token_file: str | None, as_json: bool) -> int:
     if not found and nobody:
         print(f"mcpd: {nobody}", file=sys.stderr)
     return 0 if found else 1
+
+
+def no_answer(pid: int) -> str:
+    """A server that is there and does not say what it does."""
+    return f"mcpd: the server with pid {pid} does not answer: it hangs, or is stopped; kill -9 {pid} ends it"
 
 
 def lines_of(status: Status) -> Iterator[str]:

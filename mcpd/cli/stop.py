@@ -11,6 +11,7 @@ from ..observe.asking import stop, those_that_run
 from ..printable import printable
 from ..serve_options import Option
 from .options import parameter
+from .status import no_answer
 
 __all__ = ["command"]
 
@@ -36,8 +37,7 @@ def command(pid: int | None, everything: bool, timeout: float) -> int:
     chosen = {each: found[each] for each in found if pid in (None, each)}
     hanging = [each for each in silent if pid == each or (pid is None and (everything or not found))]
     for each in hanging:
-        print(f"mcpd: the server with pid {each} does not answer: it hangs, or is stopped; kill -9 {each} ends it",
-              file=sys.stderr)  # fmt: skip
+        print(no_answer(each), file=sys.stderr)
     if hanging and not chosen:
         return 1
     if not chosen:
