@@ -122,8 +122,8 @@ class SealedSessions:
             return None
         try:
             return _record(sealed, principal, facts, found[1])
-        except DecodeError:
-            return None  # of another version of this program
+        except (DecodeError, RecursionError):
+            return None  # of another version of this program, or somebody else's
 
     def adopt(self, session: HttpSession, record: SessionRecord) -> None:
         """A session here is as `record` says: it was made from it, or doubted."""
@@ -194,6 +194,8 @@ class SealedSessions:
         except BackplaneAway as error:
             log.debug("nothing can be remembered of a session: %s", printable(error))
             raise CannotRestore(_AWAY) from None
+        except DecodeError:  # a newer version of this program has written it, or somebody else
+            raise CannotRestore("cannot read what is remembered of this session") from None
         raise CannotRestore("is told too much of this session at once")
 
     def _take(self, session: HttpSession, raw: bytes | None, base: _Set | None = None) -> None:

@@ -230,6 +230,12 @@ def test_the_image_has_no_more_than_it_needs() -> None:
     assert not [name for name in image["ENV"] if "TOKEN" in name or "KEY" in name]
 
 
+def test_how_many_nodes_there_are_is_said_once() -> None:
+    """By the autoscaler: with `replicas` beside it each roll-out would end what it has added."""
+    assert manifests()["HorizontalPodAutoscaler"]["spec"]["minReplicas"] == 3
+    assert "replicas" not in manifests()["Deployment"]["spec"]
+
+
 def test_nodes_in_containers_may_do_little() -> None:
     for name in ("one", "two"):
         node = compose()["services"][name]
@@ -263,6 +269,13 @@ def test_the_proxy_of_compose_is_that_of_the_other_example() -> None:
 
     ours = set(lines(DEPLOY / "container" / "nginx.conf"))
     assert set(lines(DEPLOY / "nginx.conf")) <= ours
-    nodes = re.findall(r"server (\w+):8080", (DEPLOY / "container" / "nginx.conf").read_text())
+    text = (DEPLOY / "container" / "nginx.conf").read_text()
+    nodes = re.findall(r"server (\w+):8080 resolve ", text)
     assert nodes == ["one", "two"]
+    # Without these two a node that is made anew, with another address, is not found.
+    assert re.search(r"^resolver ", text, re.MULTILINE)
+    assert re.search(r"^ +zone ", text, re.MULTILINE)
+    assert tuple(
+        map(int, compose()["services"]["proxy"]["image"].rpartition("nginx:")[2].split("-")[0].split("."))
+    ) >= (1, 28)
     assert set(nodes) < set(compose()["services"])
