@@ -112,7 +112,7 @@ async def test_a_call_takes_no_more_than_recorded(
     counts.check(most)
 
 
-@pytest.mark.parametrize(("in_a_session", "most"), [(True, (57.5, 0, 4.5)), (False, (52.5, 0, 4.5))])
+@pytest.mark.parametrize(("in_a_session", "most"), [(True, (57.5, 0, 3.5)), (False, (52.5, 0, 3.5))])
 async def test_a_post_takes_no_more_than_recorded(in_a_session: bool, most: Most) -> None:
     server = Server("counts")
 

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from ..context.request_state import RequestStateCodec
     from .batch_reply import BatchReply
 
-__all__ = ["Handler", "NotificationListener", "ServerConnection"]
+__all__ = ["EagerTaskRunner", "Handler", "NotificationListener", "ServerConnection"]
 
 log = logging.getLogger("mcpd")
 

@@ -27,7 +27,7 @@ from ..transports.websocket_server import Endpoint, WebSocketLimits
 from .core import Answering, Backend, Companion, Core, Facts, HttpSettings, Identify
 from .cors import Cors
 from .eras import Eras, Step
-from .request import BadBody, ClientDisconnected, HttpRequest, Receive, Scope, Send
+from .request import SAME_HEAD, BadBody, ClientDisconnected, HttpRequest, Receive, Scope, Send
 from .routes import Router
 from .shutdown_watch import ShutdownWatch
 from .upgrade import serve_websocket
@@ -179,7 +179,12 @@ class HttpApp:
 
     def _route(self, request: HttpRequest) -> Step:
         """Decide by its head how a request is answered."""
-        check = self._check_headers(request)
+        same: dict[str, _HeaderCheck] | None = request.scope.get(SAME_HEAD)
+        check = same.get("check") if same else None
+        if check is None:
+            check = self._check_headers(request)
+            if same is not None:
+                same["check"] = check
         refusal = check.refusal
         if request.path not in self.paths:
             return self.routes.serve(request, refusal)

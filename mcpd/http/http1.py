@@ -10,17 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-import time
-from collections.abc import Callable, Iterable
-from email.utils import formatdate
-from http import HTTPStatus
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ..budget import SMALL, Charge, client_of
 from ..errors import ConfigurationError
-from ..transports.accepting import ConnectionLimit, CountedConnections
 from ..transports.authentication import Refusal
 from .application import Application
+from .framing import ANY_LENGTH, TRANSFER, bad_framing, head_size, refuse_bytes, without_upgrade
 from .request import ANSWER_AT_ONCE
 from .response_writer import ResponseWriter, answer_at_once
 
@@ -28,13 +25,15 @@ try:
     import httptools
     from uvicorn import Config
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
-    from uvicorn.server import ServerState
+
+    from .http1_state import HttpState
+    from .known_head import KnownHead, WholeCycle
 except ImportError as error:
     raise ConfigurationError(
         f"HTTP needs the package {error.name}: install mcpd with its extra http, pip install 'mcpd-server[http]'"
     ) from None
 
-__all__ = ["LINGER", "Http1Protocol", "HttpState", "new_config"]
+__all__ = ["LINGER", "Http1Protocol", "new_config"]
 
 log = logging.getLogger("mcpd.http")
 
@@ -44,9 +43,9 @@ LINGER = 1.0
 _TOO_LARGE = Refusal(431, "The head of the request is too large (setting max_head_bytes).\n")
 _MOST_PIPELINED = 16
 """With so many requests behind the one that is answered, nothing more is read."""
-_TRANSFER = b"transfer-encoding"
 _BLANK = (b"\r\n", b"\n")
 """What old clients send behind a body, and no beginning of a request (RFC 9112 2.2)."""
+_LEARNED = 4
 
 
 def new_config(app: Application, upgrade: Callable[..., asyncio.BaseProtocol]) -> Config:
@@ -69,52 +68,8 @@ def new_config(app: Application, upgrade: Callable[..., asyncio.BaseProtocol]) -
     return config
 
 
-class _AnyLength(int):
-    """As the length of a body that is still to come: any may come, and it may end at any time."""
-
-    def __sub__(self, other: int) -> _AnyLength:
-        return self
-
-    def __ne__(self, other: object) -> bool:
-        return False
-
-    __hash__ = int.__hash__
-
-
-_ANY_LENGTH = _AnyLength(sys.maxsize)
-
-
 class _StopParsing(Exception):
     """Stops the parser in the middle of what it parses."""
-
-
-class HttpState(ServerState):
-    """What uvicorn's connections share; the `Date` of each answer is made when it is needed."""
-
-    def __init__(self, connection_limit: ConnectionLimit | None = None) -> None:
-        self._second = 0
-        self._headers: list[tuple[bytes, bytes]] = []
-        super().__init__()
-        self.connection_limit = ConnectionLimit() if connection_limit is None else connection_limit
-        self.connections = CountedConnections(self.connection_limit)
-        self.is_draining = False
-        """Each connection ends with its next answer."""
-        self.lingering: set[Http1Protocol] = set()
-        """Those on which a request may be on its way, while it is draining."""
-        self.settled = asyncio.Event()
-        """None of them is left."""
-
-    @property
-    def default_headers(self) -> list[tuple[bytes, bytes]]:
-        now = int(time.time())
-        if now != self._second:
-            self._second = now
-            self._headers = [(b"date", formatdate(now, usegmt=True).encode())]
-        return self._headers
-
-    @default_headers.setter
-    def default_headers(self, value: list[tuple[bytes, bytes]]) -> None:
-        """Uvicorn sets an empty list when it begins."""
 
 
 class Http1Protocol(HttpToolsProtocol):
@@ -141,8 +96,17 @@ class Http1Protocol(HttpToolsProtocol):
     _ends_next = False
     """It ends with its next answer."""
     _writer: ResponseWriter
+    _start: Callable[[Coroutine[Any, Any, None]], object]
+    """Runs the first step of an answer at once."""
+    _begun: RequestResponseCycle | None = None
+    """The request that is to be answered as soon as what came with its head is parsed, too."""
+    _is_in_head = False
+    _known: KnownHead | None = None
+    """The last head that the parser has read, if it may be known again."""
+    _to_learn = _LEARNED
+    """How many heads more are looked at before one comes again: some clients never write the same twice."""
 
-    def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any], **more: Any) -> None:
+    def __init__(self, config: Config, server_state: HttpState, app_state: dict[str, Any], **more: Any) -> None:
         super().__init__(config, server_state, app_state, **more)
         self.access_log = False
         app: Application = config.app  # type: ignore[assignment]
@@ -155,6 +119,7 @@ class Http1Protocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._writer = self.transport = ResponseWriter(transport, self.linger)  # type: ignore[assignment]
+        self._start = self.server_state.runner(self.loop).start  # type: ignore[attr-defined]
         if self.server_state.connection_limit.is_exceeded:  # type: ignore[attr-defined]
             transport.abort()  # nothing can be said to it: an answer that is not read keeps the descriptor
             return
@@ -173,6 +138,11 @@ class Http1Protocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._ignores_input:
             return
+        cycle = self.cycle
+        is_first = self._head_bytes == 0 and (cycle is None or cycle.response_complete)  # type: ignore[redundant-expr]
+        if is_first and self._known is not None and (scope := self._known.read(data)) is not None:
+            self._receive_whole(scope)
+            return
         if self._head_bytes > 0 or (self._head_bytes == 0 and data not in _BLANK):
             self._head_bytes += len(data)
         elif self._head_bytes < 0:
@@ -180,6 +150,11 @@ class Http1Protocol(HttpToolsProtocol):
 
         self._data = data
         super().data_received(data)
+        if self._begun is not None:
+            if is_first and self._head_bytes == 0 and self._to_learn and not self._again:
+                self._learn(data)
+            begun, self._begun = self._begun, None
+            self._start(begun.run_asgi(self.app))
         if self._again and not self._is_again:
             self._parse_again()
         if self._head_bytes == 0:
@@ -193,6 +168,31 @@ class Http1Protocol(HttpToolsProtocol):
             # A body that is late is told so by the application, if it has begun to read it.
             settings = self._settings
             self._set_timer(settings.head_timeout if self._head_bytes > 0 else settings.body_timeout + 1)
+
+    def _learn(self, data: bytes) -> None:
+        """Keep the head of a request that was just read, if all of these bytes are that one request."""
+        cycle = self.cycle
+        if cycle.keep_alive and not self.expect_100_continue and not self.pipeline:
+            self._to_learn -= 1
+            self._known = KnownHead.learn(data, self.scope) or self._known
+
+    def _receive_whole(self, scope: dict[str, Any]) -> None:
+        """Answer a request with a head that is known, all of which is here."""
+        if self._timer is not None:
+            self._cancel_timer()
+        self._to_learn = _LEARNED
+        self.scope = scope  # type: ignore[assignment]
+        keep_alive = not self._ends_next
+        self._running = None
+        dated = self.server_state.default_headers
+        self.cycle = cycle = WholeCycle(scope, self.transport, self.flow, dated, self.on_response_complete, keep_alive)
+        self._start(cycle.run_asgi(self.app))
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        if self._is_in_head:
+            self._begun = cycle  # not before all that came with its head is parsed
+        else:
+            super()._start_asgi_task(cycle, app)
 
     def _parse_again(self) -> None:
         # Not one inside the other: a client may write a wish for another protocol into each of many requests.
@@ -231,11 +231,11 @@ class Http1Protocol(HttpToolsProtocol):
     # -- what the parser calls -----------------------------------------------------------
 
     def on_headers_complete(self) -> None:
-        if self._head_bytes > self._most_head_bytes and _size(self.headers) > self._most_head_bytes:
+        if self._head_bytes > self._most_head_bytes and head_size(self.headers) > self._most_head_bytes:
             self._refuse(_TOO_LARGE)
             raise _StopParsing
         # As a dict, for its speed.
-        if _TRANSFER in dict(self.headers) and (refusal := _bad_framing(self.headers, self.parser.get_http_version())):
+        if TRANSFER in dict(self.headers) and (refusal := bad_framing(self.headers, self.parser.get_http_version())):
             self._refuse(refusal)
             raise _StopParsing
 
@@ -248,7 +248,11 @@ class Http1Protocol(HttpToolsProtocol):
                 self._cancel_timer()
 
             running = self.cycle
-            super().on_headers_complete()
+            self._is_in_head = True
+            try:
+                super().on_headers_complete()
+            finally:
+                self._is_in_head = False
             if self._ends_next:
                 self.cycle.keep_alive = False
             self.scope[ANSWER_AT_ONCE] = answer_at_once  # type: ignore[literal-required]
@@ -263,7 +267,7 @@ class Http1Protocol(HttpToolsProtocol):
             if self.scope["http_version"] == "1.0":
                 # Chunks are not known there (RFC 9112 6.1): what has no length ends with the connection.
                 self.cycle.chunked_encoding = False
-                self.cycle.expected_content_length = _ANY_LENGTH
+                self.cycle.expected_content_length = ANY_LENGTH
             if not self.parser.should_upgrade():
                 # Trailers are no headers (RFC 9110 6.5.1): what is checked must not change while the body comes.
                 self.headers = []
@@ -305,7 +309,7 @@ class Http1Protocol(HttpToolsProtocol):
             self._refuse(Refusal(405, "This is no proxy.\n"))
             return
 
-        head = _without_upgrade(self.parser.get_method(), self.url, self.parser.get_http_version(), self.headers)
+        head = without_upgrade(self.parser.get_method(), self.url, self.parser.get_http_version(), self.headers)
         self.parser = httptools.HttpRequestParser(self)
         self._head_bytes = 0
         self._again = head + self._data[stopped.args[0] :]
@@ -413,7 +417,7 @@ class Http1Protocol(HttpToolsProtocol):
             return
 
         self._writer.complete()
-        self._writer.transport.write(_answer(refusal, self.scope["headers"] if self.scope else ()))  # type: ignore[redundant-expr]
+        self._writer.transport.write(refuse_bytes(refusal, self.scope["headers"] if self.scope else ()))  # type: ignore[redundant-expr]
         self._head_bytes = -1
         self._writer.close()
         self._ignores_input = True
@@ -451,50 +455,3 @@ class Http1Protocol(HttpToolsProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-def _without_upgrade(method: bytes, url: bytes, version: str, headers: list[tuple[bytes, bytes]]) -> bytes:
-    lines = [b"%b %b HTTP/%b" % (method, url, version.encode())]
-    for name, value in headers:
-        if name == b"connection":
-            value = b", ".join(
-                token for token in value.split(b",") if token.strip().lower() not in (b"upgrade", b"http2-settings")
-            )
-
-        if name not in (b"upgrade", b"http2-settings"):
-            lines.append(b"%b: %b" % (name, value))
-    return b"\r\n".join(lines) + b"\r\n\r\n"
-
-
-def _answer(refusal: Refusal, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """A refusal of a request with these headers, as far as they came; the connection ends after it."""
-    accept = b",".join(value for name, value in headers if name == b"accept")
-    kind, body = refusal.body(accept.decode("latin-1"))
-    status = HTTPStatus(refusal.status)
-    fields = {
-        "content-type": kind,
-        "content-length": str(len(body)),
-        "connection": "close",
-        **{name.lower(): value for name, value in refusal.headers},
-    }
-    head = [f"HTTP/1.1 {status.value} {status.phrase}", *(f"{name}: {value}" for name, value in fields.items())]
-    return "\r\n".join(head).encode("latin-1") + b"\r\n\r\n" + body
-
-
-def _bad_framing(headers: list[tuple[bytes, bytes]], version: str) -> Refusal | None:
-    """Why a request that names a transfer coding cannot be read: only `chunked` is known here.
-
-    What stands before us may read another coding differently, and find another request behind this one. Spec: RFC
-    9112 6.1: an unknown coding is 501, `chunked` comes once and last, HTTP/1.0 has none; 6.3: no length beside it.
-    """
-    codings = b",".join(value for name, value in headers if name == _TRANSFER).lower()
-    named = [coding.strip(b" \t") for coding in codings.split(b",")]
-    if version != "1.1" or any(name == b"content-length" for name, _ in headers):
-        return Refusal(400, "Transfer-Encoding is for HTTP/1.1, and not beside a Content-Length.\n")
-    if any(coding != b"chunked" for coding in named):
-        return Refusal(501, "Of the transfer codings only chunked is known here.\n")
-    return None if len(named) == 1 else Refusal(400, "A body can be chunked only once.\n")
-
-
-def _size(headers: list[tuple[bytes, bytes]]) -> int:
-    return sum(len(name) + len(value) + 4 for name, value in headers)

@@ -29,7 +29,8 @@ from ..transports.address import (
 from ..transports.guards import Access
 from ..transports.websocket_server import Endpoint, WebSocketLimits
 from .application import Application
-from .http1 import LINGER, Http1Protocol, HttpState, new_config
+from .http1 import LINGER, Http1Protocol, new_config
+from .http1_state import HttpState
 
 __all__ = ["HttpListener"]
 
@@ -173,6 +174,7 @@ class HttpListener:
         for task in list(self._state.tasks):
             task.cancel()
         await self._settle()
+        self._state.close()
 
     async def _settle(self) -> None:
         if self._state.tasks:

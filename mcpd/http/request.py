@@ -21,6 +21,8 @@ __all__ = [
     "ANSWER_AT_ONCE",
     "EVENT_STREAM",
     "JSON",
+    "SAME_HEAD",
+    "WHOLE_BODY",
     "BadBody",
     "ClientDisconnected",
     "FrameWatch",
@@ -41,6 +43,10 @@ JSON: Header = (b"content-type", b"application/json")
 EVENT_STREAM: Header = (b"content-type", b"text/event-stream")
 ANSWER_AT_ONCE = "mcpd.answer_at_once"
 """Where our own listener's scopes have what writes a whole answer: see `response_writer.answer_at_once`."""
+WHOLE_BODY = "mcpd.whole_body"
+"""Where they have the body, if all of it is here: whoever takes it out need not wait for it. See `known_head`."""
+SAME_HEAD = "mcpd.same_head"
+"""Where the scopes of requests with the same head, but for its length, share what was found of that."""
 _TEXT: Header = (b"content-type", b"text/plain; charset=utf-8")
 
 _BIT_JSON, _BIT_EVENTS = 1, 2
@@ -172,16 +178,18 @@ class HttpRequest:
         if length is not None and length.isdigit() and (len(length) > 15 or int(length) > most):
             raise BadBody(413, _too_large(most))
 
-        message = await self.receive()
-        if message["type"] != "http.request":
-            raise ClientDisconnected
-        body: bytes = message.get("body", b"")
-        if message.get("more_body"):
-            try:
-                async with asyncio.timeout(timeout):
-                    body = await self._read_on(body, most, owner)
-            except TimeoutError:
-                raise BadBody(408, f"The body did not arrive within {timeout:g} s") from None
+        body: bytes | None = self.scope.pop(WHOLE_BODY, None)
+        if body is None:
+            message = await self.receive()
+            if message["type"] != "http.request":
+                raise ClientDisconnected
+            body = message.get("body", b"")
+            if message.get("more_body"):
+                try:
+                    async with asyncio.timeout(timeout):
+                        body = await self._read_on(body, most, owner)
+                except TimeoutError:
+                    raise BadBody(408, f"The body did not arrive within {timeout:g} s") from None
 
         if len(body) > most:
             raise BadBody(413, _too_large(most))

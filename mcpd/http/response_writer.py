@@ -47,7 +47,9 @@ def answer_at_once(send: Send, status: int, kind: Header, body: bytes) -> bool:
 
     # As uvicorn ends an answer: what waits for the client hears of it, and the next request may come.
     cycle.response_complete = True
-    cycle.message_event.set()
+    event = cycle.__dict__.get("message_event")
+    if event is not None:  # else nobody ever waited
+        event.set()
     cycle.on_response()
     return True
 
