@@ -32,6 +32,7 @@ ANY_LENGTH = _AnyLength(sys.maxsize)
 
 
 def without_upgrade(method: bytes, url: bytes, version: str, headers: list[tuple[bytes, bytes]]) -> bytes:
+    """The head of a request once more, without the wish for another protocol."""
     lines = [b"%b %b HTTP/%b" % (method, url, version.encode())]
     for name, value in headers:
         if name == b"connection":
@@ -75,4 +76,5 @@ def bad_framing(headers: list[tuple[bytes, bytes]], version: str) -> Refusal | N
 
 
 def head_size(headers: list[tuple[bytes, bytes]]) -> int:
+    """The bytes that these headers take in a head."""
     return sum(len(name) + len(value) + 4 for name, value in headers)
