@@ -7,6 +7,7 @@ node gone, that is what is left. One that has its connection writes none.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Mapping
 from secrets import token_hex
 from typing import Any
@@ -24,12 +25,12 @@ from .resumable_streams import ResumableStream
 
 __all__ = ["Followed", "Following"]
 
-_MOST_ENTRIES = 256
 _MOST_BYTES = 4 * 1024 * 1024
 """An event that is larger is to be had on its own node only."""
 _LOG_LIFE = 600.0
 _ANSWER = 2.0
 _RENEW = 1.0
+_MANY = 16
 _FORGET = 5.0
 """A follower that was not heard of for so many seconds is none any more."""
 
@@ -63,7 +64,13 @@ class Following:
     def _relay(self, session: HttpSession, stream: ResumableStream) -> _Relay:
         if not isinstance(stream.relay, _Relay):
             assert session.sealed is not None
-            stream.relay = _Relay(self._node, _log_name(session.sealed.uid, self._node.id, stream.number))
+            settings = self._core.settings
+            stream.relay = _Relay(
+                self._node,
+                _log_name(session.sealed.uid, self._node.id, stream.number),
+                settings.max_stored_events,
+                settings.max_stored_bytes,
+            )
         return stream.relay
 
     def _on_follow(self, sender: str, body: list[Any]) -> None:
@@ -196,17 +203,28 @@ class Followed:
 
 
 class _Relay:
-    """Where the events of one stream go beside its own connection."""
+    """Where the events of one stream go beside its own connection.
 
-    def __init__(self, node: Node, log_name: str) -> None:
+    Its log has the newest of them, at most so many and so many bytes; the last one whatever its size.
+    """
+
+    def __init__(self, node: Node, log_name: str, most_events: int, most_bytes: int) -> None:
         self.is_logging = False
         self._node = node
         self._log_name = log_name
+        self._most_events = most_events
+        self._most_bytes = most_bytes
+        self._sizes: deque[int] = deque()
+        """Of what is in the log."""
+        self._bytes = 0
         self._followers: dict[str, tuple[str, float]] = {}
 
     def follow(self, follower: str, where: str) -> None:
         """Tell this one too."""
-        self._followers[follower] = where, asyncio.get_running_loop().time() + _FORGET
+        now = asyncio.get_running_loop().time()
+        if follower not in self._followers and len(self._followers) >= _MANY:
+            self._followers = {each: found for each, found in self._followers.items() if found[1] >= now}
+        self._followers[follower] = where, now + _FORGET
 
     def renew(self, follower: str) -> bool:
         """It goes on following; False if it does not yet."""
@@ -234,9 +252,12 @@ class _Relay:
             await self._append(events)
 
     async def _append(self, events: _Events) -> None:
-        await self._node.backplane.append(
-            self._log_name, [_encode(event) for event in events], _MOST_ENTRIES, _LOG_LIFE
-        )
+        entries = [_encode(event) for event in events]
+        self._sizes += map(len, entries)
+        self._bytes += sum(map(len, entries))
+        while len(self._sizes) > 1 and (len(self._sizes) > self._most_events or self._bytes > self._most_bytes):
+            self._bytes -= self._sizes.popleft()
+        await self._node.backplane.append(self._log_name, entries, len(self._sizes), _LOG_LIFE)
 
     def _tell(self, events: _Events, *, is_over: bool) -> None:
         now = asyncio.get_running_loop().time()
