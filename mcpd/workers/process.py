@@ -74,6 +74,8 @@ class Worker:
             handover = replace(handover, sockets=descriptors)
 
             await connect_frames(self._control, ours)
+            # Before the process is there: nothing may come first, not a look at it while it is being made either.
+            self._send(0, "hello", encode_body(handover))
             # In a group of its own: Ctrl-C in a terminal is for the parent, which lets the workers end in order.
             self._process = await asyncio.create_subprocess_exec(
                 *command,
@@ -88,7 +90,6 @@ class Worker:
                 each.close()
 
         self.pid = self._process.pid
-        self._send(0, "hello", encode_body(handover))
 
     async def wait(self) -> int:
         """Until the process has ended, and all that it said is read; its exit code."""
