@@ -78,7 +78,7 @@ async def test_ten_thousand_sessions_take_no_memory(child: Child, tmp_path: Path
         assert len(set(ids)) == SESSIONS
         async with asyncio.timeout(60):
             while (left := await objects(node))["sessions"]:
-                await asyncio.sleep(0)
+                await asyncio.sleep(0.1)  # each look goes through all objects of the node, which has its work
         assert left["blocks"] - before["blocks"] < SESSIONS // 10, (before, left)
         assert len((await served.redis.asay("KEYS", "*")).split()) == 2  # the two nodes
 

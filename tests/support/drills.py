@@ -16,11 +16,10 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from support.clock import until
 from support.http_peer import Answer, Peer, Port, call, initialize, modern, post
 from support.service_stage import Service, service
 
-__all__ = ["SERVER", "Caller", "Journal", "Load", "drill", "hang_up", "loaded", "meta", "result_text"]
+__all__ = ["PAUSE", "SERVER", "Caller", "Journal", "Load", "drill", "hang_up", "loaded", "meta", "result_text"]
 
 SERVER = '''
 import asyncio, gc, os, sys
@@ -108,6 +107,8 @@ async def touch() -> str:
     return "touched"
 '''
 
+PAUSE = 0.01
+"""Between two looks at what nobody tells of."""
 REPEATED = (429, 502, 503, 504)
 """What an official client takes as a wish to try again."""
 
@@ -126,9 +127,14 @@ class Journal:
 
     async def has_of(self, process: int) -> None:
         """Until a tool has run in that process: what is before the nodes sends to it."""
-        line = f" {process}\n"
+        line, seen = f" {process}\n".encode(), b""
         async with asyncio.timeout(60):
-            await until(lambda: self.path.exists() and line in self.path.read_text())
+            while not self.path.exists():
+                await asyncio.sleep(PAUSE)
+            with self.path.open("rb") as file:
+                while line not in seen:
+                    await asyncio.sleep(PAUSE)
+                    seen = seen[-len(line) :] + file.read()  # it is long, and read only once
 
     def times(self, what: str) -> Counter[int]:
         """How often a tool has written that, by number."""

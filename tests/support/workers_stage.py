@@ -15,14 +15,16 @@ from types import SimpleNamespace
 from typing import Any
 
 from support.drills import SERVER, result_text
-from support.http_peer import Port
+from support.http_peer import Port, modern
 
 from mcpd.observe.asking import _runs, ask
 from mcpd.observe.status import Status
 
-__all__ = ["HANG", "Daemon", "daemon", "runs", "until_ready"]
+__all__ = ["HANG", "PAUSE", "Daemon", "daemon", "runs", "until_ready"]
 
 TIMEOUT = 60.0
+PAUSE = 0.02
+"""Between two looks at what nobody tells of: each asks the parent and all workers, which are starting."""
 runs = _runs
 
 HANG = """
@@ -104,9 +106,11 @@ class Daemon:
         """The processes that answer: asked until there were as many as are ready."""
         ready = set((await self.workers()).values())
         found: set[int] = set()
+        port = self.port()
+        asked = modern("tools/call", {"name": "pid", "arguments": {}})
         async with asyncio.timeout(TIMEOUT):
             while not ready <= found:
-                found.add(int(await self.tool("pid")))
+                found.add(int(result_text(await port.ask(asked))))
         return found
 
     async def wait(self) -> int:
@@ -172,4 +176,4 @@ async def until_ready(served: Daemon, number: int) -> None:
     """Until so many workers serve."""
     async with asyncio.timeout(TIMEOUT):
         while len(await served.workers()) < number:
-            await asyncio.to_thread(os.sched_yield)
+            await asyncio.sleep(PAUSE)
