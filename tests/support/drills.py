@@ -244,9 +244,13 @@ class Caller:
 
 
 class Load:
-    """Clients that call until they are stopped. `counts` has calls and answers, and what was sent again, and why."""
+    """Clients that call until they are stopped. `counts` has calls and answers, and what was sent again, and why.
 
-    def __init__(self, port: Port, versions: Sequence[str]) -> None:
+    `pause` is what each does between two calls, in seconds: without one they take the cores from nodes that start.
+    """
+
+    def __init__(self, port: Port, versions: Sequence[str], pause: float = 0.0) -> None:
+        self._pause = pause
         self.counts: Counter[str] = Counter()
         self._numbers = itertools.count(1)
         self._is_over = False
@@ -262,6 +266,8 @@ class Load:
 
             async with self._answered:
                 self._answered.notify_all()
+            if self._pause:
+                await asyncio.sleep(self._pause)
 
     async def more(self, number: int) -> None:
         """Until so many more calls are answered."""
@@ -292,10 +298,13 @@ class Load:
 
 @asynccontextmanager
 async def loaded(
-    port: Port, versions: Sequence[str] = ("2025-06-18", "2025-11-25", "2026-07-28", "2026-07-28")
+    port: Port,
+    versions: Sequence[str] = ("2025-06-18", "2025-11-25", "2026-07-28", "2026-07-28"),
+    *,
+    pause: float = 0.0,
 ) -> AsyncIterator[Load]:
     """Clients of these versions call while this is entered; at the end each call was answered, and none by an error."""
-    load = Load(port, versions)
+    load = Load(port, versions, pause)
     try:
         await load.more(len(versions))
         yield load
