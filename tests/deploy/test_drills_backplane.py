@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 from conftest import Child
-from support.drills import PAUSE, drill, loaded, result_text
+from support.clock import between_looks
+from support.drills import drill, loaded, result_text
 from support.http_peer import Answer, Peer, Port, Session, call, modern
 from support.redis_server import NEEDS_REDIS, RedisServer
 from support.service_stage import Service, missing
@@ -168,7 +169,7 @@ async def afterwards(nodes: list[Port], known: Session, unseen: Session) -> None
 
     async def until_served(port: Port, message: dict[str, Any], session: Session) -> None:
         while (answer := await port.ask(session.bytes(message))).status == 503:
-            await asyncio.sleep(PAUSE)
+            await between_looks()
         assert answer.status == 200, answer.body
 
     level = call("logging/setLevel", {"level": "warning"})

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from conftest import Child
-from support.clock import until
-from support.drills import PAUSE, Caller, Journal, Load, drill, hang_up, loaded, result_text
+from support.clock import between_looks, until
+from support.drills import Caller, Journal, Load, drill, hang_up, loaded, result_text
 from support.http_peer import Peer, Session, call, envelope
 from support.redis_server import NEEDS_REDIS
 from support.service_stage import NodeProcess, Service, missing
@@ -76,7 +76,7 @@ async def test_a_node_is_killed_in_a_stream(child: Child, tmp_path: Path) -> Non
         owner = seen[0]["id"].partition(".")[0]
         async with asyncio.timeout(60):
             while owner not in await served.redis.asay("KEYS", "*:e:*"):  # what was kept is written
-                await asyncio.sleep(PAUSE)
+                await between_looks()
 
         kill_who(served, journal, "count")
         assert await resumed(session, seen[1]) == seen[2:]

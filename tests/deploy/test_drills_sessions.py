@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import Child
 from support.clock import until
-from support.drills import PAUSE, Journal, Load, drill, hang_up, loaded, result_text
+from support.drills import Journal, Load, drill, hang_up, loaded, result_text
 from support.http_peer import Answer, Peer, Port, Session, call, envelope, modern
 from support.redis_server import NEEDS_REDIS
 from support.service_stage import KEY, Service, missing
@@ -129,7 +129,7 @@ async def test_the_key_is_exchanged_under_load(child: Child, tmp_path: Path) -> 
     """SCALE-17: in three roll-outs, node by node; what one node has sealed opens on the others at each moment, and they
     hear each other. Nothing of the old key opens in the end."""
     with drill(child, tmp_path, number=2) as (served, journal):
-        async with loaded(served.at(), pause=PAUSE) as load:
+        async with loaded(served.at(), pauses=True) as load:
             old = await served.at().open()
             await roll_out(served, load, journal, f"{KEY},{NEW_KEY}")
             await roll_out(served, load, journal, f"{NEW_KEY},{KEY}")
@@ -137,7 +137,7 @@ async def test_the_key_is_exchanged_under_load(child: Child, tmp_path: Path) -> 
         assert load.repeats == 0, load.counts
 
         # What was sealed by the old key is over by now: 7 days have passed.
-        async with loaded(served.at(), pause=PAUSE) as load:
+        async with loaded(served.at(), pauses=True) as load:
             await roll_out(served, load, journal, NEW_KEY)
         assert load.repeats == 0, load.counts
         assert {(await old.ask("ping")).status for _ in range(4)} == {404}

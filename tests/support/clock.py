@@ -39,6 +39,11 @@ async def turns(number: int = 10) -> None:
         await asyncio.sleep(0)
 
 
+async def between_looks() -> None:
+    """A moment between two looks at what nobody tells of, where a look itself takes the cores from what is awaited."""
+    await asyncio.sleep(0.01)
+
+
 async def until(condition: Callable[[], object]) -> None:
     """Wait for what nobody tells of: look again and again, for a minute at most."""
     async with asyncio.timeout(60):

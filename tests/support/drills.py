@@ -16,10 +16,11 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
+from support.clock import between_looks
 from support.http_peer import Answer, Peer, Port, call, initialize, modern, post
 from support.service_stage import Service, service
 
-__all__ = ["PAUSE", "SERVER", "Caller", "Journal", "Load", "drill", "hang_up", "loaded", "meta", "result_text"]
+__all__ = ["SERVER", "Caller", "Journal", "Load", "drill", "hang_up", "loaded", "meta", "result_text"]
 
 SERVER = '''
 import asyncio, gc, os, sys
@@ -107,8 +108,6 @@ async def touch() -> str:
     return "touched"
 '''
 
-PAUSE = 0.01
-"""Between two looks at what nobody tells of."""
 REPEATED = (429, 502, 503, 504)
 """What an official client takes as a wish to try again."""
 
@@ -130,10 +129,10 @@ class Journal:
         line, seen = f" {process}\n".encode(), b""
         async with asyncio.timeout(60):
             while not self.path.exists():
-                await asyncio.sleep(PAUSE)
+                await between_looks()
             with self.path.open("rb") as file:
                 while line not in seen:
-                    await asyncio.sleep(PAUSE)
+                    await between_looks()
                     seen = seen[-len(line) :] + file.read()  # it is long, and read only once
 
     def times(self, what: str) -> Counter[int]:
@@ -246,11 +245,11 @@ class Caller:
 class Load:
     """Clients that call until they are stopped. `counts` has calls and answers, and what was sent again, and why.
 
-    `pause` is what each does between two calls, in seconds: without one they take the cores from nodes that start.
+    With `pauses` each waits a little between two calls: else they take the cores from nodes that start.
     """
 
-    def __init__(self, port: Port, versions: Sequence[str], pause: float = 0.0) -> None:
-        self._pause = pause
+    def __init__(self, port: Port, versions: Sequence[str], pauses: bool = False) -> None:
+        self._pauses = pauses
         self.counts: Counter[str] = Counter()
         self._numbers = itertools.count(1)
         self._is_over = False
@@ -266,8 +265,8 @@ class Load:
 
             async with self._answered:
                 self._answered.notify_all()
-            if self._pause:
-                await asyncio.sleep(self._pause)
+            if self._pauses:
+                await between_looks()
 
     async def more(self, number: int) -> None:
         """Until so many more calls are answered."""
@@ -301,10 +300,10 @@ async def loaded(
     port: Port,
     versions: Sequence[str] = ("2025-06-18", "2025-11-25", "2026-07-28", "2026-07-28"),
     *,
-    pause: float = 0.0,
+    pauses: bool = False,
 ) -> AsyncIterator[Load]:
     """Clients of these versions call while this is entered; at the end each call was answered, and none by an error."""
-    load = Load(port, versions, pause)
+    load = Load(port, versions, pauses)
     try:
         await load.more(len(versions))
         yield load

@@ -34,7 +34,7 @@ ALLOWED: dict[str, tuple[int, str]] = {
     "tests/http/test_processes.py": (1, "sessions of a process expire"),
     "tests/official/tap.py": (1, _POLL),
     "tests/support/browser.py": (1, _POLL),
-    "tests/support/clock.py": (1, "the one place that looks again and again"),
+    "tests/support/clock.py": (2, "the one place that looks again and again"),
     "tests/support/wires.py": (1, "looks at what a process has written, and whether it still does"),
     "tests/transports/test_apart.py": (1, "as long as the channel takes to look"),
     "tests/transports/test_stdio.py": (3, _STALLED),

@@ -14,17 +14,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from support.clock import between_looks
 from support.drills import SERVER, result_text
 from support.http_peer import Port, modern
 
 from mcpd.observe.asking import _runs, ask
 from mcpd.observe.status import Status
 
-__all__ = ["HANG", "PAUSE", "Daemon", "daemon", "runs", "until_ready"]
+__all__ = ["HANG", "Daemon", "daemon", "runs", "until_ready"]
 
 TIMEOUT = 60.0
-PAUSE = 0.02
-"""Between two looks at what nobody tells of: each asks the parent and all workers, which are starting."""
 runs = _runs
 
 HANG = """
@@ -176,4 +175,4 @@ async def until_ready(served: Daemon, number: int) -> None:
     """Until so many workers serve."""
     async with asyncio.timeout(TIMEOUT):
         while len(await served.workers()) < number:
-            await asyncio.sleep(PAUSE)
+            await between_looks()

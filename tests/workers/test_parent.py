@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 from conftest import Child
-from support.clock import until
+from support.clock import between_looks, until
 from support.drills import SERVER, Caller, loaded, result_text
 from support.http_peer import Answer, Peer, Port, call, envelope, modern, request
-from support.workers_stage import HANG, PAUSE, TIMEOUT, Daemon, daemon, runs, until_ready
+from support.workers_stage import HANG, TIMEOUT, Daemon, daemon, runs, until_ready
 
 pytestmark = [
     pytest.mark.slow,
@@ -99,7 +99,7 @@ class TestDeaths:
                     if pid and pid not in killed:
                         killed.add(pid)
                         os.kill(pid, signal.SIGKILL)
-                    await asyncio.sleep(PAUSE)
+                    await between_looks()
             await served.until("ended by signal 9; the next one starts in 1 s")
             other = (await served.workers())[2]
             if len(await served.workers()) == 1:
@@ -237,7 +237,7 @@ class TestTheEnd:
             async with asyncio.timeout(TIMEOUT):
                 while first != ["stopping", "ready"]:
                     first = [each.state for each in (await served.status()).workers if each.number == 1]
-                    await asyncio.sleep(PAUSE)
+                    await between_looks()
             served.process.send_signal(signal.SIGTERM)
             await until(lambda: refuses(served.url()))
             (tmp_path / "door").touch()
