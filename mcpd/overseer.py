@@ -32,6 +32,10 @@ class Watcher(Protocol):
 class Overseer(Protocol):
     """Whoever runs this process. All of it is called in the event loop's thread."""
 
+    @property
+    def is_last_on_sockets(self) -> bool:
+        """Whether nobody else listens on the sockets of `--http` that were given to this process, once it stops."""
+
     def take_stop(self, stop: Callable[[], None]) -> None:
         """This stops serving, as a first signal does; it does nothing after one."""
 

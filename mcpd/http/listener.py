@@ -41,7 +41,8 @@ class HttpListener:
     """The application on `:PORT`, `HOST:PORT`, `[IPV6]:PORT` or `unix:/PATH`, and WebSocket on the same.
 
     `url` is what to give to a client, once it has started; `connection_limit` counts all connections of the process.
-    `sockets` are bound to that address already, by somebody who keeps it: then they are listened on.
+    `sockets` are bound to that address already, by somebody who keeps it: then they are listened on. `is_last_on_them`
+    says, at the end, whether nobody else does.
     """
 
     def __init__(
@@ -51,12 +52,14 @@ class HttpListener:
         access: Access = _DEFAULT_ACCESS,
         connection_limit: ConnectionLimit | None = None,
         sockets: Sequence[socket.socket] = (),
+        is_last_on_them: Callable[[], bool] = lambda: False,
     ) -> None:
         self.app = app
         self.url = ""
         self._address = parse(address) if isinstance(address, str) else address
         self._access = access
         self._given = list(sockets)
+        self._is_last_on_given = is_last_on_them
         self._connection_limit = ConnectionLimit() if connection_limit is None else connection_limit
         self._state = HttpState(self._connection_limit)
         self._acceptor: Acceptor | None = None
@@ -132,7 +135,7 @@ class HttpListener:
 
         is_first = not self._state.is_draining
         self._state.is_draining = True
-        self._acceptor.close(takes_waiting=is_first and not self._given)
+        self._acceptor.close(takes_waiting=is_first and (not self._given or self._is_last_on_given()))
         if self._address.path and not self._given:
             try:
                 os.unlink(self._address.path)

@@ -89,4 +89,8 @@ def _http_listener(server: Servable, address: str, settings: Settings, connectio
     if settings.max_frame_bytes is not None:
         details = structs.replace(details, max_body_bytes=settings.max_frame_bytes)
     app = server.http_app(access, details, bound=parsed.host)
-    return HttpListener(app, parsed, access, connection_limit, settings.sockets.get("http", ()))
+    overseer = settings.overseer
+    return HttpListener(
+        app, parsed, access, connection_limit, settings.sockets.get("http", ()),
+        lambda: overseer is not None and overseer.is_last_on_sockets,
+    )  # fmt: skip

@@ -1,7 +1,8 @@
 """What a parent hands to a worker, and the frames on the control sockets between them.
 
-To a worker: "hello" with the `Handover`, "stop", "look" at what it counts and does, "all"
-with what was asked of the parent. From a worker: "say" a line for people, "ready", "seen", "ask" for the whole, "last".
+To a worker: "hello" with the `Handover`, "stop" with whether another one goes on in its place, "look" at what it counts
+and does, "all" with what was asked of the parent. From a worker: "say" a line for people, "ready", "seen", "ask" for
+the whole, "last".
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ class Handover(Struct, frozen=True):
     """What leads to the parent's memory; None if another backplane was given, or none is needed."""
     state_key: str = ""
     """The secret of all workers; empty if the environment has one."""
+    ends_sockets: bool = False
+    """Whether the sockets of `http` are the parent's own: they end with it, and nobody else has them."""
     says: bool = False
     """Whether it says to people what every worker would say."""
     max_memory: int = 0

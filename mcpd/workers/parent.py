@@ -151,6 +151,7 @@ class _Parent:
             addresses=self._places.addresses,
             sockets={},
             state_key=self._state_key,
+            ends_sockets=self._places.ends("http"),
             says=is_first,
             max_memory=max(1, most // self._count),
         )
@@ -256,7 +257,7 @@ class _Parent:
             return False
 
         for old in before:
-            old.stop()
+            old.stop(is_exchanged=True)
         await self._ended(before)
         return True
 

@@ -30,6 +30,7 @@ class Places:
         """By option what keeps the address: not listened on where each place has its own."""
         self._for_all: dict[str, list[socket.socket]] = {}
         self._own: dict[int, dict[str, list[socket.socket]]] = {}
+        self._ours: set[str] = set()
 
     async def bind(self, options: Options) -> None:
         """Bind what the options say. Raises ConfigurationError."""
@@ -42,6 +43,7 @@ class Places:
                 self.addresses[name] = text
                 continue
 
+            self._ours.add(name)
             address = parse(text)
             if address.path:
                 if name == "ws":
@@ -64,6 +66,10 @@ class Places:
                 name: bind_beside(kept) for name, kept in self._kept.items() if name not in self._for_all
             }
         return {**self._own[number], **self._for_all}
+
+    def ends(self, name: str) -> bool:
+        """Whether what that option listens on was bound here, and is nobody else's."""
+        return name in self._ours
 
     def give_up(self, number: int) -> None:
         """Nobody will listen in that place for a while: let the kernel give its connections to the others."""

@@ -117,10 +117,11 @@ class Worker:
 
     # -- what it is told ---------------------------------------------------------------------
 
-    def stop(self) -> None:
-        """Let it end: its calls get their time. Only the first wish counts."""
+    def stop(self, *, is_exchanged: bool = False) -> None:
+        """Let it end: its calls get their time, and unless another one goes on in its place it takes in who waits to
+        be connected. Only the first wish counts."""
         self.state = "stopping"
-        self._send(0, "stop", None)
+        self._send(0, "stop", is_exchanged)
 
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal, if it is there."""

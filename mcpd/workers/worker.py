@@ -83,6 +83,7 @@ class Parent:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: Callable[[], None] | None = None
         self._is_to_stop = False
+        self._is_exchanged = False
         self._look: Callable[[], Seen] | None = None
         self._asked: dict[int, asyncio.Future[Seen]] = {}
         self._number = 0
@@ -110,6 +111,11 @@ class Parent:
             pass  # it is gone, which the thread hears
 
     # -- the overseer of serving -------------------------------------------------------------
+
+    @property
+    def is_last_on_sockets(self) -> bool:
+        """See `Overseer`. Who is exchanged has a successor on them; who waits to be started again has none yet."""
+        return self.given.ends_sockets and not self._is_exchanged
 
     def take_stop(self, stop: Callable[[], None]) -> None:
         """See `Overseer`."""
@@ -157,7 +163,7 @@ class Parent:
                 if word == "look":
                     self._show(number)
                 elif word == "stop":
-                    self._is_to_stop = True
+                    self._is_to_stop, self._is_exchanged = True, bool(body)
                     self._call(self._be_stopped)
                 elif word == "all":
                     self._call(self._be_told, number, body)

@@ -48,6 +48,23 @@ class KeepsConnection(Caller):
         return answer
 
 
+BLOCK = """
+@server.tool
+async def block() -> str:
+    note("block")
+    import time
+    while not (folder / "door").exists():
+        time.sleep(0.005)
+    return "went on"
+"""
+"""One tool more, which holds up the event loop until there is a door."""
+
+
+def address(url: str) -> tuple[str, int]:
+    host, _, port = url.removeprefix("http://").partition("/")[0].partition(":")
+    return host, int(port)
+
+
 async def listen(port: Port) -> Peer:
     """A stream of 2026-07-28 that hears of changed tools, acknowledged."""
     peer = await port.connect()
@@ -246,6 +263,40 @@ class TestTheEnd:
             await served.until("(it has ended)")
             assert "ERROR" not in served.log, served.log
             assert "Traceback" not in served.log, served.log
+
+    @pytest.mark.parametrize("is_path", [False, True])
+    async def test_who_waits_in_the_queue_of_the_sockets_is_answered(
+        self, child: Child, tmp_path: Path, is_path: bool
+    ) -> None:
+        """As one process does: connected by the kernel while tools held up the loops, and not yet taken in."""
+        path = f"{tmp_path}/s" if is_path else ""
+        async with daemon(
+            child, tmp_path, "--grace", "30", http=f"unix:{path}" if path else "127.0.0.1:0", server=SERVER + BLOCK
+        ) as served:
+            workers = (await served.workers()).values()
+            journal, peers = tmp_path / "journal", []
+
+            async def ask(name: str) -> None:
+                reach = asyncio.open_unix_connection(path) if path else asyncio.open_connection(*address(served.url()))
+                peers.append(Peer(*await reach))
+                peers[-1].send(modern("tools/call", {"name": name, "arguments": {}}))
+
+            while not all(f"block {pid}" in (journal.read_text() if journal.exists() else "") for pid in workers):
+                await ask("block")
+                await asyncio.sleep(0.01)  # the kernel chooses which of them gets it
+            for _ in range(40):
+                await ask("pid")
+            served.process.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(TIMEOUT):
+                while {worker.state for worker in (await served.status()).workers} != {"stopping"}:
+                    await asyncio.sleep(0.01)
+            (tmp_path / "door").touch()
+            answers = [await peer.answer() for peer in peers]
+            assert [answer.status for answer in answers] == [200] * len(peers)
+            assert {answer["connection"] for answer in answers[-40:]} == {"close"}
+            for peer in peers:
+                await peer.aclose()
+            assert await served.wait() == 0
 
     async def test_a_second_signal_does_not_wait(self, child: Child, tmp_path: Path) -> None:
         async with daemon(child, tmp_path, "--grace", "600") as served:
