@@ -34,6 +34,7 @@ class Typed:
             ["setsid", "--ctty", *command], env=env, cwd=cwd, stdin=far, stdout=far, stderr=far
         )
         os.close(far)
+        self._is_gone = False
         self.raw = ""
         """All that was shown, with colours."""
 
@@ -46,7 +47,8 @@ class Typed:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
-        os.close(self._near)
+        if not self._is_gone:
+            os.close(self._near)
 
     @property
     def text(self) -> str:
@@ -62,6 +64,11 @@ class Typed:
     def type(self, keys: str) -> None:
         """Press these keys; `\\r` ends a line, `\\x04` is Ctrl-D, `\\x03` Ctrl-C."""
         os.write(self._near, keys.encode())
+
+    def hang_up(self) -> None:
+        """Close the terminal, as its window does. Nothing is shown any more."""
+        self._is_gone = True
+        os.close(self._near)
 
     def end(self) -> int:
         """Wait for the end: gives the exit code."""

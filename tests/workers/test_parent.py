@@ -17,7 +17,10 @@ from conftest import Child
 from support.clock import between_looks, until
 from support.drills import SERVER, Caller, loaded, result_text
 from support.http_peer import Answer, Peer, Port, call, envelope, modern, request
+from support.pseudo_terminal import Typed
 from support.workers_stage import HANG, TIMEOUT, Daemon, daemon, runs, until_ready
+
+from mcpd.observe.asking import ask
 
 pytestmark = [
     pytest.mark.slow,
@@ -58,6 +61,15 @@ async def block() -> str:
     return "went on"
 """
 """One tool more, which holds up the event loop until there is a door."""
+
+
+MEMORY = """
+@server.tool
+async def memory() -> str:
+    from mcpd.budget import BUDGET
+    return str(BUDGET.most)
+"""
+"""One tool more, for what may wait in its process."""
 
 
 def address(url: str) -> tuple[str, int]:
@@ -225,6 +237,23 @@ class TestNewCode:
 
 
 class TestTheEnd:
+    def test_a_terminal_that_is_gone_ends_it(self, child: Child, tmp_path: Path) -> None:
+        """While it is there the same signal means new code; a daemon that logs elsewhere, as under nohup, has none."""
+        (tmp_path / "run").mkdir(mode=0o700)
+        (tmp_path / "server.py").write_text(SERVER)
+        env = {**child.env, "DRILL_FOLDER": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path / "run"), "COLUMNS": "200"}
+        command = child.mcpd("serve", "--http", "127.0.0.1:0", "--workers", "1", "server.py")
+        with Typed(command, env, tmp_path, columns=200) as terminal:
+            terminal.until("kill -HUP")
+            terminal.process.send_signal(signal.SIGHUP)
+            terminal.until("Reloaded: all 1 workers are new")
+            path = tmp_path / "run" / "mcpd" / f"control-{terminal.process.pid}.sock"
+            (worker,) = ask(str(path)).workers
+            assert runs(worker.pid)
+            terminal.hang_up()
+            assert terminal.process.wait(TIMEOUT) == 0
+            assert not runs(worker.pid)
+
     async def test_calls_that_run_are_answered(self, child: Child, tmp_path: Path) -> None:
         """SIGTERM to all, as a service manager sends it: no worker takes the parent's word for a second one."""
         async with daemon(child, tmp_path, "--grace", "30") as served:
@@ -348,10 +377,12 @@ def refuses(url: str) -> bool:
 
 class TestTheStart:
     async def test_what_every_worker_would_say_is_said_once(self, child: Child, tmp_path: Path) -> None:
-        async with daemon(child, tmp_path, workers=3) as served:
+        async with daemon(child, tmp_path, "--max-memory", "300MB", workers=3, server=SERVER + MEMORY) as served:
             for text in ("listening on http", "point a host at it", "3 workers (pid"):
                 assert served.log.count(text) == 1, served.log
             environ = Path(f"/proc/{(await served.workers())[1]}/environ").read_text()
+            # What may wait in all together is shared evenly.
+            assert {await served.tool("memory") for _ in range(6)} == {str(100 << 20)}
             assert "STATE_KEY" not in environ + Path(f"/proc/{served.pid}/cmdline").read_text()
             assert await served.stop() == 0
 
