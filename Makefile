@@ -101,7 +101,7 @@ setup-serve: $(VENV)/.serve
 setup: $(VENV)/.test
 	@$(MAKE) -j 4 -O setup-test setup-clients
 
-setup-test: $(VENV)/.test $(TOOLS)/.oldest $(TOOLS)/.mcp2 $(TOOLS)/.mcp1 $(TOOLS)/.converters $(TOOLS)/.schema $(TOOLS)/.python-doc $(TOOLS)/.node $(NPM_FOLDERS:%=%/node_modules/.package-lock.json)
+setup-test: $(VENV)/.test $(TOOLS)/.oldest $(TOOLS)/.mcp2 $(TOOLS)/.mcp1 $(TOOLS)/.converters $(TOOLS)/.schema $(TOOLS)/.manifests $(TOOLS)/.python-doc $(TOOLS)/.node $(NPM_FOLDERS:%=%/node_modules/.package-lock.json)
 
 FRAMEWORKS := smolagents llama-index langchain openai-agents pydantic-ai fastmcp
 COMPAT := $(TOOLS)/compat/.original $(TOOLS)/compat/.second $(TOOLS)/compat/.ours $(TOOLS)/compat/.examples $(TOOLS)/compat/.second-examples
@@ -165,6 +165,12 @@ $(TOOLS)/.converters: tests/clients/requirements-converters.txt | $(VENV)/bin/py
 $(TOOLS)/.schema: tests/bundle/requirements-schema.txt | $(VENV)/bin/python
 	@rm -rf $(TOOLS)/schema
 	$(PIP) install --no-deps --no-compile --target $(TOOLS)/schema --requirement $<
+	@touch $@
+
+# Who judges the files of deploy/.
+$(TOOLS)/.manifests: tests/deploy/requirements-manifests.txt | $(VENV)/bin/python $(TOOLS)/.uv
+	@rm -rf $(TOOLS)/manifests
+	$(INSTALL) $(TOOLS)/manifests/bin/python --requirement $<
 	@touch $@
 
 # Agent frameworks.

@@ -84,6 +84,7 @@ async def websocket(port: Port) -> Peer:
 async def memory(served: Service, many: int) -> None:
     """Print what one of each kind takes."""
     port, pid = served.node(0), served.nodes[0].pid
+    print(f"process without clients: {resident(pid) / 1024 / 1024:.1f} MiB", flush=True)
     kinds: dict[str, Callable[[Port], Awaitable[Any]]] = {
         "session, idle": session, "connection, idle": idle, "listener": listener,
         "session with a GET stream": stream, "WebSocket": websocket,
@@ -101,8 +102,8 @@ async def in_redis(served: Service) -> None:
     """Print what is kept there of a session."""
     port = served.node(0)
 
-    async def bytes_of(kind: str, text: str) -> None:
-        keys = (await served.redis.asay("KEYS", f"*:{kind}")).split()
+    async def bytes_of(pattern: str, text: str) -> None:
+        keys = (await served.redis.asay("KEYS", pattern)).split()
         sizes = [int(await served.redis.asay("MEMORY", "USAGE", key)) for key in keys]
         print(f"{text}: {sum(sizes) / len(sizes):.0f} bytes in Redis", flush=True)
 
@@ -112,8 +113,9 @@ async def in_redis(served: Service) -> None:
         await ended.ask("resources/subscribe", {"uri": "drill://text"})
         if _ % 2:
             await port.ask(ended.delete())
-    await bytes_of("x", "session that its client ended")
-    await bytes_of("m", "session with a log level or a watched resource")
+    await bytes_of("mcpd:*:n:*", "process")
+    await bytes_of("*:x", "session that its client ended")
+    await bytes_of("*:m", "session with a log level or a watched resource")
 
 
 async def calls(served: Service, many: int) -> None:
