@@ -47,6 +47,8 @@ __all__ = [
     "call",
     "decode",
     "decode_batch",
+    "decode_other",
+    "decode_request",
     "decode_result",
     "encode",
     "encoder",
@@ -68,7 +70,7 @@ ABSENT = Raw(b"")
 """What `params` is when the message has no such member; compare with `is`."""
 
 
-class Request(Struct):
+class Request(Struct, gc=False):
     """A call that wants an answer. `params` is raw JSON, empty if the member is absent."""
 
     jsonrpc: Literal["2.0"]
@@ -106,7 +108,7 @@ class Failure(Struct, tag_field="jsonrpc", tag="2.0"):
     id: Id | None | UnsetType = UNSET
 
 
-class Result(Struct, tag_field="jsonrpc", tag="2.0"):
+class Result(Struct, tag_field="jsonrpc", tag="2.0", gc=False):
     """An answer to send: `result` is a struct in the wire shape of its version, or raw JSON."""
 
     id: Id
@@ -161,7 +163,8 @@ class PlainResult(Struct, forbid_unknown_fields=True):
 
 Message: TypeAlias = Request | Notification | Response | Failure
 
-_decode_request = Decoder(Request).decode
+decode_request = Decoder(Request).decode
+"""One frame as a request, for who mostly gets these. Raises MALFORMED for all else: `decode_other` is for that."""
 decode_result = Decoder(PlainResult).decode
 """One frame as a plain result, for who mostly gets these. Raises MALFORMED for all else: for that there is `decode`."""
 
@@ -178,9 +181,9 @@ def decode(frame: bytes | Raw | str) -> Message | Batch:
     message; the exception's `request_id` is the id, None if none could be read.
     """
     try:
-        return _decode_request(frame)
+        return decode_request(frame)
     except MALFORMED:
-        return _decode_other(frame)
+        return decode_other(frame)
     except UnicodeEncodeError:
         # Text from a WebView or a script may hold a lone surrogate, which UTF-8 has no bytes for.
         assert isinstance(frame, str)
@@ -201,8 +204,8 @@ def decode_batch(batch: Batch) -> list[Message | ProtocolError]:
     return messages
 
 
-def _decode_other(frame: bytes | Raw | str) -> Message | Batch:
-    """All that is not a plain request: notifications, answers, batches and rubbish."""
+def decode_other(frame: bytes | Raw | str) -> Message | Batch:
+    """All that is no plain request: notifications, answers, batches, rubbish. Gives and raises what `decode` does."""
     global _envelope_decoder, _json_decoder
     if _envelope_decoder is None or _json_decoder is None:
         _envelope_decoder, _json_decoder = Decoder(_Envelope), Decoder(Raw)

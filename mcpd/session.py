@@ -271,10 +271,29 @@ class Session:
             raise InvalidRequest(f"Too many requests at once: {self.max_in_flight} are being answered; retry later")
 
         version = self.version
-        if version is None or self.phase == "modern":
-            opened = self._open_modern(request)
-        else:
-            opened = self._open_legacy(request, version)
+        opened = None
+        if version is not None and (read := version.readers.get(request.method)) is not None:
+            # The short way, of a method that was asked for before: what is not as it should be goes the long one.
+            try:
+                params = read(request.params)
+            except MALFORMED:
+                pass
+            else:
+                meta: RequestMeta | None = params.meta
+                if (
+                    meta is None or meta.protocol_version is UNSET
+                    if not version.is_modern
+                    else meta is not None
+                    and meta.protocol_version == version.name
+                    and meta.log_level is None
+                    and bytes(meta.client_capabilities)[:1] == b"{"
+                ):
+                    opened = self.call_class(request.id, request.method, self, request.params, version, params, meta)
+        if opened is None:
+            if version is None or self.phase == "modern":
+                opened = self._open_modern(request)
+            else:
+                opened = self._open_legacy(request, version)
 
         if charge is not None:
             opened.charge = charge

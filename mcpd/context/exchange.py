@@ -68,8 +68,8 @@ class Exchange(Struct, eq=False):
     own_result: Any = None
     """What the server's own handler gave to middleware round it, where somebody has to know; else None."""
     _asking: Asking | None = None
-    _pending: set[ThreadCall] | None = None
-    _has_ended: bool = False
+    pending: set[ThreadCall] | None = None
+    has_ended: bool = False
 
     @property
     def request_id(self) -> Id:
@@ -171,10 +171,10 @@ class Exchange(Struct, eq=False):
 
         pending = ThreadCall(work, self.peer.loop)
         if is_question:
-            if self._pending is None:
-                self._pending = set()
-            self._pending.add(pending)
-            if self._has_ended:
+            if self.pending is None:
+                self.pending = set()
+            self.pending.add(pending)
+            if self.has_ended:
                 pending.cancel()  # the request was over before anybody could know of this
 
         slot = this_thread.slot if is_question else None
@@ -185,13 +185,13 @@ class Exchange(Struct, eq=False):
         finally:
             if slot is not None:
                 slot.reacquire()
-            if self._pending is not None:
-                self._pending.discard(pending)
+            if self.pending is not None:
+                self.pending.discard(pending)
             del work, pending  # what is raised here has this frame in its traceback
 
     def end(self) -> None:
         """The request is over: give up what a thread still waits for, such as the answer to a question."""
-        self._has_ended = True
-        if self._pending is not None:
-            for pending in list(self._pending):
+        self.has_ended = True
+        if self.pending is not None:
+            for pending in list(self.pending):
                 pending.cancel()

@@ -31,14 +31,16 @@ from ..errors import (
     forget_frames,
 )
 from ..jsonrpc import (
+    MALFORMED,
     Batch,
     Failure,
     Message,
     Notification,
     Request,
     Response,
-    decode,
     decode_batch,
+    decode_other,
+    decode_request,
     replace_lone_surrogates,
 )
 from ..printable import printable
@@ -112,11 +114,15 @@ class ServerConnection(ClientPeer):
 
     def receive(self, frame: bytes) -> None:
         """Take one frame: start what it asks for, refuse what is wrong with it."""
+        message: Message | Batch
         try:
-            message = decode(frame)
-        except ProtocolError as error:
-            self.receive_error(error)
-            return
+            message = decode_request(frame)
+        except MALFORMED:
+            try:
+                message = decode_other(frame)
+            except ProtocolError as error:
+                self.receive_error(error)
+                return
 
         # Nearly every frame is a small request, which `_receive_decoded` would reach by a call more.
         if message.__class__ is Request and len(frame) <= SMALL:
@@ -351,7 +357,10 @@ class ServerConnection(ClientPeer):
         finally:
             if self._running:
                 self._running.pop(call, None)
-            exchange.end()
+            if exchange.pending is None:
+                exchange.has_ended = True  # what `end` would do: most calls have nothing to give up
+            else:
+                exchange.end()
 
         if hand_back:
             return answer
@@ -359,8 +368,7 @@ class ServerConnection(ClientPeer):
             self.channel.send(answer, call.id, call.method)
         else:
             self._send(call, answer)
-
-        return answer
+        return None
 
     def _ask_again(
         self, call: Call, exchange: Exchange, needed: InputRequired | BaseExceptionGroup[BaseException]

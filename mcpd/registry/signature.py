@@ -84,6 +84,9 @@ class Callee:
     """
 
     call: Callable[..., Any]
+    direct: tuple[Callable[[bytes | Raw], Struct], Callable[..., Any]] | None = None
+    """What reads arguments that are as they should be, and the function for their values: all that `call` does with
+    them. None where it does more."""
 
     def __init__(
         self,
@@ -117,9 +120,12 @@ class Callee:
         else:
             self._invoke = _invoker(function, plan)
         self.call = _caller(function, plan, self._decode, lambda raw: self._parser.from_json(raw), self._invoke)
+        if plan.order == "values" and plan.extra is None:
+            self.direct = self._decode, function
         # Now, not in a request: pydantic takes its time when it is imported.
         if may_need_pydantic(plan.returns) and _is_stand_in(self.output_type):
             self.call = _dumping(self.call, self.output_type, self.is_async)
+            self.direct = None
 
     def __repr__(self) -> str:
         return f"<Callee {self.name}({', '.join(self.arguments.__struct_fields__)})>"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from msgspec import UNSET, Raw, structs
 from msgspec.json import Decoder
+from msgspec.structs import astuple
 
 from ..context.exchange import Exchange
 from ..context.input_required import is_failure
@@ -90,9 +91,12 @@ class FunctionTool:
 
         self._call = callee.call
         self._is_async = callee.is_async
+        self._direct = callee.direct if callee.is_async else None
         self._has_schema: bool | None = None
         self._has_any_root = False
         self._gives_blocks = False
+        self._is_text = False
+        """Whether a string that it returns is the whole result: no schema, and nobody who finishes it."""
 
         self._check_output = check_output
         self._finish = finish
@@ -101,6 +105,7 @@ class FunctionTool:
     def tell_as_text(self) -> None:
         """From now on what the function returns is text alone; a result that it made itself stays as it is."""
         call = self._call
+        self._direct = None
 
         def told(value: Any) -> Any:
             if isinstance(value, Coroutine):
@@ -155,6 +160,7 @@ class FunctionTool:
             self._has_schema = schema is not None
             self._gives_blocks = is_block_list(self.callee.returns, is_content)
             self._has_any_root = isinstance(schema, dict) and schema.get("type") != "object"
+            self._is_text = not self._has_schema and not (self._finish is not None and self.extension_meta)
             if self._has_schema and self._check_output is None:
                 self._check_output = typed_check(self.callee.output_type)
 
@@ -175,27 +181,29 @@ class FunctionTool:
             return structs.replace(result, structured_content=AnyValue(result.structured_content))
         return result
 
-    def run(self, arguments: Raw, exchange: Exchange) -> Coroutine[Any, Any, CallToolResult]:
+    async def run(self, arguments: Raw, exchange: Exchange) -> CallToolResult:
         """Call the tool. Absent and null arguments are none."""
         if arguments is NO_JSON:
             arguments = _NO_ARGUMENTS
-        return self._run(arguments, exchange) if self._is_async else self._run_plain(arguments, exchange)
-
-    async def _run(self, arguments: Raw, exchange: Exchange) -> CallToolResult:
         try:
-            return self._result(await self._call(arguments, exchange), exchange)
-        except BaseException as error:
-            result = self._failed(error, exchange)
-            if result is None:
-                raise
-            forget_frames(error)
-            return result
+            if self._direct is not None:
+                # Most functions get the values of their arguments and nothing else: `_call` in a call less.
+                decode, function = self._direct
+                try:
+                    values = decode(arguments)
+                except MALFORMED:
+                    value = await self._call(arguments, exchange)
+                else:
+                    value = await function(*astuple(values))
+            elif self._is_async:
+                value = await self._call(arguments, exchange)
+            else:
+                from .threads import run_in_thread  # noqa: PLC0415 - where all functions are async nobody needs it
 
-    async def _run_plain(self, arguments: Raw, exchange: Exchange) -> CallToolResult:
-        from .threads import run_in_thread  # noqa: PLC0415 - where all functions are async nobody needs it
-
-        try:
-            return self._result(await run_in_thread(self._call, arguments, exchange, exchange=exchange), exchange)
+                value = await run_in_thread(self._call, arguments, exchange, exchange=exchange)
+            if value.__class__ is str and self._is_text:  # what `_result` would make of it, for most tools give text
+                return CallToolResult(content=[TextContent(value)])
+            return self._result(value, exchange)
         except BaseException as error:
             result = self._failed(error, exchange)
             if result is None:

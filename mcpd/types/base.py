@@ -32,7 +32,7 @@ class Wire(Struct, rename="camel", omit_defaults=True):
     """A struct as it stands on the wire: camelCase, absent members left out."""
 
 
-class RequestMeta(Wire, kw_only=True):
+class RequestMeta(Wire, kw_only=True, gc=False):
     """`params._meta` as far as the protocol reads it; unknown keys are ignored.
 
     In 2026-07-28 the first two M/ keys are the request's envelope. Capabilities and client info stay raw:

@@ -30,7 +30,7 @@ class Annotations(Wire, kw_only=True):
     last_modified: str | None = None
 
 
-class TextContent(Wire, tag_field="type", tag="text"):
+class TextContent(Wire, tag_field="type", tag="text", gc=False):
     """A text block."""
 
     type: ClassVar[Literal["text"]] = "text"

@@ -55,7 +55,7 @@ class ListToolsResult(CacheableResult, kw_only=True, weakref=True, eq=False):
     next_cursor: str | None = None
 
 
-class CallToolParams(Params, kw_only=True):
+class CallToolParams(Params, kw_only=True, gc=False):
     """`arguments` stay raw JSON for the tool's own struct. The last two answer an earlier `input_required`."""
 
     name: str

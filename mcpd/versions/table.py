@@ -7,12 +7,13 @@ very same object. Versions are a listed order and are never compared as strings.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from msgspec import NODEFAULT, UNSET, Raw, Struct
+from msgspec import NODEFAULT, UNSET, Raw, Struct, defstruct, field
 from msgspec.json import Decoder
 from msgspec.structs import FieldInfo, fields, replace
 
@@ -98,6 +99,10 @@ _BY_NAME = frozenset(f"{types.__name__}.{chapter}" for chapter in ("elicitation"
 # Lists the registry hands out again and again: their bytes are kept, per version.
 _KEPT = frozenset((ListToolsResult, ListResourcesResult, ListResourceTemplatesResult, ListPromptsResult))
 
+_TEXT = CallToolResult(content=[TextContent("")])
+
+_NOBODY_KNOWS = os.urandom(16).hex()
+
 T = TypeVar("T")
 Reader = Callable[[bytes | Raw], Any]
 _Plan = tuple[tuple[tuple[str, Any], ...], tuple[str, ...], tuple[Back, ...]]
@@ -133,8 +138,12 @@ class Version:
                 self.server_notifications.discard(method)
 
         self._readers: dict[str, Reader] = {}
+        self.readers: dict[str, Reader] = {}
+        """Those of requests that were asked for before, without `initialize`: what `Session` takes by the short way."""
         self._plans: dict[type, _Plan | None] = {}
         self._kept: WeakKeyDictionary[Result, Raw] = WeakKeyDictionary()
+        self._has_text_as_it_is = self.shape(_TEXT) is _TEXT
+        """Whether a tool's result that is one text is written as it is, but for what all results have."""
 
     def __repr__(self) -> str:
         return f"<Version {self.name}>"
@@ -151,6 +160,8 @@ class Version:
             if params is None:
                 return None
             reader = self._readers[method] = self._reader(params)
+            if method in self.requests and method != "initialize":  # which no connection takes twice
+                self.readers[method] = reader
         return reader
 
     def shape(self, value: Any) -> Any:
@@ -199,6 +210,25 @@ class Version:
         Spec: 2026-07-28 basic/index (resultType, serverInfo in `_meta`), server/utilities/caching.
         """
         cls = result.__class__
+        if cls is CallToolResult and self._has_text_as_it_is:
+            called: Any = result
+            content = called.content
+            if (
+                content.__class__ is list
+                and len(content) == 1
+                and content[0].__class__ is TextContent
+                and called.structured_content is UNSET
+                and called.meta is None
+                and called.result_type is UNSET
+                and (block := content[0]).annotations is None
+                and block.meta is None
+            ):
+                # Most answers are one text and nothing else. This is what `_finish` gives.
+                if self.is_modern:
+                    return CallToolResult(
+                        result_type="complete", meta=identity, content=content, is_error=called.is_error
+                    )
+                return result
         if cls is ObjectResult:
             return self._shape_object(result, identity)  # type: ignore[arg-type]
         if cls not in _KEPT:
@@ -278,21 +308,18 @@ class Version:
         return (blanks, nested, backs) if blanks or nested or backs else None
 
     def _reader(self, params: type) -> Reader:
-        """A decoder that blanks the members that this version does not know."""
-        decode: Reader = Decoder(params).decode
-        by_name = {info.name: info for info in fields(params)}
-        blanks = [(name, _default(by_name[name])) for name in self._unknown_fields(params)]
-        if not blanks:
-            return decode
-
-        def read(raw: bytes | Raw) -> Any:
-            value = decode(raw)
-            for name, blank in blanks:
-                if getattr(value, name) is not blank:
-                    setattr(value, name, blank)
-            return value
-
-        return read
+        """A decoder that leaves the members out that this version does not know."""
+        unknown = dict.fromkeys(self._unknown_fields(params))
+        if unknown:
+            # In a class made for this version they have names that nobody can know, and so no message has them.
+            named = [
+                (info.name, info.type, field(name=f"{info.name} {_NOBODY_KNOWS}", default=_default(info)))
+                for info in fields(params)
+                if info.name in unknown
+            ]
+            params = defstruct(params.__name__, named, bases=(params,), kw_only=True)
+        reader: Reader = Decoder(params).decode
+        return reader
 
 
 def _row(table: Mapping[type | str, T], cls: type) -> T | None:

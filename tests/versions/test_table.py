@@ -487,6 +487,41 @@ def test_the_servers_identity_joins_the_metadata_that_is_there() -> None:
     assert "_meta" not in wire(table.get(V4).shape_result(CallToolResult(content=[]), IDENTITY))
 
 
+@each_version
+def test_a_result_that_is_one_text_is_written_as_the_long_way_writes_it(version: str) -> None:
+    """Most answers go a short way through `shape_result`; whatever a result has besides takes the long one."""
+    of = table.get(version)
+    some = Annotations(priority=1.0)
+    results = [
+        CallToolResult(content=[TextContent("a")]),
+        CallToolResult(content=[TextContent("a")], is_error=True),
+        CallToolResult(content=[TextContent("a", annotations=some)]),
+        CallToolResult(content=[TextContent("a", meta={"b": 1})]),
+        CallToolResult(content=[TextContent("a")], meta={"b": 1}),
+        CallToolResult(content=[TextContent("a")], structured_content={"b": 1}),
+        CallToolResult(content=[TextContent("a")], result_type="b"),
+        CallToolResult(content=[TextContent("a"), TextContent("b")]),
+        CallToolResult(content=[]),
+    ]
+    for result in results:
+        before = encode(result)
+        assert encode(of.shape_result(result, IDENTITY)) == encode(of._finish(result, IDENTITY))
+        assert encode(result) == before
+
+
+def test_what_a_version_does_not_know_is_not_read_whatever_it_is_called_inside() -> None:
+    """The names of a class that was made for a version are no names of members (see `_reader`)."""
+    read = table.get(V4).lookup("tools/call")
+    assert read is not None
+    fields = structs.fields(type(read(b'{"name":"a"}')))
+    hidden = [info.encode_name for info in fields if info.name in ("input_responses", "request_state")]
+    assert len(hidden) == 2
+    assert all(len(name.split()[1]) == 32 for name in hidden)
+    params = read(encode({"name": "a", "requestState": "b", "request_state": "b", "inputResponses": {}, "task": {}}))
+    assert (params.request_state, bytes(params.input_responses), bytes(params.task)) == (None, b"", b"{}")
+    assert isinstance(params, tools.CallToolParams)
+
+
 def test_the_bytes_of_a_list_are_kept_as_long_as_the_list() -> None:
     version = table.get(V2)
     page = ListToolsResult(tools=[full_tool()])
