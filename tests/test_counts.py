@@ -73,14 +73,14 @@ def counting() -> Iterator[Counts]:
 # (the wire, version, tool, how many at a time): the most steps, system calls and turns for 64 calls. Of an end in the
 # same process some turns are the client's.
 ROWS: list[tuple[OpenWire, str, str, int, Most]] = [
-    (stdio_wire, LEGACY[-1], "echo", 1, (27.5, 2, 3.5)),
-    (stdio_wire, LEGACY[-1], "echo", 64, (24.5, 0.1, 0.1)),
-    (stdio_wire, MODERN, "echo", 1, (26.5, 2, 3.5)),
-    (stdio_wire, MODERN, "echo", 64, (23.5, 0.1, 0.1)),
-    (stdio_wire, LEGACY[-1], "plain", 1, (62.5, 4, 6.5)),
-    (stdio_wire, LEGACY[-1], "plain", 64, (45, 0.2, 0.2)),
-    (websocket_wire, LEGACY[-1], "echo", 1, (29.5, 0, 4.5)),
-    (websocket_wire, LEGACY[-1], "echo", 64, (25.5, 0, 0.1)),
+    (stdio_wire, LEGACY[-1], "echo", 1, (15.5, 2, 3.5)),
+    (stdio_wire, LEGACY[-1], "echo", 64, (12.5, 0.1, 0.1)),
+    (stdio_wire, MODERN, "echo", 1, (15.5, 2, 3.5)),
+    (stdio_wire, MODERN, "echo", 64, (12.5, 0.1, 0.1)),
+    (stdio_wire, LEGACY[-1], "plain", 1, (51.5, 4, 6.5)),
+    (stdio_wire, LEGACY[-1], "plain", 64, (33.7, 0.2, 0.2)),
+    (websocket_wire, LEGACY[-1], "echo", 1, (17.5, 0, 4.5)),
+    (websocket_wire, LEGACY[-1], "echo", 64, (13.5, 0, 0.1)),
 ]
 
 
@@ -112,7 +112,7 @@ async def test_a_call_takes_no_more_than_recorded(
     counts.check(most)
 
 
-@pytest.mark.parametrize(("in_a_session", "most"), [(True, (57.5, 0, 3.5)), (False, (52.5, 0, 3.5))])
+@pytest.mark.parametrize(("in_a_session", "most"), [(True, (46.5, 0, 3.5)), (False, (42.5, 0, 3.5))])
 async def test_a_post_takes_no_more_than_recorded(in_a_session: bool, most: Most) -> None:
     server = Server("counts")
 

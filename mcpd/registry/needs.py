@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -64,9 +65,13 @@ def checked_needs(
 
 
 def sees(needs: Needs) -> Callable[[Context], bool]:
-    """A rule by which those see an entry who have its scopes."""
+    """A rule by which those see an entry who have its scopes; the same for entries with the same ones."""
+    return _have(needs.scopes)
 
+
+@lru_cache(256)
+def _have(scopes: tuple[str, ...]) -> Callable[[Context], bool]:
     def has_its_scopes(ctx: Context) -> bool:
-        return ctx.has_scopes(*needs.scopes)
+        return ctx.has_scopes(*scopes)
 
     return has_its_scopes

@@ -13,12 +13,16 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from inspect import isawaitable
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from msgspec import Struct
 
 from ..context.context import Context
 from ..context.exchange import Exchange
 from ..errors import McpdError, as_told
 from ..printable import printable
+from .alike import Group, Groups, Row, Unnamed
 from .annotations import is_coroutine_function
 from .pages import ActiveExtensions, Entry, Listing
 from .rules import CatalogEntry
@@ -36,15 +40,47 @@ log = logging.getLogger("mcpd")
 E = TypeVar("E", bound=Entry)
 
 
-_Question: TypeAlias = tuple[str, Callable[..., Any], tuple[Any, ...]]
-"""(key of an entry, rule, what it is asked)"""
+_LISTED = {
+    "tools/list": "tools", "prompts/list": "prompts", "resources/list": "resources",
+    "resources/templates/list": "templates",
+}  # fmt: skip
+
+
+class _Question(Struct):
+    """What is to be asked about the entries of a group: of all at once, if the rule cannot tell them apart."""
+
+    rule: Callable[..., Any]
+    group: Group
+    is_of_entry: bool
+    """It is the group's own rule, which is told of nothing but the request."""
+
+    def of_all(self, told: Unnamed, context: Context) -> Any:
+        return self.rule(context) if self.is_of_entry else self.rule(told, context)
+
+    def of_one(self, row: Row, context: Context) -> Any:
+        return self.rule(context) if self.is_of_entry else self.rule(row.told, context)
+
+
+class _Promise(Struct):
+    """An answer of a plain rule that has to be awaited: a lambda around an `async def`. About a group or one row."""
+
+    answer: Awaitable[Any]
+    question: _Question
+    told: Unnamed | None
+    row: Row | None
 
 
 async def view(catalog: Catalog, exchange: Exchange, method: str, params: Any) -> Catalog:
     """The catalog as a request sees it, as far as its method looks at it."""
     seen = catalog
-    for name, entries in _asked(catalog, method, params).items():
-        hidden = await _hidden(catalog, name, entries, exchange)
+    listed = _LISTED.get(method)
+    if listed is not None:
+        groups = {listed: _groups_of_all(catalog, listed)}
+    else:
+        found = _asked(catalog, method, params)
+        groups = {name: Groups(_rows(catalog, name, entries)) for name, entries in found.items()}
+    for name, each in groups.items():
+        hidden = await _Asking(catalog, each, exchange).hidden()
         if hidden:
             if seen is catalog:
                 seen = copy.copy(catalog)
@@ -52,92 +88,183 @@ async def view(catalog: Catalog, exchange: Exchange, method: str, params: Any) -
     return seen
 
 
-async def _hidden(catalog: Catalog, listing: str, entries: Iterable[Any], exchange: Exchange) -> frozenset[str]:
-    context = Context(exchange)
+_groups: WeakKeyDictionary[Listing[Any], tuple[tuple[int, int], Groups]] = WeakKeyDictionary()
+
+
+def _groups_of_all(catalog: Catalog, name: str) -> Groups:
+    listing: Listing[Any] = getattr(catalog, name)
+    # Before the entries are read: what changes meanwhile makes them anew next time. Parts of tools depend on tools.
+    now = listing.generation, catalog.tools.generation
+    kept = _groups.get(listing)
+    if kept is None or kept[0] != now:
+        kept = _groups[listing] = now, Groups(_rows(catalog, name, listing))
+    return kept[1]
+
+
+def _rows(catalog: Catalog, listing: str, entries: Iterable[Any]) -> Iterator[Row]:
     component: Any = listing.removesuffix("s")
-    plain: list[_Question] = []
-    awaited: list[_Question] = []
-    is_async: dict[int, bool] = {}
-    """By the id of a rule: a list asks one of each entry, and to look at it takes longer than to ask it."""
     for entry in entries:
         of_tool = entry.of_tool if listing == "resources" else None
         if of_tool is None:
-            questions = _questions(catalog, component, entry, context)
+            yield Row(entry.key, entry.visible, _described(component, entry))
         else:
             # A part of a tool is for those who see the tool.
             tool = catalog.tools.find(of_tool)
-            asked_of_tool = [] if tool is None else _questions(catalog, "tool", tool, context)
-            questions = [(entry.key, rule, asked) for _, rule, asked in asked_of_tool]
-        for question in questions:
-            rule = question[1]
-            of_rule = is_async.get(id(rule))
-            if of_rule is None:
-                of_rule = is_async[id(rule)] = is_coroutine_function(rule)
-            (awaited if of_rule else plain).append(question)
+            if tool is not None:
+                yield Row(entry.key, tool.visible, _described("tool", tool))
 
-    hidden: set[str] = set()
-    if plain:
-        hidden, promised = await run_in_thread(_refused, plain, exchange=exchange)
-        awaited += promised
-    for key, rule, asked in awaited:
-        if key not in hidden or not asked:  # one that was asked already would be a coroutine that nobody awaits
+
+class _Asking:
+    """All that one request asks about one listing. What is hidden is not asked about any more."""
+
+    def __init__(self, catalog: Catalog, groups: Groups, exchange: Exchange) -> None:
+        self._rules = catalog.rules or ()
+        self._groups = groups
+        self._exchange = exchange
+        self._context = Context(exchange)
+        self._whole: set[Group] = set()
+        self._single: set[str] = set()
+        """The keys of what is hidden: of groups as a whole, and of single rows of others."""
+
+    async def hidden(self) -> frozenset[str]:
+        """The keys of what this request does not see."""
+        plain: list[_Question] = []
+        awaited: list[_Question] = []
+        rules = [(rule, is_coroutine_function(rule)) for rule in self._rules]
+        is_async: dict[int, bool] = {}
+        """By the id of a group's own rule: to look at it takes longer than to ask it."""
+        for group in self._groups:
+            visible = group.visible
+            if visible is not None:
+                of_rule = is_async.get(id(visible))
+                if of_rule is None:
+                    of_rule = is_async[id(visible)] = is_coroutine_function(visible)
+                (awaited if of_rule else plain).append(_Question(visible, group, True))
+            for rule, of_rule in rules:
+                (awaited if of_rule else plain).append(_Question(rule, group, False))
+
+        promises: list[_Promise] = []
+        if plain:
+            promises = await run_in_thread(self._ask_all, plain, exchange=self._exchange)
+        for question in awaited:
+            await self._ask_later(question)
+        for promise in promises:
+            await self._hear(promise)
+        keys = self._groups.keys_of(self._whole) if self._whole else frozenset()
+        return keys | self._single if self._single else keys
+
+    def _open(self, group: Group) -> list[Row]:
+        single = self._single
+        return [row for row in group.rows if row.key not in single] if single else group.rows
+
+    # -- plain rules, in a thread ------------------------------------------------------------
+
+    def _ask_all(self, questions: list[_Question]) -> list[_Promise]:
+        """Ask plain rules; gives what has to be awaited."""
+        promises: list[_Promise] = []
+        for question in questions:
+            if question.group not in self._whole:
+                self._ask(question, promises)
+        return promises
+
+    def _ask(self, question: _Question, promises: list[_Promise]) -> None:
+        group, context = question.group, self._context
+        if len(group.rows) > 1:
+            told = _unnamed(group)
             try:
-                answer = rule(*asked)
-                if not (await answer if answer.__class__ is CoroutineType or isawaitable(answer) else answer):
-                    hidden.add(key)
+                answer = question.of_all(told, context)
+                if isawaitable(answer):
+                    promises.append(_Promise(answer, question, told, None))  # by itself it would count as yes
+                    return
+                is_hidden = not answer
+            except BaseException:
+                pass  # each by itself: what fails is logged with its key
+            else:
+                if not told.looked:
+                    if is_hidden:
+                        self._whole.add(group)
+                    return
+
+        rule, is_of_entry = question.rule, question.is_of_entry
+        for row in self._open(group):
+            try:
+                answer = rule(context) if is_of_entry else rule(row.told, context)
+                if answer is True:
+                    continue
+                if answer is not False and isawaitable(answer):
+                    promises.append(_Promise(answer, question, None, row))
+                elif not answer:
+                    self._single.add(row.key)
+            except BaseException as error:
+                self._fail(rule, row, error)
+
+    # -- what is awaited ---------------------------------------------------------------------
+
+    async def _ask_later(self, question: _Question) -> None:
+        group, context = question.group, self._context
+        if group in self._whole:
+            return
+        if len(group.rows) > 1:
+            told = _unnamed(group)
+            try:
+                is_hidden = not await _answer(question.of_all(told, context))
+            except (asyncio.CancelledError, GeneratorExit):
+                raise
+            except BaseException:
+                pass  # each by itself, as above
+            else:
+                if not told.looked:
+                    if is_hidden:
+                        self._whole.add(group)
+                    return
+        await self._ask_each(question)
+
+    async def _ask_each(self, question: _Question) -> None:
+        for row in self._open(question.group):
+            try:
+                if not await _answer(question.of_one(row, self._context)):
+                    self._single.add(row.key)
             except (asyncio.CancelledError, GeneratorExit):
                 raise
             except BaseException as error:
-                _log(rule, key, error)
-                hidden.add(key)
-    return frozenset(hidden)
+                self._fail(question.rule, row, error)
+
+    async def _hear(self, promise: _Promise) -> None:
+        """Await what was asked already; whatever is hidden meanwhile, or it would be a coroutine nobody awaits."""
+        question, told, row = promise.question, promise.told, promise.row
+        try:
+            is_hidden = not await promise.answer
+        except (asyncio.CancelledError, GeneratorExit):
+            raise
+        except BaseException as error:
+            if row is not None:
+                self._fail(question.rule, row, error)
+                return
+        else:
+            if row is not None or (told is not None and not told.looked):
+                if is_hidden and row is not None:
+                    self._single.add(row.key)
+                elif is_hidden:
+                    self._whole.add(question.group)
+                return
+        if question.group not in self._whole:
+            await self._ask_each(question)
+
+    def _fail(self, rule: Callable[..., Any], row: Row, error: BaseException) -> None:
+        name = getattr(rule, "__qualname__", repr(rule))
+        told = as_told(error)
+        log.error("visibility rule %s failed, which hides %s", printable(name), printable(row.key), exc_info=told)
+        self._single.add(row.key)
 
 
-def _questions(catalog: Catalog, component: Component, entry: Any, context: Context) -> list[_Question]:
-    """What is to be asked about an entry."""
-    questions: list[_Question] = []
-    if entry.visible is not None:
-        questions.append((entry.key, entry.visible, (context,)))
-    if catalog.rules:
-        asked = (_described(component, entry), context)
-        for rule in catalog.rules:
-            questions.append((entry.key, rule, asked))
-    return questions
+def _unnamed(group: Group) -> Unnamed:
+    told = group.rows[0].told
+    assert told is not None
+    return Unnamed(told)
 
 
-def _refused(questions: list[_Question]) -> tuple[set[str], list[_Question]]:
-    """What plain rules hide, and the questions whose answers have to be awaited: a lambda around an `async def`."""
-    hidden: set[str] = set()
-    promised: list[_Question] = []
-    for key, rule, asked in questions:
-        if key not in hidden:
-            try:
-                answer = rule(*asked)
-                if answer is True:
-                    continue
-                if isawaitable(answer):
-                    promised.append((key, _given(answer, rule), ()))  # by itself it would count as yes
-                elif not answer:
-                    hidden.add(key)
-            except BaseException as error:
-                _log(rule, key, error)
-                hidden.add(key)
-    return hidden, promised
-
-
-def _given(answer: Awaitable[bool], rule: Callable[..., Any]) -> Callable[[], Awaitable[bool]]:
-    """A rule that was asked already, under its name."""
-
-    def given() -> Awaitable[bool]:
-        return answer
-
-    given.__qualname__ = getattr(rule, "__qualname__", repr(rule))
-    return given
-
-
-def _log(rule: Any, key: str, error: BaseException) -> None:
-    name = getattr(rule, "__qualname__", repr(rule))
-    log.error("visibility rule %s failed, which hides %s", printable(name), printable(key), exc_info=as_told(error))
+async def _answer(given: Any) -> Any:
+    return await given if given.__class__ is CoroutineType or isawaitable(given) else given
 
 
 def _described(component: Component, entry: Any) -> CatalogEntry:
@@ -152,14 +279,6 @@ def _described(component: Component, entry: Any) -> CatalogEntry:
 
 def _asked(catalog: Catalog, method: str, params: Any) -> dict[str, list[Any]]:
     """The entries that a request may come upon, by the name of their listing."""
-    if method == "tools/list":
-        return {"tools": list(catalog.tools)}
-    if method == "prompts/list":
-        return {"prompts": list(catalog.prompts)}
-    if method == "resources/list":
-        return {"resources": list(catalog.resources)}
-    if method == "resources/templates/list":
-        return {"templates": list(catalog.templates)}
     if method == "tools/call":
         return {"tools": _found(catalog.tools, params.name)}
     if method == "prompts/get":
