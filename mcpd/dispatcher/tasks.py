@@ -40,6 +40,9 @@ class _ParkedFuture:
         self.work: Work | None = None
         self.context: Context | None = None
         self.waits_for: Any = None
+        self.task: asyncio.Task[Any] | None = None
+        """Whose work this is, to be taken out of these tasks at its end."""
+        self.tasks: set[asyncio.Task[Any]] = set()
 
     def wake(self) -> None:
         """Step the parked task now."""
@@ -167,6 +170,11 @@ async def _spare(parked: _ParkedFuture) -> None:
         # What the work waited for raised it, and it ends every coroutine on its way, however that one took it. The
         # work has answered. Left in the task, it would be logged when garbage is collected, whoever runs by then.
         return
+    finally:
+        # Here and not in a callback of the task, which would cost each call another turn of the loop.
+        task, parked.task = parked.task, None
+        if task is not None:
+            parked.tasks.discard(task)
 
 
 class EagerTaskRunner:
@@ -207,9 +215,11 @@ class EagerTaskRunner:
             _leave_task(loop, task)
 
         parked.work, parked.context, parked.waits_for = work, context, waits_for
+        parked.task, parked.tasks = task, self._tasks
+        self._tasks.add(task)
         parked.wake()
         self._park()
-        return self._keep(task)
+        return task
 
     def _start_later(self, work: Work) -> asyncio.Task[Any]:
         if self._task.done():

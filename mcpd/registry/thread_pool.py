@@ -25,6 +25,8 @@ from functools import partial
 from typing import Any, Protocol
 from weakref import WeakSet
 
+from .. import turn
+
 __all__ = ["Job", "ThreadPool"]
 
 _WARM = 2
@@ -38,6 +40,9 @@ _LOOK, _QUIT = b"\0", b"q"
 
 class Job(Protocol):
     """What a thread runs."""
+
+    loop: asyncio.AbstractEventLoop
+    """The pool's."""
 
     def run(self) -> None:
         """Do it, in a thread, unless it was given up. Raises nothing."""
@@ -111,8 +116,9 @@ class ThreadPool:
             if self._is_waking:
                 return
             self._is_waking = True
-        # After all that this turn has to submit: a thread that is up sooner takes the interpreter's lock away from it.
-        asyncio.get_running_loop().call_soon(self._wake)
+        # After all that this turn has to submit and to do, the first steps of tasks too: a thread that is up sooner
+        # takes the interpreter's lock away from it.
+        turn.at_end(job.loop, partial(job.loop.call_soon, self._wake))
 
     def _wake(self) -> None:
         with self._lock:
@@ -153,8 +159,14 @@ class ThreadPool:
             is_short, self._is_short = self._is_short, False
         if is_short:
             self._start_thread()
-        for job in ended:
-            job.end()
+        if ended:
+            loop = ended[0].loop
+            around = turn.begin()
+            try:
+                for job in ended:
+                    job.end()
+            finally:
+                turn.end(around, loop)
         if self._threads > _WARM and not self._is_pruning:
             self._is_pruning = True
             self._least_idle = self._idle
@@ -201,16 +213,33 @@ class ThreadPool:
                         self._close_pipes()
 
     def _work(self) -> None:
+        """Run jobs until it is told to end. What ended is handed back in the same hold of the lock in which the next is
+        taken, and the loop is told of it last: a thread that then goes to sleep at once is out of the loop's way.
+        """
         lock, jobs = self._lock, self._jobs
+        ended: Job | None = None
+        is_told_to_look = False
         while True:
+            is_to_tell = False
             with lock:
+                if is_told_to_look:
+                    self._is_waking = is_told_to_look = False
                 if self._is_closed:
+                    if ended is not None:
+                        ended.forget()
                     return
+                if ended is not None:
+                    self._ended.append(ended)
+                    ended = None
+                    is_to_tell = not self._is_telling
                 job = jobs.popleft() if jobs else None
                 if job is None:
                     self._idle += 1
                 elif jobs and not self._is_waking:
-                    self._wake_another()
+                    is_to_tell = self._wake_another() or is_to_tell
+                if is_to_tell:
+                    self._is_telling = True
+                    self._tell()
 
             if job is None:
                 said = os.read(self._wake_in, 1)
@@ -218,33 +247,22 @@ class ThreadPool:
                     self._idle -= 1
                     if self._idle < self._least_idle:
                         self._least_idle = self._idle
-                    if said == _QUIT:
-                        return
-                    self._is_waking = False
-                continue
+                if said == _QUIT:
+                    return
+                is_told_to_look = True
+            else:
+                job.run()
+                ended = job
+                del job
 
-            job.run()
-            self._hand_back(job)
-
-    def _hand_back(self, job: Job) -> None:
-        with self._lock:
-            if self._is_closed:
-                job.forget()
-                return
-            self._ended.append(job)
-            if not self._is_telling:
-                self._is_telling = True
-                self._tell()
-
-    def _wake_another(self) -> None:
+    def _wake_another(self) -> bool:
+        """Have one more thread look for jobs; whether the loop has to be told, as it is the one that starts threads."""
         self._is_waking = True
         if self._idle:
             os.write(self._wake_out, _LOOK)
-            return
+            return False
         self._is_short = True
-        if not self._is_telling:
-            self._is_telling = True
-            self._tell()
+        return not self._is_telling
 
 
 def _known_to_anyio(loop: asyncio.AbstractEventLoop) -> AbstractContextManager[object]:

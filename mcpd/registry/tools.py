@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 from msgspec import UNSET, Raw, structs
 from msgspec.json import Decoder
@@ -181,6 +181,16 @@ class FunctionTool:
             return structs.replace(result, structured_content=AnyValue(result.structured_content))
         return result
 
+    _in_thread: ClassVar[Callable[..., Coroutine[Any, Any, Any]] | None] = None
+    """What runs plain functions, once there was one to run."""
+
+    @staticmethod
+    def _get_in_thread() -> Callable[..., Coroutine[Any, Any, Any]]:
+        from .threads import run_in_thread  # noqa: PLC0415 - where all functions are async nobody needs it
+
+        FunctionTool._in_thread = staticmethod(run_in_thread)
+        return run_in_thread
+
     async def run(self, arguments: Raw, exchange: Exchange) -> CallToolResult:
         """Call the tool. Absent and null arguments are none."""
         if arguments is NO_JSON:
@@ -198,9 +208,8 @@ class FunctionTool:
             elif self._is_async:
                 value = await self._call(arguments, exchange)
             else:
-                from .threads import run_in_thread  # noqa: PLC0415 - where all functions are async nobody needs it
-
-                value = await run_in_thread(self._call, arguments, exchange, exchange=exchange)
+                in_thread = self._in_thread or self._get_in_thread()
+                value = await in_thread(self._call, arguments, exchange, exchange=exchange)
             if value.__class__ is str and self._is_text:  # what `_result` would make of it, for most tools give text
                 return CallToolResult(content=[TextContent(value)])
             return self._result(value, exchange)
