@@ -270,8 +270,8 @@ class Session:
         if many >= self.max_in_flight:
             raise InvalidRequest(f"Too many requests at once: {self.max_in_flight} are being answered; retry later")
 
-        version = self.version
         opened = None
+        version = self.version
         if version is not None and (read := version.readers.get(request.method)) is not None:
             # The short way, of a method that was asked for before: what is not as it should be goes the long one.
             try:
@@ -285,10 +285,11 @@ class Session:
                     if not version.is_modern
                     else meta is not None
                     and meta.protocol_version == version.name
-                    and meta.log_level is None
+                    and (meta.log_level is None or meta.log_level in LOG_LEVELS)
                     and bytes(meta.client_capabilities)[:1] == b"{"
                 ):
                     opened = self.call_class(request.id, request.method, self, request.params, version, params, meta)
+
         if opened is None:
             if version is None or self.phase == "modern":
                 opened = self._open_modern(request)
@@ -326,35 +327,6 @@ class Session:
 
     def _open_modern(self, request: Request) -> Call:
         """A request where the version is in its own `_meta`, or where no version is known yet.
-
-        It is decoded once, as the newest version reads it. Only a request of an older modern version, or one that
-        cannot be served, is looked at again.
-        """
-        newest = table.get(table.MODERN[-1]) if self.version is None else self.version
-        method = request.method
-
-        read = newest.lookup(method)
-        if read is not None and method in newest.requests:
-            try:
-                params = read(_EMPTY if request.params is ABSENT else request.params)
-            except MALFORMED:
-                pass
-            else:
-                meta: RequestMeta | None = params.meta
-                if (
-                    meta is not None
-                    and meta.protocol_version == newest.name
-                    and bytes(meta.client_capabilities)[:1] == b"{"
-                    and (meta.log_level is None or meta.log_level in LOG_LEVELS)
-                ):
-                    # To ask what is served binds to nothing: an `initialize` may follow.
-                    if self.version is None and method != "server/discover":
-                        self.phase, self.version = "modern", newest
-                    return self.call_class(request.id, request.method, self, request.params, newest, params, meta)
-        return self._open_unusual(request)
-
-    def _open_unusual(self, request: Request) -> Call:
-        """A request that the newest version does not serve: an older one may.
 
         Its faults are named in the order of the specification: envelope, version, method, params.
         """

@@ -60,6 +60,7 @@ class Groups:
         """The keys of all rows of some groups: the same object for the same groups, as a rule."""
         those = frozenset(groups)
         keys = self._unions.get(those)
+
         if keys is None:
             if len(self._unions) >= _MOST_UNIONS:
                 self._unions.clear()

@@ -239,11 +239,6 @@ class Listing(Generic[E]):
         if self.on_change is not None:
             self.on_change()
 
-    @property
-    def generation(self) -> int:
-        """Another number after each change of what is here."""
-        return self._generation
-
     def forget_pages(self) -> None:
         """The next page is made anew."""
         with self._lock:

@@ -232,11 +232,13 @@ class ThreadPool:
                     self._ended.append(ended)
                     ended = None
                     is_to_tell = not self._is_telling
+
                 job = jobs.popleft() if jobs else None
                 if job is None:
                     self._idle += 1
                 elif jobs and not self._is_waking:
                     is_to_tell = self._wake_another() or is_to_tell
+
                 if is_to_tell:
                     self._is_telling = True
                     self._tell()

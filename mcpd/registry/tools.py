@@ -210,6 +210,7 @@ class FunctionTool:
             else:
                 in_thread = self._in_thread or self._get_in_thread()
                 value = await in_thread(self._call, arguments, exchange, exchange=exchange)
+
             if value.__class__ is str and self._is_text:  # what `_result` would make of it, for most tools give text
                 return CallToolResult(content=[TextContent(value)])
             return self._result(value, exchange)

@@ -79,6 +79,7 @@ async def view(catalog: Catalog, exchange: Exchange, method: str, params: Any) -
     else:
         found = _asked(catalog, method, params)
         groups = {name: Groups(_rows(catalog, name, entries)) for name, entries in found.items()}
+
     for name, each in groups.items():
         hidden = await _Asking(catalog, each, exchange).hidden()
         if hidden:
@@ -133,6 +134,7 @@ class _Asking:
         rules = [(rule, is_coroutine_function(rule)) for rule in self._rules]
         is_async: dict[int, bool] = {}
         """By the id of a group's own rule: to look at it takes longer than to ask it."""
+
         for group in self._groups:
             visible = group.visible
             if visible is not None:
@@ -150,6 +152,7 @@ class _Asking:
             await self._ask_later(question)
         for promise in promises:
             await self._hear(promise)
+
         keys = self._groups.keys_of(self._whole) if self._whole else frozenset()
         return keys | self._single if self._single else keys
 
@@ -204,6 +207,7 @@ class _Asking:
         group, context = question.group, self._context
         if group in self._whole:
             return
+
         if len(group.rows) > 1:
             told = _unnamed(group)
             try:
@@ -217,6 +221,7 @@ class _Asking:
                     if is_hidden:
                         self._whole.add(group)
                     return
+
         await self._ask_each(question)
 
     async def _ask_each(self, question: _Question) -> None:
@@ -247,6 +252,7 @@ class _Asking:
                 elif is_hidden:
                     self._whole.add(question.group)
                 return
+
         if question.group not in self._whole:
             await self._ask_each(question)
 

@@ -229,6 +229,7 @@ class Version:
                         result_type="complete", meta=identity, content=content, is_error=called.is_error
                     )
                 return result
+
         if cls is ObjectResult:
             return self._shape_object(result, identity)  # type: ignore[arg-type]
         if cls not in _KEPT:
