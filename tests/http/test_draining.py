@@ -68,9 +68,9 @@ async def test_a_quiet_server_stops_at_once() -> None:
         await Clock().advance(LINGER + 0.1)
 
         lingering = await stop(port)
+        assert not port.listener._state.lingering  # nobody is waited for, not for a moment
         assert await quiet.rest() == b""
         await lingering
-        assert not port.listener._state.lingering
 
 
 async def test_who_waits_in_the_queue_of_the_socket_is_answered() -> None:
