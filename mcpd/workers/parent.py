@@ -29,6 +29,8 @@ log = logging.getLogger("mcpd")
 
 _ENDING_SECONDS = 5.0
 """Beyond `--grace`: then a worker that still runs is killed."""
+_LONG_START = 30.0
+"""After so many seconds it is said that a worker does not get ready: a reload waits for it, and nobody would know."""
 _HIDDEN = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 """Variables of a service manager that are for the parent."""
 
@@ -129,7 +131,11 @@ class _Parent:
         """Wait until it serves; False if it ended, or all are to stop."""
         stopped = asyncio.ensure_future(self._stopped.wait())
         either: list[asyncio.Future[Any]] = [worker.ready, stopped]
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(either, timeout=_LONG_START, return_when=asyncio.FIRST_COMPLETED)
+        if not done:
+            log.warning("Worker %d (pid %d) has been loading its target for %g s; kill -9 gives it up",
+                        worker.number, worker.pid, _LONG_START)  # fmt: skip
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
         return worker.ready.done() and worker.ready.result()
 

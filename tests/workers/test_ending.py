@@ -1,4 +1,4 @@
-"""A parent that is told to end while it starts a worker."""
+"""A parent that is told to end, or to take new code, while it starts a worker, and one whose worker does not start."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 import pytest
+from support.clock import until
 
 from mcpd.errors import ConfigurationError
 from mcpd.serve_options import Options
@@ -103,3 +104,20 @@ async def test_new_code_that_is_asked_for_during_the_start_is_taken_after_it(mon
     stage.parent._stopped.set()
     stage._has_ended.set()
     await asyncio.gather(*stage.parent._tasks)
+
+
+async def test_one_that_does_not_get_ready_is_named_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else a reload with new code that hangs would wait for ever, and nobody would know for what."""
+    monkeypatch.setattr(module, "_LONG_START", 0.01)
+    stage = Stage(monkeypatch)
+    worker = Worker(2, lambda line: None, lambda worker, number: None)
+    worker.pid = 77
+    waiting = asyncio.create_task(stage.parent._is_ready(worker))
+    await until(lambda: caplog.records)
+    worker.ready.set_result(True)
+    assert await waiting
+    assert [record.getMessage() for record in caplog.records] == [
+        "Worker 2 (pid 77) has been loading its target for 0.01 s; kill -9 gives it up"
+    ]
