@@ -5,10 +5,11 @@ A new key is taken in three roll-outs: `old,new`, then `new,old`, then `new` onc
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
-__all__ = ["Purpose", "StateKeys", "read_keys"]
+__all__ = ["Purpose", "StateKeys", "hand_over_keys", "keys_of_process", "read_keys"]
 
 Purpose: TypeAlias = Literal["session", "state", "bus", "nonce"]
 """What a key seals: each has a key of its own, so that what is sealed for one never opens for another."""
@@ -40,6 +41,21 @@ class StateKeys:
             found = tuple(hmac.digest(key, b"mcpd " + purpose.encode(), "sha256") for key in self.keys)
             self._derived[purpose] = found
         return found
+
+
+_handed_over = ""
+
+
+def hand_over_keys(text: str) -> None:
+    """What the keys of this process are if its environment says nothing: what its tools start inherits that, and has no
+    business with them."""
+    global _handed_over
+    _handed_over = text
+
+
+def keys_of_process() -> StateKeys:
+    """Those of the environment, else those that were handed over; none if there are neither. Raises ValueError."""
+    return read_keys(os.environ.get("MCPD_STATE_KEY", "") or _handed_over)
 
 
 def read_keys(text: str) -> StateKeys:

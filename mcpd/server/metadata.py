@@ -6,7 +6,6 @@ One item that cannot be encoded would fail the whole list it stands in, so it is
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,7 +15,7 @@ from msgspec.json import decode, encode
 from ..errors import ConfigurationError, RegistrationError
 from ..jsonrpc import explain
 from ..registry.meta_keys import checked_meta
-from ..state_keys import StateKeys, read_keys
+from ..state_keys import StateKeys, keys_of_process, read_keys
 from ..types.base import Icon
 from ..types.content import TextContent
 from ..types.lifecycle import Implementation
@@ -221,4 +220,4 @@ def state_keys_of(given: bytes | str | None) -> StateKeys:
     """
     if isinstance(given, bytes) and given:
         return StateKeys([given])
-    return read_keys(str(given) if given else os.environ.get("MCPD_STATE_KEY", ""))
+    return read_keys(str(given)) if given else keys_of_process()

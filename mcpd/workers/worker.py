@@ -21,6 +21,7 @@ from ..backplane.opening import SHARED
 from ..errors import ConfigurationError
 from ..listener import Ending
 from ..serve_options import Options
+from ..state_keys import hand_over_keys
 from .handover import VARIABLE, Handover, Seen, decode_handover, decode_seen, encode_body, read_frame
 from .watching import WorkerWatching
 
@@ -50,8 +51,7 @@ def take_over(options: Options) -> Parent:
         setattr(options, name, address)
     options.sockets = {name: [_socket(each) for each in descriptors] for name, descriptors in given.sockets.items()}
 
-    if given.state_key:
-        os.environ["MCPD_STATE_KEY"] = given.state_key
+    hand_over_keys(given.state_key)
     if given.backplane is not None:
         os.set_inheritable(given.backplane, False)
         options.backplane = f"{SHARED}{given.backplane}"

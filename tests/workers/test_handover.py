@@ -6,12 +6,17 @@ import asyncio
 import os
 import socket
 import sys
+import threading
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from mcpd.workers.handover import Handover, decode_handover, read_frame
+from mcpd import Server, state_keys
+from mcpd.backplane.frames import encode_frame
+from mcpd.serve_options import Options
+from mcpd.workers import worker
+from mcpd.workers.handover import VARIABLE, Handover, decode_handover, encode_body, read_frame
 from mcpd.workers.process import Worker
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no pairs of Unix sockets")
@@ -19,11 +24,11 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no pairs of Uni
 
 async def test_a_look_while_the_process_is_being_made_does_not_come_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """SCALE-26: metrics were asked for just then. The worker would take the look for its handover, and die of it."""
-    worker = Worker(1, lambda line: None, lambda worker, number: None)
+    made = Worker(1, lambda line: None, lambda worker, number: None)
     frames: list[tuple[str, Any]] = []
 
     async def spawn(*_: str, pass_fds: list[int], **__: Any) -> Any:
-        await worker.look(0.01)
+        await made.look(0.01)
         with socket.socket(fileno=os.dup(pass_fds[0])) as its:
             its.settimeout(10)
             frames.extend(read_frame(its)[1:] for _ in range(2))
@@ -31,11 +36,33 @@ async def test_a_look_while_the_process_is_being_made_does_not_come_before_it(mo
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", spawn)
     handover = Handover(number=1, count=2, addresses={"http": ":8080"}, sockets={})
-    await worker.start(["mcpd"], {}, handover, {}, None)
+    await made.start(["mcpd"], {}, handover, {}, None)
     assert [word for word, _ in frames] == ["hello", "look"]
     assert decode_handover(frames[0][1]) == handover
-    assert await worker.wait() == 0
+    assert await made.wait() == 0
 
 
 async def _ended() -> int:
     return 0
+
+
+async def test_the_key_that_is_made_for_all_is_not_what_tools_inherit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OBS-12: the environment goes to each program that a tool starts."""
+    monkeypatch.delenv("MCPD_STATE_KEY", raising=False)
+    monkeypatch.setattr(state_keys, "_handed_over", "")
+    is_gone = threading.Event()
+    monkeypatch.setattr(worker.Parent, "_outlive", lambda self: is_gone.set())
+    assert not Server("alone")._state_keys
+    ours, its = socket.socketpair()
+    handover = Handover(number=1, count=2, addresses={}, sockets={}, state_key="a key for all workers")
+    with ours:
+        ours.sendall(encode_frame(0, "hello", encode_body(handover)))
+        monkeypatch.setenv(VARIABLE, str(its.detach()))
+        options = Options()
+        parent = await asyncio.to_thread(worker.take_over, options)
+    assert await asyncio.to_thread(is_gone.wait, 30)
+    parent._socket.close()
+    assert "a key for all workers" not in os.environ.values()
+    assert Server("one of two")._state_keys.keys == (b"a key for all workers",)
+    monkeypatch.setenv("MCPD_STATE_KEY", "a key of the service")
+    assert Server("one of many")._state_keys.keys == (b"a key of the service",)
