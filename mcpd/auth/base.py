@@ -39,7 +39,7 @@ log = logging.getLogger("mcpd")
 
 _MOST_BYTES = 16 * 1024
 _is_token = re.compile(r"[A-Za-z0-9._~+/-]+=*").fullmatch
-_PROOF_ALGORITHMS = ("ES256", "EdDSA")
+_PROOF_ALGORITHMS = ("ES256", "EdDSA", "Ed25519", "RS256", "PS256")
 _RETRY = (("Retry-After", "5"),)
 _MOST_AT_ONCE = 1024
 """How many tokens are looked at at once: those of whom nobody waits any more among them."""
@@ -107,6 +107,10 @@ class _Known(Struct, frozen=True):
     principal: Principal
     key_thumbprint: str
     lacking: Refusal | None
+    plain: Principal | None
+    """The principal, if the token alone lets in whoever sends it."""
+    ath: str
+    """What a proof says of the token; "" where none is wanted."""
 
 
 class Auth(Protection):
@@ -214,6 +218,14 @@ class Auth(Protection):
 
     # -- a request ---------------------------------------------------------------------------
 
+    def known(self, authorization: bytes) -> Principal | None:
+        """Who sends this, if it is a bearer token that is known, and needs nothing else of the request."""
+        if not authorization.startswith(b"Bearer ") or len(authorization) > _MOST_BYTES:
+            return None
+        # As it stands: only tokens that were judged are known, so that whatever else is written there is not.
+        found = self._cache.accepted(TokenCache.key(authorization[7:]))
+        return None if found is None else found.plain
+
     def __call__(self, headers: Mapping[str, str], /) -> _Answer | Coroutine[Any, Any, _Answer]:
         """Who sends a request with these headers, or why it is refused; to be awaited if nothing is known of it."""
         authorization = headers.get("authorization")
@@ -225,13 +237,13 @@ class Auth(Protection):
         if len(token) > _MOST_BYTES:
             return self._too_long
         token = token.strip(" ")
-        if not _is_token(token):
-            return self._malformed
 
         key = TokenCache.key(token.encode())
         known = self._cache.accepted(key)
         if known is not None:
-            return self._admitted(known, scheme, key, headers)
+            return self._admitted(known, scheme, headers)
+        if not _is_token(token):
+            return self._malformed
         refused = self._cache.refused(key)
         return refused if refused is not None else self._ask(key, scheme, token, headers)
 
@@ -239,15 +251,15 @@ class Auth(Protection):
         lower = scheme.lower()
         return lower == "bearer" or (lower == "dpop" and self._proofs is not None)
 
-    def _admitted(self, known: _Known, scheme: str, key: bytes, headers: Mapping[str, str]) -> _Answer:
-        """The answer to a request with a token that is valid, and has this SHA-256."""
+    def _admitted(self, known: _Known, scheme: str, headers: Mapping[str, str]) -> _Answer:
+        """The answer to a request with a token that is valid."""
         if known.key_thumbprint or self._proofs is not None:
-            refusal = self._unproved(known, scheme, key, headers)
+            refusal = self._unproved(known, scheme, headers)
             if refusal is not None:
                 return refusal
         return known.lacking or known.principal
 
-    def _unproved(self, known: _Known, scheme: str, key: bytes, headers: Mapping[str, str]) -> Refusal | None:
+    def _unproved(self, known: _Known, scheme: str, headers: Mapping[str, str]) -> Refusal | None:
         """Why a token that is bound to a key, or should be, is not taken; None if its sender has that key."""
         is_bearer = scheme.lower() == "bearer"
         if not known.key_thumbprint:
@@ -255,13 +267,14 @@ class Auth(Protection):
         if is_bearer or self._proofs is None:
             return self._bound
 
-        request = _request(headers)
-        repeated = isinstance(headers, RequestHeaders) and b"dpop" in headers.repeated
+        method, path, repeated = "POST", "", False
+        if isinstance(headers, RequestHeaders):
+            method, path, repeated = headers.method, headers.path, b"dpop" in headers.repeated
         bad = self._proofs.check(
             None if repeated else headers.get("dpop"),
-            method=request.method,
-            url=self._proved_url(request.path),
-            digest=key,
+            method=method,
+            url=self._own_url if self._own_url is not None and not path else self._proved_url(path),
+            ath=known.ath,
             thumbprint=known.key_thumbprint,
         )
         if bad is None:
@@ -298,20 +311,18 @@ class Auth(Protection):
                 return self._failed(key, error)
             if not isawaitable(found):
                 taken = self._taken(key, found)
-                return taken if isinstance(taken, Refusal) else self._admitted(taken, scheme, key, headers)
+                return taken if isinstance(taken, Refusal) else self._admitted(taken, scheme, headers)
             # One for all who ask about this token now, even if the first of them leaves.
             pending = asyncio.ensure_future(self._later(key, found))
             self._running.add(pending)
             pending.add_done_callback(self._running.discard)
             if self._is_kept:
                 self._pending[key] = pending
-        return self._wait(pending, scheme, key, headers)
+        return self._wait(pending, scheme, headers)
 
-    async def _wait(
-        self, pending: asyncio.Task[_Known | Refusal], scheme: str, key: bytes, headers: Mapping[str, str]
-    ) -> _Answer:
+    async def _wait(self, pending: asyncio.Task[_Known | Refusal], scheme: str, headers: Mapping[str, str]) -> _Answer:
         taken = await asyncio.shield(pending)
-        return taken if isinstance(taken, Refusal) else self._admitted(taken, scheme, key, headers)
+        return taken if isinstance(taken, Refusal) else self._admitted(taken, scheme, headers)
 
     async def _later(self, key: bytes, found: Awaitable[Verified | None]) -> _Known | Refusal:
         try:
@@ -341,7 +352,13 @@ class Auth(Protection):
         lacking = None
         if not self._needed <= scopes:
             lacking = self.refuse(AccessDenied(scopes=self.scopes), who)
-        known = _Known(who, found.key_thumbprint, lacking)
+        is_plain = lacking is None and not found.key_thumbprint and self._dpop != "require"
+        ath = ""
+        if found.key_thumbprint:
+            from .dpop import b64  # few tokens are bound
+
+            ath = b64(key)
+        known = _Known(who, found.key_thumbprint, lacking, who if is_plain else None, ath)
         self._cache.accept(key, known, who.expires, found.seconds)
         return known
 

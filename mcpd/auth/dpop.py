@@ -1,7 +1,8 @@
 """Proofs of possession: that who sends a token has the key that it is bound to. Spec: RFC 9449 4.3, 7, 8, 11.1.
 
-No verdict on a proof is kept, as each is for one request; the imported keys are. A proof that came before is refused
-from memory; when that is full, or where several processes serve, nonces take its place, which need none.
+No verdict on a proof is kept, as each is for one request; the imported keys are, ready to check. A proof that came
+before is refused from memory; when that is full, or where several processes serve, nonces take its place, which need
+none.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from hashlib import sha256
 from time import time
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
 
 from msgspec import DecodeError, Struct, ValidationError
@@ -21,13 +22,24 @@ from msgspec.json import Decoder, encode
 
 from .compact import bytes_in, object_in, segments_of
 
-__all__ = ["ALGORITHMS", "BadProof", "ProofChecker", "normalized"]
+if TYPE_CHECKING:
+    from .signatures import SignatureCheck
 
-ALGORITHMS = ("ES256", "EdDSA")
-"""The signatures of proofs that are taken."""
+__all__ = ["ALGORITHMS", "BadProof", "ProofChecker", "b64", "normalized"]
 
-_MEMBERS = {"EC": ("crv", "kty", "x", "y"), "OKP": ("crv", "kty", "x")}
-_KIND_OF = {"ES256": ("EC", "P-256"), "EdDSA": ("OKP", "Ed25519")}
+ALGORITHMS = ("ES256", "EdDSA", "Ed25519", "RS256", "PS256")
+"""The signatures of proofs that are taken. Those of RSA are the quickest to check, and the slowest to make."""
+
+_MEMBERS = {"EC": ("crv", "kty", "x", "y"), "OKP": ("crv", "kty", "x"), "RSA": ("e", "kty", "n")}
+_KIND_OF = {
+    "ES256": ("EC", "P-256"),
+    "EdDSA": ("OKP", "Ed25519"),
+    "Ed25519": ("OKP", "Ed25519"),
+    "RS256": ("RSA", None),
+    "PS256": ("RSA", None),
+}
+_MOST_BITS = 4096
+"""Of an RSA key, which anybody may send: a check with one of 8,192 takes four times as long."""
 _SECRET = frozenset(("d", "k", "p", "q", "dp", "dq", "qi", "oth"))
 _MOST_BYTES = 8 * 1024
 _MOST_KEYS = 1_000
@@ -47,8 +59,7 @@ class BadProof(Struct, frozen=True):
 
 
 class _Known(Struct, frozen=True):
-    alg: str
-    key: Any
+    is_signed: SignatureCheck
     thumbprint: str
 
 
@@ -84,21 +95,18 @@ class ProofChecker:
         self.nonce_keys: tuple[bytes, ...] = (nonce_key or os.urandom(32),)
         self._most_seen = most_seen
         self._clock = clock
-        from .signatures import is_signed
-
-        self._is_signed = is_signed
         self._keys: dict[str, _Known] = {}
         """By the header that brings the key, as far as a proof with it was good."""
         self._seen: set[bytes] = set()
         self._seen_before: set[bytes] = set()
         self._began = clock()
 
-    def check(self, proofs: str | None, *, method: str, url: str, digest: bytes, thumbprint: str) -> BadProof | None:
+    def check(self, proofs: str | None, *, method: str, url: str, ath: str, thumbprint: str) -> BadProof | None:
         """Why this header proves nothing for this request; None if it does.
 
-        `url` is normalized, `digest` the SHA-256 of the token that came with it.
+        `url` is normalized, `ath` the SHA-256 of the token that came with it, in base64url.
         """
-        found = self._found(proofs, method, url, digest, thumbprint)
+        found = self._found(proofs, method, url, ath, thumbprint)
         return found if isinstance(found, BadProof) else None
 
     def key_of(self, proofs: str | None, *, method: str, url: str) -> str | BadProof:
@@ -106,7 +114,7 @@ class ProofChecker:
         return self._found(proofs, method, url, None, None)
 
     def _found(
-        self, proofs: str | None, method: str, url: str, digest: bytes | None, thumbprint: str | None
+        self, proofs: str | None, method: str, url: str, ath: str | None, thumbprint: str | None
     ) -> str | BadProof:
         if proofs is None:
             return BadProof("the DPoP header is missing")
@@ -126,7 +134,8 @@ class ProofChecker:
         claims = _claims_of(parts[1])
         if claims is None:
             return BadProof("the proof cannot be read")
-        if not self._is_signed(parts, known.key, known.alg):
+        signature = bytes_in(parts[2])
+        if signature is None or not known.is_signed(f"{parts[0]}.{parts[1]}".encode(), signature):
             return BadProof("the signature of the proof is wrong")
 
         if parts[0] not in self._keys:
@@ -135,7 +144,7 @@ class ProofChecker:
             self._keys[parts[0]] = known
 
         its_thumbprint = known.thumbprint
-        bad = self._check_claims(claims, method, url, digest, thumbprint, its_thumbprint)
+        bad = self._check_claims(claims, method, url, ath, thumbprint, its_thumbprint)
         return its_thumbprint if bad is None else bad
 
     def _check_claims(
@@ -143,7 +152,7 @@ class ProofChecker:
         claims: _Claims,
         method: str,
         url: str,
-        digest: bytes | None,
+        ath: str | None,
         thumbprint: str | None,
         its_thumbprint: str,
     ) -> BadProof | None:
@@ -158,7 +167,7 @@ class ProofChecker:
         if not now - _WINDOW <= claims.iat <= now + _WINDOW:
             return BadProof("the proof was not made now")
 
-        if digest is not None and claims.ath != _b64(digest):
+        if ath is not None and claims.ath != ath:
             return BadProof("the proof is for another token")
         if thumbprint is not None and its_thumbprint != thumbprint:
             return BadProof("the token is bound to another key")
@@ -233,10 +242,15 @@ def _known_key(segment: str) -> _Known | BadProof:
         return BadProof("the key of the proof is no public key that fits its algorithm")
     from joserfc import jwk
 
+    from .signatures import signature_check
+
     try:
-        return _Known(alg, jwk.import_key(dict(own)), _b64(sha256(encode(own)).digest()))
+        check = signature_check(jwk.import_key(dict(own)), alg)
     except Exception:  # whatever a library finds wrong with what anybody wrote
-        return BadProof("the key of the proof is none")
+        check = None
+    return (
+        BadProof("the key of the proof is none") if check is None else _Known(check, b64(sha256(encode(own)).digest()))
+    )
 
 
 def _public_key(given: object, alg: str) -> dict[str, str] | None:
@@ -249,10 +263,16 @@ def _public_key(given: object, alg: str) -> dict[str, str] | None:
     members = {name: given.get(name) for name in names}
     if not all(isinstance(text, str) for text in members.values()):
         return None
+    if given["kty"] == "RSA":
+        from .signatures import is_sound  # with joserfc
+
+        if not is_sound(given, _MOST_BITS):
+            return None
     return {name: str(text) for name, text in members.items()}
 
 
-def _b64(digest: bytes) -> str:
+def b64(digest: bytes) -> str:
+    """Base64url without padding, as everything of a JWS is written."""
     return urlsafe_b64encode(digest).decode().rstrip("=")
 
 

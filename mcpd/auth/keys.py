@@ -26,6 +26,7 @@ log = logging.getLogger("mcpd")
 
 _LIMITS = Limits(max_bytes=128 * 1024, seconds=5.0, redirects=0)
 _MOST_KEYS = 100
+_MOST_BITS = 8192
 _SHORTEST, _LONGEST = 300.0, 24 * 3600.0
 _BETWEEN_TRIES = 30.0
 _max_age = re.compile(r"(?:^|[,\s])max-age\s*=\s*\"?(\d{1,9})").search
@@ -90,20 +91,9 @@ def _key(given: Any) -> VerifyingKey | None:
 
 
 def _is_sound(given: Mapping[str, Any]) -> bool:
-    """Whether an RSA key has 2,048 to 8,192 bits, and no exponent that checks nothing."""
-    from joserfc.util import urlsafe_b64decode
+    from .signatures import is_sound  # with joserfc
 
-    numbers = []
-    for name, most in (("n", 2048), ("e", 16)):
-        text = given.get(name)
-        if not isinstance(text, str) or not text.isascii() or len(text) > most:
-            return False
-        try:
-            numbers.append(int.from_bytes(urlsafe_b64decode(text.encode()), "big"))
-        except ValueError:
-            return False
-    n, e = numbers
-    return 2048 <= n.bit_length() <= 8192 and e >= 3 and e % 2 == 1
+    return is_sound(given, _MOST_BITS)
 
 
 class IssuerKeys:

@@ -141,6 +141,14 @@ class Protection(ABC):
     def __call__(self, headers: Mapping[str, str], /) -> Principal | Refusal | Coroutine[Any, Any, Principal | Refusal]:
         """What any authenticator does. One without credentials is refused with `error` being "unauthorized"."""
 
+    def known(self, authorization: bytes) -> Principal | None:
+        """Who sends a request with this `Authorization`, where that alone says that it is let in; else None.
+
+        None says nothing: then the request is judged whole. Whoever sends many is asked about here, without a turn
+        through all that a request may be.
+        """
+        return None
+
     def share(self, keys: StateKeys) -> None:  # noqa: B027 - most share nothing
         """What all processes of the service have in common, before the first request."""
 
@@ -232,6 +240,8 @@ class Authentication:
             log.error("An authenticator failed", exc_info=error)
             return _UNAVAILABLE
 
+        if found.__class__ is Principal:
+            return found  # nearly always, and to ask whether it is to be awaited costs more than all of this
         if not isinstance(found, Awaitable):
             return _judged(found)
         if may_wait and len(self._tasks) < _MOST_AT_ONCE:

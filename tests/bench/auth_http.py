@@ -2,8 +2,9 @@
 
 `.venv/bin/python tests/bench/auth_http.py [ROUNDS]`: servers that ask nobody, for a static token, for a JWT that is
 known, for a new JWT at each request, and for a proof of possession take turns; printed is what each costs, and its rate
-as a ratio to the open server's. `floor` is the open server whose tool checks one signature of ES256 by `cryptography`,
-and nothing else: no proof costs less, and OpenSSL's own arithmetic is nine tenths of it.
+as a ratio to the open server's. Proofs are signed with each algorithm that clients may use. Before each is its `floor`:
+the open server whose tool checks one signature of that algorithm by `cryptography`, and nothing else. No proof costs
+less, and OpenSSL's own arithmetic is nine tenths of it (`openssl speed ecdsap256 ed25519 rsa2048` says how much).
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import time
 import uuid
 from hashlib import sha256
 from statistics import median
+from typing import Any
+from warnings import catch_warnings, simplefilter
 
 from joserfc import jwk, jwt
 
@@ -25,7 +28,8 @@ SERVER = """
 import sys
 from mcpd import Principal, Server
 from mcpd.auth import Jwt, StaticTokens
-kind, jwks = sys.argv[1:3]
+kind, _, alg = sys.argv[1].partition(" ")
+jwks = sys.argv[2]
 public = "https://tools.example.com/mcp"
 auth = None
 if kind == "static":
@@ -36,11 +40,17 @@ elif kind not in ("open", "floor"):
 server = Server("echo", auth=auth)
 check = lambda: None
 if kind == "floor":
-    from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, SECP256R1, generate_private_key
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
     from cryptography.hazmat.primitives.hashes import SHA256
-    key, data, how = generate_private_key(SECP256R1()), b"x" * 450, ECDSA(SHA256())
-    public_key, signature = key.public_key(), key.sign(data, how)
-    check = lambda: public_key.verify(signature, data, how)
+    key, how = {
+        "ES256": lambda: (ec.generate_private_key(ec.SECP256R1()), (ec.ECDSA(SHA256()),)),
+        "EdDSA": lambda: (ed25519.Ed25519PrivateKey.generate(), ()),
+        "RS256": lambda: (rsa.generate_private_key(65537, 2048), (padding.PKCS1v15(), SHA256())),
+        "PS256": lambda: (rsa.generate_private_key(65537, 2048), (padding.PSS(padding.MGF1(SHA256()), 32), SHA256())),
+    }[alg]()
+    data = b"x" * (800 if alg.endswith("S256") and alg != "ES256" else 450)
+    public_key, signature = key.public_key(), key.sign(data, *how)
+    check = lambda: public_key.verify(signature, data, *how)
 @server.tool
 async def echo(text: str) -> str:
     check()
@@ -49,7 +59,13 @@ server.run(http="127.0.0.1:0", announce=lambda url: print(url, flush=True))
 """
 PUBLIC = "https://tools.example.com/mcp"
 KEY = jwk.ECKey.generate_key("P-256", {"kid": "k", "use": "sig"})
-HOLDER = jwk.ECKey.generate_key("P-256")
+RSA = jwk.RSAKey.generate_key(2048)
+HOLDERS: dict[str, Any] = {
+    "ES256": jwk.ECKey.generate_key("P-256"),
+    "EdDSA": jwk.OKPKey.generate_key("Ed25519"),
+    "RS256": RSA,
+    "PS256": RSA,
+}
 CALL = {
     "jsonrpc": "2.0", "id": 1, "method": "tools/call",
     "params": {"name": "echo", "arguments": {"text": "hello"}, "_meta": {
@@ -58,7 +74,7 @@ CALL = {
         "io.modelcontextprotocol/clientInfo": {"name": "b", "version": "1"}}},
 }  # fmt: skip
 BODY = json.dumps(CALL).encode()
-KINDS = ("open", "static", "jwt", "new-jwt", "floor", "dpop")
+KINDS = ("open", "static", "jwt", "new-jwt", *(f"{one} {alg}" for alg in HOLDERS for one in ("floor", "dpop")))
 IN_FLIGHT, BLOCK = 64, 1500
 
 
@@ -69,27 +85,32 @@ def token(**more: object) -> str:
     return jwt.encode({"alg": "ES256", "typ": "at+jwt", "kid": "k"}, claims, KEY)
 
 
-def proof(bound: str) -> str:
+def proof(alg: str) -> str:
     """A proof for one request."""
+    bound, holder = BOUND[alg], HOLDERS[alg]
     ath = base64.urlsafe_b64encode(sha256(bound.encode()).digest()).decode().rstrip("=")
     claims = {"htm": "POST", "htu": PUBLIC, "iat": int(time.time()), "jti": uuid.uuid4().hex, "ath": ath}
-    return jwt.encode({"alg": "ES256", "typ": "dpop+jwt", "jwk": HOLDER.as_dict(private=False)}, claims, HOLDER)
+    head = {"alg": alg, "typ": "dpop+jwt", "jwk": holder.as_dict(private=False)}
+    with catch_warnings():
+        simplefilter("ignore")  # joserfc advises against the name EdDSA
+        return jwt.encode(head, claims, holder, algorithms=[alg])
 
 
 KNOWN = token()
-BOUND = token(cnf={"jkt": HOLDER.thumbprint()})
+BOUND = {alg: token(cnf={"jkt": holder.thumbprint()}) for alg, holder in HOLDERS.items()}
 
 
 def message(kind: str) -> bytes:
     """One request."""
     static = "Authorization: Bearer 0123456789abcdef\r\n"
-    lines = {"open": "", "floor": "", "static": static, "jwt": f"Authorization: Bearer {KNOWN}\r\n"}
+    lines = {"static": static, "jwt": f"Authorization: Bearer {KNOWN}\r\n"}
     if kind == "new-jwt":
         line = f"Authorization: Bearer {token()}\r\n"
-    elif kind == "dpop":
-        line = f"Authorization: DPoP {BOUND}\r\nDPoP: {proof(BOUND)}\r\n"
+    elif kind.startswith("dpop"):
+        alg = kind.split()[1]
+        line = f"Authorization: DPoP {BOUND[alg]}\r\nDPoP: {proof(alg)}\r\n"
     else:
-        line = lines[kind]
+        line = lines.get(kind, "")
     head = (
         "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         "Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\n"
@@ -149,7 +170,7 @@ async def main(rounds: int) -> None:
     cost: dict[str, list[float]] = {kind: [] for kind in KINDS}
     for number in range(rounds + 1):
         for kind, (process, port) in running.items():
-            is_same = kind in ("open", "static", "jwt", "floor")
+            is_same = kind != "new-jwt" and not kind.startswith("dpop")
             messages = [message(kind)] * BLOCK if is_same else [message(kind) for _ in range(BLOCK)]
             before = used(process.pid)
             await block(port, messages)
@@ -161,7 +182,7 @@ async def main(rounds: int) -> None:
     issuer.close()
     floor = median(cost["open"])
     for kind, found in cost.items():
-        print(f"{kind:8}  {median(found):7.1f} us of CPU  rate {floor / median(found):.2f} of the open one")
+        print(f"{kind:11}  {median(found):7.1f} us of CPU  rate {floor / median(found):.2f} of the open one")
 
 
 if __name__ == "__main__":

@@ -83,7 +83,7 @@ async def test_tokens_that_are_bound_to_a_key() -> None:
     """AUTH-155: asked for with a proof, a token works with proofs of that key alone, and so does its refresh token."""
     async with protected(development(), dpop="accept") as here:
         metadata = (await here.ask("GET", "/.well-known/oauth-authorization-server")).json
-        assert metadata["dpop_signing_alg_values_supported"] == ["ES256", "EdDSA"]
+        assert metadata["dpop_signing_alg_values_supported"] == ["ES256", "EdDSA", "Ed25519", "RS256", "PS256"]
         login = await here.login()
         tokens = (await login.exchange(await coded(login), **with_proof(here))).json
         token = tokens["access_token"]

@@ -28,10 +28,12 @@ from mcpd.errors import ConfigurationError
 from mcpd.transports.guards import Access
 
 PUBLIC = "https://tools.example.com/mcp"
+BOUND_ATH = base64.urlsafe_b64encode(sha256(b"bound").digest()).decode().rstrip("=")
 KEY = jwk.ECKey.generate_key("P-256")
 OTHER = jwk.ECKey.generate_key("P-256")
 EDDSA = jwk.OKPKey.generate_key("Ed25519")
-_ALL = ["ES256", "ES384", "EdDSA", "HS256", "RS256"]
+RSA = jwk.RSAKey.generate_key(2048)
+_ALL = ["ES256", "ES384", "EdDSA", "Ed25519", "HS256", "RS256", "PS256"]
 
 
 def thumbprint(key: Any) -> str:
@@ -45,7 +47,7 @@ def proof(key: Any = KEY, alg: str = "ES256", head: dict[str, Any] | None = None
         "htu": PUBLIC,
         "iat": int(time.time()),
         "jti": uuid.uuid4().hex,
-        "ath": base64.urlsafe_b64encode(sha256(b"bound").digest()).decode().rstrip("="),
+        "ath": BOUND_ATH,
     }
     header = {"alg": alg, "typ": "dpop+jwt", "jwk": key.as_dict(private=False), **(head or {})}
     registry = JWSRegistry(algorithms=_ALL, strict_check_header=False)
@@ -61,7 +63,7 @@ class Bound(Auth):
     authorization_servers = ("https://idp.example",)
 
     def _verify(self, token: str, request: TokenRequest) -> Verified | None:
-        keys = {"bound": thumbprint(KEY), "bound-eddsa": thumbprint(EDDSA), "plain": ""}
+        keys = {"bound": thumbprint(KEY), "bound-eddsa": thumbprint(EDDSA), "bound-rsa": thumbprint(RSA), "plain": ""}
         return Verified(Principal("ada", issuer="https://idp.example"), keys[token]) if token in keys else None
 
 
@@ -94,11 +96,47 @@ async def test_a_proof_is_taken_once() -> None:
         (challenge,) = parse([answer["www-authenticate"]])
         assert challenge.scheme == "DPoP"
         assert challenge.params["error"] == "invalid_dpop_proof"
-        assert challenge.params["algs"] == "ES256 EdDSA"
+        assert challenge.params["algs"] == "ES256 EdDSA Ed25519 RS256 PS256"
         assert "used before" in challenge.params["error_description"]
         assert (await ask(port, proof())).status == 200
         with_eddsa = proof(EDDSA, "EdDSA", ath=base64.urlsafe_b64encode(sha256(b"bound-eddsa").digest()).decode()[:-1])
         assert (await ask(port, with_eddsa, "dpop bound-eddsa")).status == 200
+
+
+@pytest.mark.parametrize(
+    ("key", "alg", "token"),
+    [(RSA, "RS256", "bound-rsa"), (RSA, "PS256", "bound-rsa"), (EDDSA, "Ed25519", "bound-eddsa")],
+)
+async def test_each_algorithm_that_is_announced_is_taken_once(key: Any, alg: str, token: str) -> None:
+    """AUTH-101, AUTH-108, AUTH-113."""
+    async with house() as port:
+        given = proof(key, alg, ath=b64_of(token))
+        assert (await ask(port, given, f"DPoP {token}")).status == 200
+        assert (await ask(port, given, f"DPoP {token}")).status == 401
+        # The word of another algorithm for the same key, and a signature that something was added to.
+        swapped = {"RS256": "PS256", "PS256": "RS256", "Ed25519": "ES256"}[alg]
+        head, body, signature = proof(key, alg, ath=b64_of(token)).split(".")
+        for bad in (f"{_with_alg(head, swapped)}.{body}.{signature}", f"{head}.{body}.{signature}AAAA"):
+            assert (await ask(port, bad, f"DPoP {token}")).status == 401
+
+
+@pytest.mark.parametrize(("name", "value"), [("n", "7w" * 128), ("e", "AQ"), ("n", "7w" * 400), ("crv", "P-256")])
+async def test_an_rsa_key_that_proves_nothing_or_costs_too_much_is_none(name: str, value: str) -> None:
+    """AUTH-101: fewer than 2,048 bits, more than 4,096, or an exponent that checks nothing."""
+    async with house() as port:
+        unsound = {**RSA.as_dict(private=False), name: value}
+        answer = await ask(port, proof(RSA, "RS256", head={"jwk": unsound}, ath=b64_of("bound-rsa")), "DPoP bound-rsa")
+        assert (answer.status, answer.json["error"]) == (401, "invalid_dpop_proof")
+        assert "no public key that fits" in answer.json["error_description"]
+
+
+def b64_of(token: str) -> str:
+    return base64.urlsafe_b64encode(sha256(token.encode()).digest()).decode().rstrip("=")
+
+
+def _with_alg(segment: str, alg: str) -> str:
+    head = {**json.loads(base64.urlsafe_b64decode(segment + "==")), "alg": alg}
+    return base64.urlsafe_b64encode(json.dumps(head).encode()).decode().rstrip("=")
 
 
 SMALL = {"alg": "ES256", "typ": "dpop+jwt"}
@@ -169,7 +207,7 @@ async def test_which_tokens_go_with_which_scheme() -> None:
         nobody = await ask(port, None, "Basic x")
         assert [one.scheme for one in parse(_lines(nobody))] == ["Bearer", "DPoP"]
         document = (await port.ask(request("GET", "/.well-known/oauth-protected-resource"))).json
-        assert document["dpop_signing_alg_values_supported"] == ["ES256", "EdDSA"]
+        assert document["dpop_signing_alg_values_supported"] == ["ES256", "EdDSA", "Ed25519", "RS256", "PS256"]
         assert "dpop_bound_access_tokens_required" not in document
 
     async with house("require") as port:
@@ -244,9 +282,7 @@ def test_a_full_memory_asks_for_nonces() -> None:
     checker = ProofChecker(most_seen=3, clock=lambda: now[0])
 
     def check(given: str) -> Any:
-        return checker.check(
-            given, method="POST", url=PUBLIC, digest=sha256(b"bound").digest(), thumbprint=thumbprint(KEY)
-        )
+        return checker.check(given, method="POST", url=PUBLIC, ath=BOUND_ATH, thumbprint=thumbprint(KEY))
 
     given = [proof(iat=1000) for _ in range(3)]
     assert [check(one) for one in given] == [None] * 3
@@ -260,9 +296,7 @@ def test_a_full_memory_asks_for_nonces() -> None:
     # Two windows later nothing of that could come again, and there is room.
     now[0] += 1200
     assert check(proof(iat=2400)) is None
-    assert checker.check(None, method="POST", url=PUBLIC, digest=sha256(b"bound").digest(), thumbprint="").why.endswith(
-        "missing"
-    )  # type: ignore[union-attr]
+    assert checker.check(None, method="POST", url=PUBLIC, ath=BOUND_ATH, thumbprint="").why.endswith("missing")  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(

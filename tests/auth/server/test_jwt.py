@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import logging
+import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -304,7 +305,8 @@ async def test_times() -> None:
             assert await the.refused(the.issuer.token(**claims))
         head, body, signature = the.issuer.token().split(".")
         for number in (b"NaN", b"Infinity", b"1e400"):
-            payload = base64.urlsafe_b64decode(body + "==").replace(str(now + 600).encode(), number)
+            payload, count = re.subn(rb'"exp": ?\d+', b'"exp":' + number, base64.urlsafe_b64decode(body + "=="))
+            assert count == 1
             assert await the.refused(f"{head}.{encoded(payload)}.{signature}")
 
 

@@ -16,7 +16,7 @@ from support.websocket_peer import TEXT, frame, upgrade
 from support.websocket_peer import Peer as WebSocketPeer
 
 from mcpd import Context, Principal, Server
-from mcpd.auth.base import Auth, InvalidToken, TokenFunction, TokenRequest, Unavailable
+from mcpd.auth.base import Auth, InvalidToken, TokenFunction, TokenRequest, Unavailable, Verified
 from mcpd.auth.challenge import parse
 from mcpd.auth.static_tokens import StaticTokens, read_tokens
 from mcpd.auth.token_cache import TokenCache
@@ -350,6 +350,41 @@ async def test_several_requests_with_one_new_token_are_one_question() -> None:
         answers = await asyncio.gather(*(ask(port, "Bearer ada-token") for _ in range(20)))
     assert all(answer.status == 200 for answer in answers)
     assert len(judge.asked) == 1
+
+
+async def test_a_token_is_known_without_its_request_only_where_that_says_all() -> None:
+    """AUTH-012, AUTH-043, AUTH-058, AUTH-078: whoever is let in by `known` would be by all that is looked at else."""
+    now = [1000.0]
+
+    def judge(token: str, request: TokenRequest) -> Verified | None:
+        bound = Verified(ADA, key_thumbprint="k")
+        return bound if token == "ada-bound" else Verified(TOKENS[token]) if token in TOKENS else None
+
+    class Judged(Auth):
+        def _verify(self, token: str, request: TokenRequest) -> Verified | None:
+            return judge(token, request)
+
+    def judged(dpop: Any) -> Judged:
+        auth = Judged(scopes=["notes.read"], dpop=dpop)
+        auth._cache = TokenCache(300.0, lambda: now[0])
+        for token in ("ada-token", "ada-bound", "low-token", "nobodys"):
+            auth({"authorization": f"Bearer {token}"})
+        return auth
+
+    auth = judged("accept")
+    assert auth.known(b"Bearer ada-token") == ADA
+    for other in (b"Bearer ada-bound", b"Bearer low-token", b"Bearer nobodys", b"Bearer ada-elsewhere", b"ada-token",
+                  b"bearer ada-token", b"DPoP ada-token", b"Bearer  ada-token", b"Bearer ada-token ", b"Bearer ", b"",
+                  b"Bearer ada-token, Bearer ada-token", b"Bearer " + b"x" * 20_000, b"Bearer \xe4"):  # fmt: skip
+        assert auth.known(other) is None, other
+    assert judged("require").known(b"Bearer ada-token") is None
+
+    now[0] += 301
+    assert auth.known(b"Bearer ada-token") is None
+    auth({"authorization": "Bearer ada-token"})
+    assert auth.known(b"Bearer ada-token") == ADA
+    auth.forget(subject="ada")
+    assert auth.known(b"Bearer ada-token") is None
 
 
 async def test_what_is_forgotten_is_judged_anew() -> None:
