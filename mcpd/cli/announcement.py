@@ -43,7 +43,16 @@ def pointers(url: str, name: str, options: Options) -> list[str]:
     entry = claude_desktop(options.target)
     command = shlex.join([*(f"{key}={value}" for key, value in entry.get("env", {}).items()), entry["command"]])
     words = " ".join([command if "env" not in entry else f"env {command}", shlex.join(entry["args"])])
-    needs_token = options.token_file is not None or bool(os.environ.get("MCPD_TOKEN"))
+    auth = options.auth
+    if auth is None:
+        needs_token = options.token_file is not None or bool(os.environ.get("MCPD_TOKEN"))
+        public_url = options.public_url
+    else:
+        # Where clients log in, no token is handed out, and tokens are made for one URL: by another one hosts stop.
+        needs_token = auth.url_of_metadata() is None
+        public_url = options.public_url if needs_token else auth.public_url
+    if public_url and url.startswith("http://"):
+        url = public_url
     code: dict[str, Any] = {"name": name, **entry}
     header = {"headers": {"Authorization": "Bearer TOKEN"}} if needs_token else {}
     inspector = f"npx @modelcontextprotocol/inspector -- {words}"
@@ -51,7 +60,7 @@ def pointers(url: str, name: str, options: Options) -> list[str]:
     claude = f"claude mcp add {name} -- {words}"
     if url.startswith("ws://"):
         claude = f"claude mcp add-json {name} {_quoted({'type': 'ws', 'url': url, **header})}"
-    elif url.startswith("http://"):
+    elif url.startswith(("http://", "https://")):
         option = " --header 'Authorization: Bearer TOKEN'" if needs_token else ""
         claude = f"claude mcp add --transport http {name} {url}{option}"
         inspector = f"npx @modelcontextprotocol/inspector --transport http --server-url {url}{option}"
@@ -59,7 +68,7 @@ def pointers(url: str, name: str, options: Options) -> list[str]:
 
     target = f" {shlex.quote(options.target)}" if options.target is not None else ""
     return [
-        "mcpd: point a host at it:" + (" (TOKEN is the one it was started with)" if needs_token else ""),
+        "mcpd: point a host at it:" + (" (TOKEN is one that it was started with)" if needs_token else ""),
         f"  Claude Code  {claude}",
         f"  VS Code      code --add-mcp {_quoted(code)}",
         f"  Inspector    {inspector}",

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from mcpd import Principal
+from mcpd.auth.base import TokenFunction, TokenRequest
+from mcpd.auth.static_tokens import StaticTokens
 from mcpd.cli.announcement import addresses, claude_desktop, pointers
 from mcpd.serve_options import Options
 
@@ -50,6 +53,28 @@ def test_a_token_is_asked_for_and_never_shown(monkeypatch: pytest.MonkeyPatch) -
         assert "Authorization" in said
         assert "Bearer TOKEN" in said
         assert "secret" not in said
+
+
+def test_one_of_the_tokens_of_a_file_is_asked_for() -> None:
+    tokens = StaticTokens({"0123456789abcdef": Principal("ada")})
+    said = "\n".join(pointers("http://127.0.0.1:1/mcp", "garden", Options(http=":1", auth=tokens)))
+    assert said.count("Bearer TOKEN") == 3
+    assert "0123456789abcdef" not in said
+
+
+def test_hosts_that_log_in_are_given_the_url_that_tokens_are_made_for() -> None:
+    """AUTH-006, AUTH-163: by any other a host stops, as the metadata names another resource."""
+    public = "https://tools.example.com/mcp"
+
+    async def nobody(token: str, request: TokenRequest) -> Principal | None:
+        return None
+
+    auth = TokenFunction(nobody, issuers=["https://idp.example.com"], public_url=public)
+    said = pointers("http://127.0.0.1:1/mcp", "garden", Options(http=":1", auth=auth))
+    assert f"  Claude Code  claude mcp add --transport http garden {public}" in said
+    assert f"  Inspector    npx @modelcontextprotocol/inspector --transport http --server-url {public}" in said
+    (line,) = [line for line in said if "VS Code" in line]
+    assert json.loads(shlex.split(line)[-1]) == {"name": "garden", "type": "http", "url": public}
 
 
 def test_names_are_such_as_hosts_take() -> None:
