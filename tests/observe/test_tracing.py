@@ -323,6 +323,7 @@ async def test_a_collector_that_hangs_delays_nothing(traced: Traced) -> None:
 
 def test_what_the_environment_asks_for(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "opentelemetry.sdk.trace")
+    monkeypatch.setattr("mcpd.observe.tracing.provider_of_program", lambda: None)  # whatever other tests have set
     assert not _is_traced({})
     assert not _is_traced({"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://x"})
     assert not _is_traced({"OTEL_SDK_DISABLED": "true", "OTEL_TRACES_EXPORTER": "otlp"})
