@@ -53,14 +53,14 @@ unit: $(VENV)/.test
 check: static unit
 
 # What has to be fetched is fetched side by side, and the code read by its tools meanwhile.
-# Coverage is that of the fast tests, and of slow ones that alone reach what they are about: measuring takes time.
+# Coverage is that of most fast tests, and of slow ones that alone reach what they are about: measuring takes time.
 # Some of the tests cannot reach the coverage that all of them have to.
 test: $(VENV)/.test
 	@$(MAKE) -j 4 -O setup-test static
 	rm -f .coverage .coverage.*
 ifeq ($(PYTEST_ARGS),)
-	$(PY) -m pytest -n 3 --dist worksteal -q -m "(not slow or covered) and not clients" --cov --cov-report=term
-	$(PY) -m pytest -n 3 --dist worksteal -q -m "slow and not covered and not clients"
+	$(PY) -m pytest -n 3 --dist worksteal -q -m "(not slow and not unmeasured or covered) and not clients" --cov --cov-report=term
+	$(PY) -m pytest -n 3 --dist worksteal -q -m "(slow and not covered or unmeasured) and not clients"
 else
 	$(PY) -m pytest -n 2 --dist worksteal -m "not clients" $(PYTEST_ARGS)
 endif

@@ -27,6 +27,23 @@ COROUTINE_TIMEOUT = 170.0
 # Minutes in a process of its own: begun last, it would keep all others waiting for the end of the run.
 LONGEST = "test_the_oldest_do"
 
+# Whole files whose lines others reach too: measuring what they run takes more than half of the time, and tells nothing.
+UNMEASURED = {
+    "tests/cli/test_serve_process.py",
+    "tests/doctor/test_commands.py",
+    "tests/extensions/test_serve_options.py",
+    "tests/extensions/ui/test_gating.py",
+    "tests/test_docs.py",
+    "tests/test_exports.py",
+    "tests/test_histories.py",
+    "tests/test_house.py",
+    "tests/test_log_lines.py",
+    "tests/test_readme.py",
+    "tests/test_rule_index.py",
+    "tests/test_transcripts.py",
+    "tests/versions/test_table.py",
+}
+
 # Tests that may skip in CI, each with its reason. Everything else that skips there has failed:
 # it would mean that CI no longer tests what it says it does.
 _NO_IPV6 = "containers often have no IPv6"
@@ -91,6 +108,8 @@ async def _alone(test: Awaitable[None]) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What needs a browser is slow: each process of the tests starts one. The longest test begins first."""
     for item in items:
+        if item.nodeid.partition("::")[0] in UNMEASURED:
+            item.add_marker(pytest.mark.unmeasured)
         if "chromium" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: item.name != LONGEST)
