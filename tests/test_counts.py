@@ -204,5 +204,6 @@ def blocks_now() -> int:
 def test_a_start_imports_no_more_than_recorded(child: Child, tmp_path: Path, is_file: bool, most: int) -> None:
     (tmp_path / "plain.py").write_text(PLAIN_SERVER, encoding="utf-8")
     loaded = loaded_at_start(child, *([str(tmp_path / "plain.py")] if is_file else []))
-    print(len(loaded), sum(name.startswith("mcpd") for name in loaded))
-    assert sum(name.startswith("mcpd") for name in loaded) <= most
+    ours = sum(name.startswith("mcpd") for name in loaded)
+    print(len(loaded), ours)
+    assert ours <= most + (sys.version_info >= (3, 12))  # `dispatcher.eager`, beside what it builds on
