@@ -93,12 +93,14 @@ class MemorySessionStore:
 class MemoryEventStore:
     """At most so many events of a session, and so many bytes of them, as far as the budget has memory for them."""
 
-    __slots__ = ("_bytes", "_charge", "_events", "most_bytes", "most_events")
+    __slots__ = ("_bytes", "_charge", "_events", "_of_stream", "most_bytes", "most_events")
 
     def __init__(self, most_events: int, most_bytes: int) -> None:
         self.most_events = most_events
         self.most_bytes = most_bytes
         self._events: deque[tuple[int, int, bytes]] = deque()
+        self._of_stream: dict[int, int] = {}
+        """How many events of each stream are kept."""
         self._bytes = 0
         self._charge: Charge | None = None
 
@@ -106,13 +108,17 @@ class MemoryEventStore:
         """See `EventStore`."""
         events = self._events
         events.append((stream, number, data))
+        counts = self._of_stream
+        counts[stream] = counts.get(stream, 0) + 1
         self._bytes += len(data)
 
-        forgotten = []
+        forgotten: list[int] = []
         while events and (self._is_over() or not self._has_memory()):
             oldest, _, gone = events.popleft()
             self._bytes -= len(gone)
-            if all(other != oldest for other, _, _ in events):
+            counts[oldest] -= 1
+            if not counts[oldest]:
+                del counts[oldest]
                 forgotten.append(oldest)
         return forgotten
 
@@ -122,12 +128,15 @@ class MemoryEventStore:
 
     def _has_memory(self) -> bool:
         """Take of the budget what is kept; False if that is not to be had."""
-        if self._bytes <= SMALL:
+        pages = self._bytes // SMALL
+        if not pages:
             self._charge = None
             return True
         if self._charge is None:
             self._charge = Charge("events")  # all stores together leave half to what is asked now
-        return self._charge.set(self._bytes)
+        # In pages, so that most events change nothing there.
+        size = (pages + 1) * SMALL
+        return size == self._charge.size or self._charge.set(size)
 
     async def after(self, stream: int, number: int) -> list[tuple[int, bytes]]:
         """See `EventStore`."""
@@ -136,5 +145,6 @@ class MemoryEventStore:
     def clear(self) -> None:
         """See `EventStore`."""
         self._events.clear()
+        self._of_stream.clear()
         self._bytes = 0
         self._charge = None

@@ -183,7 +183,7 @@ class Context(RequestInfo):
         `progress` has to rise; a value that does not is dropped. Without a progress token from the client
         nothing is sent. Spec: 2026-07-28 basic/patterns/progress.
         """
-        return self._do(self._progress(progress, total, message))
+        return self._exchange.do(self._progress(progress, total, message))
 
     async def _progress(self, progress: float, total: float | None, message: str | None) -> None:
         call = self._exchange.call

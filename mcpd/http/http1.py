@@ -27,7 +27,7 @@ try:
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
     from .http1_state import HttpState
-    from .known_head import KnownHead, WholeCycle
+    from .known_head import ANSWERED, Flow, KnownHead, WholeCycle
 except ImportError as error:
     raise ConfigurationError(
         f"HTTP needs the package {error.name}: install mcpd with its extra http, pip install 'mcpd-server[http]'"
@@ -119,6 +119,7 @@ class Http1Protocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._writer = self.transport = ResponseWriter(transport, self.linger)  # type: ignore[assignment]
+        self.flow = Flow(transport)
         self._start = self.server_state.runner(self.loop).start  # type: ignore[attr-defined]
         if self.server_state.connection_limit.is_exceeded:  # type: ignore[attr-defined]
             transport.abort()  # nothing can be said to it: an answer that is not read keeps the descriptor
@@ -339,6 +340,9 @@ class Http1Protocol(HttpToolsProtocol):
         if not self._writer.transport.is_closing():
             self.flow.resume_reading()
             self._idle_since = self.loop.time()
+            if self._head_bytes == 0:
+                # A connection that waits does not keep its last request, and what that was made of.
+                self.cycle, self.scope = ANSWERED, None  # type: ignore[assignment]
             if self._head_bytes > 0 and self._timer is None:
                 self._set_timer(self._settings.head_timeout)
 

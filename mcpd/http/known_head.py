@@ -18,11 +18,12 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from .request import SAME_HEAD, WHOLE_BODY
 
-__all__ = ["KnownHead", "WholeCycle"]
+__all__ = ["ANSWERED", "Flow", "KnownHead", "WholeCycle"]
 
 _LENGTH = b"content-length"
 _MOST_DIGITS = 9
@@ -125,3 +126,29 @@ class WholeCycle(RequestResponseCycle):
         if body is None or self.disconnected:
             return await super().receive()
         return {"type": "http.request", "body": body, "more_body": False}
+
+
+class Flow(FlowControl):
+    """Uvicorn's, whose event is made when somebody waits: most connections are never behind."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self.read_paused = False
+        self.write_paused = False
+
+    @cached_property
+    def _is_writable_event(self) -> asyncio.Event:  # type: ignore[override]
+        event = asyncio.Event()
+        if not self.write_paused:
+            event.set()
+        return event
+
+
+class _Answered(WholeCycle):
+    """In the place of a request that was answered, on a connection that waits for its next one: all share it."""
+
+    response_started = response_complete = True
+    message_event = asyncio.Event()  # nobody waits on it
+
+
+ANSWERED = _Answered({}, None, None, [], lambda: None, True)

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from ..jsonrpc import Id
 from ..principal import Origin
-from ..wire.sse import KEEP_ALIVE
-from .event_stream import HEADERS, EventStreamResponse
+from ..wire.sse import KEEP_ALIVE, events
+from .event_stream import HEAD_LINES, HEADERS, EventStreamResponse
 from .keep_alive import KeepAlive
 from .request import Header, HttpRequest
 from .resumable_streams import ResumableStream
@@ -164,13 +164,19 @@ class Reply:
         elif self._is_disconnected:
             pass
         elif self._early:
-            stream = self._new_stream()
-            events = [stream.priming(), *map(stream.write, self._early)]
+            frames = self._early
             if answer is not None:
                 self._tell_sent(answer)
-                events.append(stream.write(answer))
-            stream.complete()
-            await self.request.answer(200, b"".join(events), HEADERS[0], (*HEADERS[1:], *headers))
+                frames.append(answer)
+            stream = self._new_stream()
+            if stream.is_resumable:
+                body = b"".join([stream.priming(), *map(stream.write, frames)])
+                stream.complete()
+            else:
+                body = events(frames)
+            await self.request.answer(
+                200, body, HEADERS[0], (*HEADERS[1:], *headers), HEAD_LINES if not headers else b""
+            )
         elif answer is not None:
             await self.request.answer(status, answer, headers=headers)
         else:

@@ -222,14 +222,16 @@ class HttpRequest:
 
     # -- answering ---------------------------------------------------------------------------
 
-    async def answer(self, status: int, body: bytes, kind: Header = JSON, headers: Iterable[Header] = ()) -> None:
-        """Answer with a whole body."""
+    async def answer(
+        self, status: int, body: bytes, kind: Header = JSON, headers: Iterable[Header] = (), lines: bytes = b""
+    ) -> None:
+        """Answer with a whole body. `lines` are the `headers` as lines, where these are our own."""
         if self.watch is not None and kind is JSON:
             self.watch.sent(body)
         self.status = status
-        if not (headers or self.response_headers) and self.method != "HEAD":
+        if not self.response_headers and (lines or not headers) and self.method != "HEAD":
             at_once = self.scope.get(ANSWER_AT_ONCE)
-            if at_once is not None and at_once(self._send, status, kind, body):
+            if at_once is not None and at_once(self._send, status, kind, body, lines):
                 return
 
         fields = [kind, (b"content-length", b"%d" % len(body)), *headers, *self.response_headers]

@@ -17,14 +17,15 @@ __all__ = ["ResponseWriter", "answer_at_once"]
 
 _JOINED_BYTES = 64 * 1024
 _STATUS_LINES = {status.value: f"{status.value} {status.phrase}".encode() for status in HTTPStatus}
-_HEAD = b"HTTP/1.1 %b\r\ndate: %b\r\n%b: %b\r\ncontent-length: %d\r\n\r\n"
+_HEAD = b"HTTP/1.1 %b\r\ndate: %b\r\n%b: %b\r\ncontent-length: %d\r\n%b\r\n"
 
 
-def answer_at_once(send: Send, status: int, kind: Header, body: bytes) -> bool:
+def answer_at_once(send: Send, status: int, kind: Header, body: bytes, lines: bytes = b"") -> bool:
     """Write a whole answer, as two messages to `send` would; False if it needs more than that, and nothing was done.
 
     It needs more if the connection ends with it, the client reads slowly or has left, or `send` is not uvicorn's own.
-    `kind` is written as it is: nothing here looks for line breaks in it, as uvicorn would.
+    `kind` and `lines`, more headers, are written as they are: nothing here looks for line breaks in them, as uvicorn
+    would.
     """
     cycle: Any = getattr(send, "__self__", None)
     writer = getattr(cycle, "transport", None)
@@ -42,7 +43,7 @@ def answer_at_once(send: Send, status: int, kind: Header, body: bytes) -> bool:
     cycle.response_started = True
     cycle.waiting_for_100_continue = False
     ((_, date),) = cycle.default_headers
-    head = _HEAD % (line, date, *kind, len(body))
+    head = _HEAD % (line, date, *kind, len(body), lines)
     writer.write_whole(head, body)
 
     # As uvicorn ends an answer: what waits for the client hears of it, and the next request may come.

@@ -135,6 +135,11 @@ class ResumableStream:
             whose = f"{streams.node}.{'g' if is_listening else ''}" if streams.node else ""
             self._prefix = f"{whose}{number}-".encode()
 
+    @property
+    def is_resumable(self) -> bool:
+        """Whether its events have ids, and are kept."""
+        return self._streams is not None
+
     def priming(self) -> bytes:
         """What a stream begins with: an event to resume after, where the version has that (2025-11-25), or nothing."""
         if self._streams is None or not self._primes:

@@ -6,7 +6,9 @@ Spec: https://html.spec.whatwg.org/multipage/server-sent-events.html; 2025-11-25
 
 from __future__ import annotations
 
-__all__ = ["KEEP_ALIVE", "event", "priming"]
+from collections.abc import Sequence
+
+__all__ = ["KEEP_ALIVE", "event", "events", "priming"]
 
 KEEP_ALIVE = b":\n\n"
 """A comment: no event, but something to read for whoever closes connections that are silent."""
@@ -20,6 +22,14 @@ def event(frame: bytes, event_id: bytes = b"") -> bytes:
     if event_id:
         return b"id: %b\ndata: %b\n\n" % (event_id, frame)
     return b"data: %b\n\n" % frame
+
+
+def events(frames: Sequence[bytes]) -> bytes:
+    """One or more frames as events without ids, as `event` makes each of them."""
+    data = b"\n\ndata: ".join(frames)
+    if data.count(b"\n") != 2 * (len(frames) - 1) or b"\r" in data:
+        return b"".join(map(event, frames))
+    return b"data: %b\n\n" % data
 
 
 def priming(event_id: bytes, retry_ms: int) -> bytes:

@@ -15,7 +15,7 @@ from support.http_stage import Stage
 
 from mcpd import Context, Server
 from mcpd.http import HttpSettings
-from mcpd.http.known_head import KnownHead
+from mcpd.http.known_head import ANSWERED, KnownHead
 from mcpd.http.request import SAME_HEAD, WHOLE_BODY
 
 Found = tuple[str, str, list[tuple[bytes, bytes]], bytes]
@@ -235,6 +235,15 @@ async def test_a_client_that_leaves_ends_its_call(reads: Reads) -> None:
         peer.abort()
         await asyncio.wait_for(ended.wait(), 5)
     assert reads.known == [True]
+
+
+async def test_a_connection_that_waits_does_not_keep_its_last_request() -> None:
+    async with serving(Stage().server) as port:
+        for data in (PING, PING, LAST.replace(b"Connection: close\r\n", b"")):
+            peer = await port.connect()
+            await peer.ask(data)
+        for connection in port.listener._state.connections:
+            assert (connection.cycle, connection.scope) == (ANSWERED, None)
 
 
 async def test_what_comes_while_a_known_request_is_answered_waits_its_turn(reads: Reads) -> None:

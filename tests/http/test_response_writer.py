@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from support.clock import until
-from support.http_peer import Peer, call, modern, post, serving
+from support.http_peer import Peer, call, envelope, modern, post, serving
 from support.http_stage import Stage
 
-from mcpd import RouteRequest, RouteResponse, Server
+from mcpd import Context, RouteRequest, RouteResponse, Server
 from mcpd.http import HttpSettings, response_writer
 from mcpd.http.response_writer import ResponseWriter, answer_at_once
 
@@ -177,6 +177,36 @@ async def test_a_connection_has_the_same_bytes_both_ways(
 
     monkeypatch.setattr("mcpd.http.http1.answer_at_once", lambda *answer: False)
     assert at_once == await all_bytes(data)
+
+
+async def test_an_event_stream_that_is_whole_has_the_same_bytes_both_ways(
+    ways: Ways, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that a tool says before its first wait leaves in one write with its answer."""
+    server = Server("steps")
+
+    @server.tool
+    async def steps(text: str, *, ctx: Context) -> str:
+        for number in range(3):
+            await ctx.progress(number, message=text)
+        return text
+
+    def asked(meta: dict[str, Any]) -> dict[str, Any]:
+        return {"name": "steps", "arguments": {"text": "on\nthe way"}, "_meta": {**meta, "progressToken": 1}}
+
+    async def answers() -> bytes:
+        async with serving(server) as port:
+            peer = await port.connect()
+            peer.send(modern("tools/call", params := asked(envelope()), meta=params["_meta"]))
+            peer.send(post(call("tools/call", asked({}))) + END)
+            return re.sub(rb"\r\ndate: [^\r]+", b"\r\ndate: now", await peer.rest())
+
+    at_once = await answers()
+    assert ways.taken == [True, True, False]
+    assert at_once.count(b"notifications/progress") == 6
+    assert at_once.count(b"\r\nx-accel-buffering: no\r\n") == 2
+    monkeypatch.setattr("mcpd.http.http1.answer_at_once", lambda *answer: False)
+    assert at_once == await answers()
 
 
 async def test_they_have_on_uvloop_too(ways: Ways, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -378,3 +378,18 @@ def test_frames_are_one_line() -> None:
     assert event.count(b"\n") == 2
     assert b"\r" not in event
     assert json.loads(event[6:]) == {"a": ["b\n", 1]}
+
+
+@given(st.integers(1, 6), st.integers(1, 60), st.lists(st.tuples(st.integers(1, 5), st.integers(0, 20)), max_size=40))
+def test_a_stream_is_forgotten_with_the_last_of_its_events(most: int, size: int, added: list[tuple[int, int]]) -> None:
+    """As it would be if all that is kept were looked through each time."""
+    store = MemoryEventStore(most, size)
+    kept: list[tuple[int, int]] = []
+    for number, (stream, length) in enumerate(added):
+        kept.append((stream, length))
+        gone = []
+        while len(kept) > 1 and (len(kept) > most or sum(length for _, length in kept) > size):
+            oldest, _ = kept.pop(0)
+            if all(other != oldest for other, _ in kept):
+                gone.append(oldest)
+        assert list(store.add(stream, number, b"x" * length)) == gone

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from mcpd.wire.sse import KEEP_ALIVE, event, priming
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpd.wire.sse import KEEP_ALIVE, event, events, priming
 
 
 def test_one_message_is_one_event_with_one_line() -> None:
     assert event(b'{"a":1}') == b'data: {"a":1}\n\n'
     assert event(b'{"a":1}', b"3-7") == b'id: 3-7\ndata: {"a":1}\n\n'
     assert event(b'{"a":\n1}\r\n') == b'data: {"a": 1}  \n\n'
+
+
+@given(st.lists(st.text("a\n\r :", max_size=5).map(str.encode), min_size=1, max_size=5))
+def test_many_at_once_are_as_one_by_one(frames: list[bytes]) -> None:
+    assert events(frames) == b"".join(map(event, frames))
 
 
 def test_a_stream_is_primed_with_an_empty_event() -> None:
