@@ -75,6 +75,8 @@ test-all-pythons: $(VENV)/.test
 bench: $(VENV)/.test
 	$(PY) tests/bench/run.py $(BENCH_ARGS)
 	$(PY) tests/bench/listed_tools.py
+	$(PY) tests/bench/http_rows.py
+	$(PY) tests/bench/memory_rows.py
 
 soak: $(VENV)/.test
 	$(PY) tests/hostile/soak.py $(SOAK_ARGS)

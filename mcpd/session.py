@@ -452,13 +452,8 @@ class Session:
 
     def notify(self, method: str, params: Any, related_request: Call | None = None) -> bytes | None:
         """A notification as a frame; None if `related_request` is closed or this version has no such notification."""
-        if related_request is None:
-            version = self.version
-        elif related_request.session.in_flight.by_id.get(related_request.id) is related_request:
-            version = related_request.version
-        else:
-            return None  # it is answered
-        if version is None:
+        version = related_request.version if related_request is not None else self.version
+        if version is None or (related_request is not None and not related_request.is_open):
             return None
         if method not in version.server_notifications and not self.vocabulary.may_say(version, method):
             return None

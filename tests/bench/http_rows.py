@@ -47,8 +47,8 @@ async def steps(text: str, *, ctx: Context) -> str:
     for number in range(3):
         await ctx.progress(number + 1, total=3, message="on the way")
     return text
-options = {"http_settings": HttpSettings(backplane=redis)} if kind == "redis" else {}
-server.run(http="127.0.0.1:0", announce=lambda url: print(url, flush=True), **options)
+settings = HttpSettings(backplane=redis if kind == "redis" else None, idle_timeout=3600)
+server.run(http="127.0.0.1:0", announce=lambda url: print(url, flush=True), http_settings=settings)
 """
 RAW = """
 import socket, sys, uvicorn
@@ -56,7 +56,8 @@ sys.path.insert(0, sys.argv[1])
 from floor_asgi import app
 listening = socket.create_server(("127.0.0.1", 0), backlog=128)
 print("http://127.0.0.1:%d/mcp" % listening.getsockname()[1], flush=True)
-config = uvicorn.Config(app, loop="asyncio", http="httptools", log_level="warning", access_log=False, ws="none")
+config = uvicorn.Config(app, loop="asyncio", http="httptools", log_level="warning", access_log=False, ws="none",
+    timeout_keep_alive=3600)
 uvicorn.Server(config).run([listening])
 """
 
