@@ -34,7 +34,7 @@ ADDR  ?= :8080
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
 
-.PHONY: serve check static test unit test-all-pythons clients bench soak soak-nodes conformance format clean setup setup-serve setup-test setup-clients debian
+.PHONY: serve check static compiled test unit test-all-pythons clients bench soak soak-nodes conformance format clean setup setup-serve setup-test setup-clients debian
 
 # ------------------------------------------------------------------------------- what to run
 
@@ -52,11 +52,15 @@ unit: $(VENV)/.test
 
 check: static unit
 
+# The tests with their assertions rewritten, once for all processes that run them.
+compiled: $(VENV)/.test
+	@$(PY) -m pytest --collect-only -q >/dev/null
+
 # What has to be fetched is fetched side by side, and the code read by its tools meanwhile.
 # Coverage is that of most fast tests, and of slow ones that alone reach what they are about: measuring takes time.
 # Some of the tests cannot reach the coverage that all of them have to.
 test: $(VENV)/.test
-	@$(MAKE) -j 4 -O setup-test static
+	@$(MAKE) -j 4 -O setup-test static compiled
 	rm -f .coverage .coverage.*
 ifeq ($(PYTEST_ARGS),)
 	$(PY) -m pytest -n 3 --dist worksteal -q -m "(not slow and not unmeasured or covered) and not clients" --cov --cov-report=term
