@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from support.clock import Clock, turns, until
-from support.http_peer import Port, Session, call, initialize, modern, post, serving
+from support.http_peer import Port, Session, call, envelope, initialize, modern, post, serving
 from support.http_stage import Stage
 from support.redis_server import NEEDS_REDIS, RedisServer
 
@@ -512,6 +512,23 @@ async def listener(port: Port) -> Listener:
     await peer.head()
     assert (await peer.message())["method"] == "notifications/subscriptions/acknowledged"
     return Listener(peer)
+
+
+async def test_a_modern_request_asks_the_backplane_for_nothing(start: Any) -> None:
+    """SCALE-02: nor does a round, which goes on on another node."""
+    async with start("memory") as service:
+        one, other = service.ports
+        await turns()
+        service.memory.asked.clear()
+        for port in (one, other):
+            assert text(await port.modern("tools/call", {"name": "who"}))
+            assert (await port.modern("tools/list")).status == 200
+        wanted = {"name": "ask_name", "arguments": {}}
+        asked = (await one.modern("tools/call", wanted, meta=envelope({"elicitation": {}}))).messages[-1]["result"]
+        answers = {"name": {"action": "accept", "content": {"name": "Ada"}}}
+        again = {**wanted, "inputResponses": answers, "requestState": asked["requestState"]}
+        assert text(await other.modern("tools/call", again, meta=envelope({"elicitation": {}}))) == "Hello, Ada!"
+        assert service.memory.asked == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
