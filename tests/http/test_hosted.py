@@ -251,7 +251,7 @@ def test_mounted_without_a_lifespan(child: Child, tmp_path: Path, server: str) -
 
 def serve_in_thread(stack: ExitStack, app: Any, **options: Any) -> tuple[uvicorn.Server, threading.Thread, int]:
     """As tests of other people's do: no signal tells this server anything."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", **options))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", log_config=None, **options))
     began = threading.Event()
     startup = server.startup
 
@@ -288,7 +288,9 @@ def test_a_server_in_a_thread_and_the_next_one_with_the_same_application() -> No
 async def test_another_server_of_the_same_loop_keeps_its_streams() -> None:
     """Only what listens where the requests come from is watched."""
     app, other = Server("hosted").asgi_app(), Server("other").asgi_app()
-    one, two = (uvicorn.Server(uvicorn.Config(which, port=0, lifespan="off")) for which in (app, other))
+    one, two = (
+        uvicorn.Server(uvicorn.Config(which, port=0, lifespan="off", log_config=None)) for which in (app, other)
+    )
     tasks = [asyncio.create_task(server._serve()) for server in (one, two)]
     with ExitStack() as stack:
         await until(lambda: one.started and two.started)
