@@ -135,7 +135,16 @@ class Tracing:
         span = self._tracer.start_span(title, above, self._server_kind, attributes, None, None, False, False)
         if span.is_recording():
             span.set_attributes(self._more(method, exchange))
+            self._link(span, above)
         return span
+
+    def _link(self, span: Any, above: Any) -> None:
+        """Who traces the request's way here, such as a program's own ASGI server, does not stand between the client
+        and us: its span is linked to."""
+        around, parent = self._api.get_current_span(), self._api.get_current_span(above)
+        found = around.get_span_context()
+        if found.is_valid and found.span_id != parent.get_span_context().span_id:
+            span.add_link(found)
 
     def _more(self, method: str, exchange: Exchange) -> dict[str, Any]:
         attributes: dict[str, Any] = {

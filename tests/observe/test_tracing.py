@@ -114,6 +114,28 @@ async def test_the_parent_is_what_the_client_sent(open_wire: Any, version: str, 
     assert not trace.get_current_span().get_span_context().is_valid
 
 
+@each_version
+async def test_a_span_around_the_request_is_linked_to(version: str, traced: Traced) -> None:
+    """That of the HTTP request, if the program's own ASGI server is traced: the parent is still the client's."""
+    around = TracerProvider().get_tracer("web").start_span("POST /mcp")
+    with trace.use_span(around, end_on_exit=True):
+        async with memory_wire(traced.server, version) as wire:
+            await wire.call("echo", {"traceparent": PARENT}, text="hi")
+            await wire.call("echo", text="alone")
+            here = around.get_span_context()
+            own = f"00-{here.trace_id:032x}-{here.span_id:016x}-01"
+            await wire.call("echo", {"traceparent": own}, text="its own")
+    first, alone, own_child = traced.spans()
+    assert first.parent is not None
+    assert f"{first.parent.span_id:016x}" == SPAN
+    assert alone.parent is None
+    for span in (first, alone):
+        assert [link.context.span_id for link in span.links] == [here.span_id]
+    assert own_child.parent is not None
+    assert own_child.parent.span_id == here.span_id
+    assert not own_child.links
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
