@@ -212,7 +212,7 @@ class Sentinels:
         config = self._folder / "sentinel.conf"
         config.write_text(
             f"port {self.ports['sentinel']}\nsentinel monitor garden 127.0.0.1 {self.ports['master']} 1\n"
-            "sentinel down-after-milliseconds garden 300\nsentinel failover-timeout garden 1000\n"
+            "sentinel down-after-milliseconds garden 1000\nsentinel failover-timeout garden 1000\n"
         )
         command = ["redis-server", str(config), "--sentinel"]
         self._running["sentinel"] = subprocess.Popen(command, stdout=subprocess.PIPE)
