@@ -27,6 +27,10 @@ def why_not(uri: str) -> str:
         return "a redirect URI has no fragment"
     if not _https(uri) and not _loopback(uri):
         return "a redirect URI is https, or http on 127.0.0.1, [::1] or localhost"
+    try:
+        _ = urlsplit(uri).port
+    except ValueError:  # what is in brackets, or behind the colon, is none
+        return "a redirect URI has an address or a port that there is not"
     return ""
 
 

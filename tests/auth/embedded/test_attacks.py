@@ -119,3 +119,11 @@ async def test_a_flood_of_keys_to_be_read(tmp_path: Path) -> None:
         here.server.core.fetching_keys = 0
         assert (await here.token("refresh_token", **shown)).json["error"] == "invalid_client"
         assert here.server.core.fetching_keys == 0
+
+
+async def test_a_redirect_to_no_address_is_registered_by_nobody(tmp_path: Path) -> None:
+    """AUTH-125, AUTH-145: the page that shows where a login leads would fail on it."""
+    async with stage(users_file(tmp_path)) as here:
+        for host in ("[:::::]", "[1.2.3.4]", "app.example:99999"):
+            answer = await here.post_json("/oauth/register", {"redirect_uris": [f"https://{host}/cb"]})
+            assert (answer.status, answer.json["error"]) == (400, "invalid_redirect_uri"), host
