@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .base import Auth as Auth
     from .base import InvalidToken as InvalidToken
-    from .base import TokenFunction as TokenFunction
     from .base import TokenRequest as TokenRequest
     from .base import Unavailable as Unavailable
     from .introspection import Introspection as Introspection
     from .jwt import Issuer as Issuer
     from .jwt import Jwt as Jwt
     from .static_tokens import StaticTokens as StaticTokens
+    from .token_function import TokenFunction as TokenFunction
 
 __all__ = [
     "Auth",
@@ -37,7 +37,7 @@ _HOMES = {
     "Issuer": "jwt",
     "Jwt": "jwt",
     "StaticTokens": "static_tokens",
-    "TokenFunction": "base",
+    "TokenFunction": "token_function",
     "TokenRequest": "base",
     "Unavailable": "base",
 }

@@ -12,6 +12,7 @@ import logging
 import re
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from importlib.util import find_spec
 from inspect import isawaitable
 from traceback import extract_tb
@@ -33,7 +34,7 @@ from .token_cache import TokenCache
 if TYPE_CHECKING:
     from .dpop import ProofChecker
 
-__all__ = ["Auth", "AuthOptions", "InvalidToken", "TokenFunction", "TokenRequest", "Unavailable", "Verified"]
+__all__ = ["Auth", "AuthOptions", "InvalidToken", "TokenRequest", "Unavailable", "Verified"]
 
 log = logging.getLogger("mcpd")
 
@@ -46,6 +47,7 @@ _MOST_AT_ONCE = 1024
 _LONGEST = 30.0
 
 _Answer: TypeAlias = Principal | Refusal
+_IsMeant: TypeAlias = Callable[[Principal], bool]
 
 
 class InvalidToken(McpdError):
@@ -78,6 +80,9 @@ class Verified(Struct, frozen=True):
     principal: Principal
     key_thumbprint: str = ""
     seconds: float | None = None
+
+
+_Verdict: TypeAlias = Verified | None | Awaitable[Verified | None]
 
 
 class AuthOptions(TypedDict, total=False):
@@ -134,7 +139,8 @@ class Auth(Protection):
         self._is_kept = cache_seconds > 0  # else each request is judged by itself, also beside another
         self.on_forget = []
         self._pending: dict[bytes, asyncio.Task[_Known | Refusal]] = {}
-        self._running: set[asyncio.Task[_Known | Refusal]] = set()
+        self._running: dict[asyncio.Task[_Known | Refusal], list[_IsMeant]] = {}
+        """Tokens that are being judged, each with who was forgotten meanwhile."""
         self._endpoint = "/mcp"
         self.known_scopes: set[str] = {*self.scopes}
         """All scopes that this server may ask for; those of its tools are added when they are registered."""
@@ -305,17 +311,19 @@ class Auth(Protection):
         if pending is None:
             if len(self._running) >= _MOST_AT_ONCE:
                 return self._failed(key, Unavailable("too many tokens are being looked at"))
+            judge = partial(self._verify, token, _request(headers))
             try:
-                found = self._verify(token, _request(headers))
+                found = judge()
             except Exception as error:
                 return self._failed(key, error)
             if not isawaitable(found):
                 taken = self._taken(key, found)
                 return taken if isinstance(taken, Refusal) else self._admitted(taken, scheme, headers)
             # One for all who ask about this token now, even if the first of them leaves.
-            pending = asyncio.ensure_future(self._later(key, found))
-            self._running.add(pending)
-            pending.add_done_callback(self._running.discard)
+            forgotten: list[_IsMeant] = []
+            pending = asyncio.ensure_future(self._later(key, found, judge, forgotten))
+            self._running[pending] = forgotten
+            pending.add_done_callback(lambda task: self._running.pop(task, None))
             if self._is_kept:
                 self._pending[key] = pending
         return self._wait(pending, scheme, headers)
@@ -324,10 +332,18 @@ class Auth(Protection):
         taken = await asyncio.shield(pending)
         return taken if isinstance(taken, Refusal) else self._admitted(taken, scheme, headers)
 
-    async def _later(self, key: bytes, found: Awaitable[Verified | None]) -> _Known | Refusal:
+    async def _later(
+        self, key: bytes, asked: Awaitable[Verified | None], judge: Callable[[], _Verdict], forgotten: list[_IsMeant]
+    ) -> _Known | Refusal:
         try:
             async with asyncio.timeout(_LONGEST):
-                return self._taken(key, await found)
+                found = await asked
+                # What was true before somebody was forgotten may be true no more.
+                while found is not None and any(is_meant(found.principal) for is_meant in forgotten):
+                    forgotten.clear()
+                    again = judge()
+                    found = await again if isawaitable(again) else again
+                return self._taken(key, found)
         except TimeoutError:
             return self._failed(key, Unavailable("there was no answer in time"))
         except Exception as error:
@@ -336,7 +352,7 @@ class Auth(Protection):
             self._pending.pop(key, None)
 
     @abstractmethod
-    def _verify(self, token: str, request: TokenRequest) -> Verified | None | Awaitable[Verified | None]:
+    def _verify(self, token: str, request: TokenRequest) -> _Verdict:
         """What a token stands for, None if nothing. Raises InvalidToken and Unavailable."""
 
     # -- what came of it ---------------------------------------------------------------------
@@ -423,6 +439,8 @@ class Auth(Protection):
             return subject in (None, who.subject) and client in (None, who.client)
 
         self._cache.forget(lambda known: is_meant(known.principal))
+        for forgotten in self._running.values():
+            forgotten.append(is_meant)
         for end in self.on_forget:
             end(is_meant)
 
@@ -431,46 +449,6 @@ _DESCRIBED: dict[str, str] = {
     "insufficient_scope": "the token does not allow this",
     "invalid_token": "the token has to be exchanged for a new one",
 }
-
-_Found: TypeAlias = Principal | None
-
-
-class TokenFunction(Auth):
-    """Tokens as a function of yours judges them: (token, TokenRequest) -> a Principal, or None; `def` or `async def`.
-
-    `issuers` are the authorization servers that clients get tokens from. What the function says is kept for
-    `cache_seconds`, and not beyond the principal's `expires`: one that goes by more of a request than the token takes
-    0. What it raises is status 500, and in no answer.
-    It may raise InvalidToken and Unavailable.
-    """
-
-    def __init__(
-        self,
-        function: Callable[[str, TokenRequest], _Found | Awaitable[_Found]],
-        *,
-        issuers: Sequence[str] = (),
-        cache_seconds: float = 60.0,
-        **options: Unpack[AuthOptions],
-    ) -> None:
-        self.authorization_servers = tuple(issuers)
-        self._function = function
-        super().__init__(cache_seconds=cache_seconds, **options)
-
-    def _verify(self, token: str, request: TokenRequest) -> Verified | None | Awaitable[Verified | None]:
-        found = self._function(token, request)
-        return _of_principal_later(found) if isawaitable(found) else _of_principal(found)
-
-
-async def _of_principal_later(found: Awaitable[_Found]) -> Verified | None:
-    return _of_principal(await found)
-
-
-def _of_principal(found: object) -> Verified | None:
-    if found is None:
-        return None
-    if not isinstance(found, Principal) or not found.is_authenticated:
-        raise TypeError("the function of TokenFunction gives a Principal with a subject, or None")
-    return Verified(found)
 
 
 def _request(headers: Mapping[str, str]) -> TokenRequest:

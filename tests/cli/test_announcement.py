@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from mcpd import Principal
-from mcpd.auth.base import TokenFunction, TokenRequest
+from mcpd.auth.base import TokenRequest
 from mcpd.auth.static_tokens import StaticTokens
+from mcpd.auth.token_function import TokenFunction
 from mcpd.cli.announcement import addresses, claude_desktop, pointers
 from mcpd.serve_options import Options
 

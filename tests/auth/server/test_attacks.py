@@ -10,7 +10,8 @@ from support.http_peer import Answer, Port, modern, serving
 
 from mcpd import Context, Principal, Server
 from mcpd.auth import base
-from mcpd.auth.base import TokenFunction, TokenRequest
+from mcpd.auth.base import TokenRequest
+from mcpd.auth.token_function import TokenFunction
 from mcpd.transports.authentication import Refusal
 from mcpd.transports.guards import Access
 

@@ -16,11 +16,13 @@ from support.websocket_peer import TEXT, frame, upgrade
 from support.websocket_peer import Peer as WebSocketPeer
 
 from mcpd import Context, Principal, Server
-from mcpd.auth.base import Auth, InvalidToken, TokenFunction, TokenRequest, Unavailable, Verified
+from mcpd.auth.base import Auth, InvalidToken, TokenRequest, Unavailable, Verified
 from mcpd.auth.challenge import parse
 from mcpd.auth.static_tokens import StaticTokens, read_tokens
 from mcpd.auth.token_cache import TokenCache
+from mcpd.auth.token_function import TokenFunction
 from mcpd.errors import ConfigurationError
+from mcpd.transports.authentication import Refusal
 from mcpd.transports.guards import Access
 
 ISSUER = "https://idp.example.com/realms/x"
@@ -397,6 +399,33 @@ async def test_what_is_forgotten_is_judged_anew() -> None:
             auth.forget(subject=subject)
         await ask(port, "Bearer ada-token")
     assert len(judge.asked) == 2
+
+
+@pytest.mark.parametrize("cache_seconds", [60.0, 0.0])
+async def test_who_is_forgotten_while_a_token_is_judged_is_judged_again(cache_seconds: float) -> None:
+    """AUTH-078: the answer that is on its way is of before, and would be kept, and let streams begin."""
+    users, may_answer, asked = dict(TOKENS), asyncio.Event(), 0
+
+    async def judge(token: str, request: TokenRequest) -> Principal | None:
+        nonlocal asked
+        asked += 1
+        found = users.get(token)
+        await may_answer.wait()
+        return found
+
+    auth = protected(judge, cache_seconds=cache_seconds)
+    about = {name: asyncio.ensure_future(auth({"authorization": f"Bearer {name}-token"})) for name in ("ada", "bob")}  # type: ignore[arg-type]
+    while asked < 2:
+        await asyncio.sleep(0)
+    del users["ada-token"], users["bob-token"]
+    auth.forget(subject="ada")
+    may_answer.set()
+
+    assert isinstance(await about["ada"], Refusal)
+    assert auth.known(b"Bearer ada-token") is None
+    # Nobody has said anything of him.
+    assert getattr(await about["bob"], "subject", "") == "bob"
+    assert asked == 3
 
 
 async def test_what_is_forgotten_ends() -> None:

@@ -14,8 +14,8 @@ from support.websocket_peer import TEXT, frame, upgrade
 from support.websocket_peer import Peer as WebSocketPeer
 
 from mcpd import Context, Principal, Server
-from mcpd.auth.base import TokenFunction
 from mcpd.auth.challenge import parse
+from mcpd.auth.token_function import TokenFunction
 from mcpd.errors import AccessDenied, RegistrationError
 from mcpd.testing import TestClient
 from mcpd.transports.authentication import Refusal
