@@ -165,6 +165,9 @@ class Authorizer:
             if found is not None and found.access_token != stale.access_token and time.time() < _due(found):
                 self.login = found  # another process was there first
                 return
+            if found is None and not self.is_machine:
+                self.login = None  # logged out by another process
+                return
             if found is not None and found.key == stale.key and found.refresh_token is not None:
                 stale = found
             try:
@@ -175,8 +178,13 @@ class Authorizer:
                 log.info("the refresh token for %s is refused: a login is due", printable(shown(self.url)))
                 self.login, self._ended = self._without_refresh(stale, error), stale
                 return
-            self._store.change(lambda kept: kept.put(renewed))
-            self.login = renewed
+
+            def keep(kept: Kept) -> None:
+                # Who logs out meanwhile stays logged out.
+                if self.is_machine or kept.login(self.url, stale.client_id) is not None:
+                    kept.put(renewed)
+
+            self.login = self._store.change(keep).login(self.url, renewed.client_id)
 
     def _without_refresh(self, stale: Login, error: Refusal) -> Login | None:
         """The login after its refresh token was refused; what somebody wrote meanwhile stays."""

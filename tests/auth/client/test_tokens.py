@@ -107,6 +107,27 @@ async def test_a_refresh_that_another_process_made_is_used(tmp_path: Path) -> No
         assert kept.refresh_token in there.refreshable
 
 
+@pytest.mark.parametrize("is_early", [True, False])
+async def test_who_has_logged_out_elsewhere_stays_logged_out(tmp_path: Path, is_early: bool) -> None:
+    """AUTH-210: a program that runs on puts no login back that `mcpd logout` deleted, before its refresh or during."""
+    path = tmp_path / "auth.json"
+
+    def log_out(form: dict[str, str] | None = None) -> None:
+        FileStore(path).change(lambda kept: kept.logins.clear())
+
+    async with world() as there, client_of(there, store=path), client_of(there, store=path, interactive=False) as late:
+        await late.call_tool("read")
+        there.tokens.clear()
+        if is_early:
+            log_out()
+        else:
+            there.token_error = log_out
+        with pytest.raises(AuthorizationRequired):
+            await late.call_tool("read")
+        assert len(refreshes(there)) == (not is_early)
+        assert FileStore(path).read().logins == []
+
+
 async def test_a_refresh_token_that_is_refused_is_dropped() -> None:
     """AUTH-210: then somebody logs in."""
     async with world() as there, client_of(there) as client:
