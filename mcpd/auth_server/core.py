@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from ipaddress import ip_address
@@ -65,6 +66,8 @@ class Core:
         self.keys = Keys(self.store, clock, settings.state)
         self.documents = ClientDocuments(clock, reach)
         self.transactions = Transactions(self.keys, clock, is_secure=lambda: self.issuer.startswith("https:"))
+        self._refreshing: dict[str, asyncio.Task[str]] = {}
+        """The providers' tokens that are being refreshed, by grant."""
         self.pair_throttle = Throttle(5, 300, clock)
         self.name_throttle = Throttle(50, 300, clock)
         self.address_throttle = Throttle(50, 300, clock)
@@ -172,18 +175,44 @@ class Core:
 
         Raises OAuthError if there is none.
         """
+        tokens, _ = await self._kept_upstream(grant_id)
+        if not self._is_due(tokens):
+            return tokens.access
+        # One for all calls that want it, even if the first of them is cancelled: many a refresh token can be used once.
+        task = self._refreshing.get(grant_id)
+        if task is None:
+            task = self._refreshing[grant_id] = asyncio.ensure_future(self._refreshed_upstream(grant_id))
+            task.add_done_callback(lambda done: self._has_refreshed(grant_id, done))
+        return await asyncio.shield(task)
+
+    async def _refreshed_upstream(self, grant_id: str) -> str:
+        tokens, way = await self._kept_upstream(grant_id)
+        if self._is_due(tokens):
+            if not tokens.refresh:
+                raise OAuthError("invalid_grant", "the provider's token is over, and it gave none to refresh it with")
+            tokens = await self.upstream(way).refreshed(tokens)
+            await self.store.keep_upstream(grant_id, self.seal(tokens))
+        return tokens.access
+
+    def _has_refreshed(self, grant_id: str, task: asyncio.Task[str]) -> None:
+        del self._refreshing[grant_id]
+        if not task.cancelled():
+            task.exception()  # which nobody may have waited for
+
+    def _is_due(self, tokens: Tokens) -> bool:
+        return bool(tokens.expires) and tokens.expires - 60 < self.clock()
+
+    async def _kept_upstream(self, grant_id: str) -> tuple[Tokens, str]:
+        """A provider's tokens, and its name. Raises OAuthError."""
         grant, sealed = await self.store.grant(grant_id), await self.store.upstream(grant_id)
         if grant is None or sealed is None:
             raise OAuthError(
                 "invalid_grant", "no token of a provider is kept: keep-tokens is off, or the login is over"
             )
-        tokens = decode(self.keys.unseal(sealed), type=Tokens)
-        if tokens.expires and tokens.expires - 60 < self.clock():
-            if not tokens.refresh:
-                raise OAuthError("invalid_grant", "the provider's token is over, and it gave none to refresh it with")
-            tokens = await self.upstream(grant.user.way).refreshed(tokens)
-            await self.store.keep_upstream(grant_id, self.seal(tokens))
-        return tokens.access
+        try:
+            return decode(self.keys.unseal(sealed), type=Tokens), grant.user.way
+        except ValueError:
+            raise OAuthError("invalid_grant", "the provider's token was kept with a key that is lost") from None
 
     async def end(self, grant: Grant) -> None:
         """Revoke all that came of a grant."""

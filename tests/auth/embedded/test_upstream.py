@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from base64 import b64decode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -265,6 +266,32 @@ async def test_tokens_that_are_kept(tmp_path: Path) -> None:
         assert found is not None
         await core.end(found)
         with pytest.raises(OAuthError):
+            await core.upstream_token(grant)
+
+
+async def test_calls_at_once_refresh_a_provider_s_token_once(tmp_path: Path) -> None:
+    """AUTH-143: many a refresh token can be used once. Who leaves meanwhile takes nothing along."""
+    async with corp(tmp_path, keep_tokens=True) as (here, provider):
+        core = here.server.core
+        login = await here.login()
+        await back(login.browser, await leave(login, provider))
+        tokens = (await login.exchange((await login.browser.choose())["code"])).json
+        grant = claims_of(tokens["access_token"])["grant"]
+        here.now.time += 3600
+        provider.answer = {"access_token": "upstream-2", "refresh_token": "upstream-r2", "expires_in": 3600 * 3}
+
+        calls = [asyncio.ensure_future(core.upstream_token(grant)) for _ in range(4)]
+        before = len(provider.asked)
+        async with asyncio.timeout(5):
+            while len(provider.asked) == before:
+                await asyncio.sleep(0)
+        calls[0].cancel()
+        assert await asyncio.gather(*calls[1:]) == ["upstream-2"] * 3
+        assert len([one for one in provider.asked if b"grant_type=refresh_token" in one.body]) == 1
+
+        # Without the key that it was kept with nobody can read it: another login helps.
+        core.keys._sealing = None
+        with pytest.raises(OAuthError, match="invalid_grant"):
             await core.upstream_token(grant)
 
 
