@@ -47,6 +47,7 @@ class Worker:
         self._said = said
         self._asked = asked
         self._control = FrameProtocol(self._take, self._lost)
+        self._is_handed_over = False
         self._is_lost = asyncio.Event()
         self._looks: dict[int, asyncio.Future[Seen]] = {}
         self._look_number = 0
@@ -74,8 +75,11 @@ class Worker:
             handover = replace(handover, sockets=descriptors)
 
             await connect_frames(self._control, ours)
-            # Before the process is there: nothing may come first, not a look at it while it is being made either.
+            # Nothing may come first, not a look at it while it is being made either.
+            self._is_handed_over = True
             self._send(0, "hello", encode_body(handover))
+            if self.state == "stopping":
+                self._send(0, "stop", False)
             # In a group of its own: Ctrl-C in a terminal is for the parent, which lets the workers end in order.
             self._process = await asyncio.create_subprocess_exec(
                 *command,
@@ -133,6 +137,8 @@ class Worker:
 
     async def look(self, seconds: float) -> Seen:
         """What it counts and does now; if it does not say within `seconds`, what it said last."""
+        if not self._is_handed_over:
+            return self.seen
         self._look_number += 1
         number = self._look_number
 
@@ -153,7 +159,7 @@ class Worker:
         self._send(number, "all", encode_body(whole))
 
     def _send(self, number: int, word: str, body: object) -> None:
-        if self._control.transport is not None:
+        if self._control.transport is not None and self._is_handed_over:
             self._control.transport.write(encode_frame(number, word, body))
 
     # -- what it says ------------------------------------------------------------------------

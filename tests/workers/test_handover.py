@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mcpd import Server, state_keys
-from mcpd.backplane.frames import encode_frame
+from mcpd.backplane.frames import connect_frames, encode_frame
 from mcpd.serve_options import Options
 from mcpd.workers import worker
 from mcpd.workers.handover import VARIABLE, Handover, decode_handover, encode_body, read_frame
@@ -40,6 +40,29 @@ async def test_a_look_while_the_process_is_being_made_does_not_come_before_it(mo
     assert [word for word, _ in frames] == ["hello", "look"]
     assert decode_handover(frames[0][1]) == handover
     assert await made.wait() == 0
+
+
+async def test_nor_does_what_it_is_told_while_its_socket_is_being_connected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SCALE-26: the loop turns once between the two."""
+    worker = Worker(1, lambda line: None, lambda worker, number: None)
+    words: list[str] = []
+
+    async def connect(*arguments: Any) -> None:
+        await connect_frames(*arguments)
+        await worker.look(10)
+        worker.stop()
+
+    async def spawn(*_: str, pass_fds: list[int], **__: Any) -> Any:
+        with socket.socket(fileno=os.dup(pass_fds[0])) as its:
+            its.settimeout(10)
+            words.extend(read_frame(its)[1] for _ in range(2))
+        return SimpleNamespace(pid=7, wait=_ended)
+
+    monkeypatch.setattr("mcpd.workers.process.connect_frames", connect)
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", spawn)
+    await worker.start(["mcpd"], {}, Handover(number=1, count=2, addresses={}, sockets={}), {}, None)
+    assert words == ["hello", "stop"]
+    assert await worker.wait() == 0
 
 
 async def _ended() -> int:
