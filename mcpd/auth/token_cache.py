@@ -39,7 +39,9 @@ class TokenCache(Generic[T, R]):
         found = self._accepted.get(key)
         if found is None:
             return None
-        if found[0] > self._clock():
+        now = self._clock()
+        # Not longer from now either: a clock that was set back would make it last for as long besides.
+        if now < found[0] <= now + self._seconds:
             return found[1]
         del self._accepted[key]
         return None
@@ -47,7 +49,10 @@ class TokenCache(Generic[T, R]):
     def refused(self, key: bytes) -> R | None:
         """Why a token was refused a moment ago; None if it was not."""
         found = self._refused.get(key)
-        return found[1] if found is not None and found[0] > self._clock() else None
+        if found is None:
+            return None
+        now = self._clock()
+        return found[1] if now < found[0] <= now + _REFUSED_SECONDS else None
 
     def accept(self, key: bytes, value: T, expires: float | None, seconds: float | None = None) -> None:
         """Keep an accepted token until `expires` (seconds since 1970), and not longer than `seconds`."""

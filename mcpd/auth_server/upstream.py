@@ -104,7 +104,9 @@ class Upstream:
     ) -> tuple[User, Tokens] | None:
         """Who signed in, if they may be here. Raises OAuthError if that cannot be told."""
         metadata = await self._discovered()
-        if issuer is not None and issuer != metadata["issuer"]:
+        # Spec: RFC 9207 2.4: who says that it names itself has to.
+        is_named = metadata.get("authorization_response_iss_parameter_supported") is True
+        if (issuer is not None or is_named) and issuer != metadata["issuer"]:
             raise OAuthError("access_denied", "another provider answered than the one that was asked", status=403)
         said = {"grant_type": "authorization_code", "code": code, "redirect_uri": callback}
         answer = await self._tokens({**said, "code_verifier": transaction.verifier})

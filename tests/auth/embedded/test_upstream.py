@@ -182,6 +182,10 @@ async def test_providers_that_fail(tmp_path: Path) -> None:
         assert (
             "another provider answered" in (await back(login.browser, asked, iss="https://other.example")).text.lower()
         )
+        # RFC 9207 2.4: who says that it names itself, and does not, is somebody else.
+        here.server.core.upstreams["corp"]._metadata["authorization_response_iss_parameter_supported"] = True  # type: ignore[index]
+        asked = await leave(login, provider)
+        assert "another provider answered" in (await back(login.browser, asked)).text.lower()
         asked = await leave(login, provider)
         answer = await login.browser.get(f"/oauth/sign-in/corp/callback?error=access_denied&state={asked['state']}")
         assert (answer.status, "Corp did not let you sign in" in answer.text) == (403, True)
