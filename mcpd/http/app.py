@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias
 
 from ..channel import Channel, Receiver
-from ..errors import ConfigurationError, ParseError, ProtocolError
+from ..errors import AccessDenied, ConfigurationError, ParseError, ProtocolError
 from ..jsonrpc import Batch, Request, decode, decode_batch
 from ..listener import Ending
 from ..principal import ANONYMOUS, Principal
@@ -284,6 +284,7 @@ class HttpApp:
 
     async def _post(self, request: HttpRequest) -> Step:
         """Read and decode a message; gives the next step, which answers it."""
+        forgotten = self.core.forgotten
         try:
             body = await request.read(self.settings.max_body_bytes, self.settings.body_timeout, self.core.owner)
             if not body.isascii():
@@ -293,6 +294,10 @@ class HttpApp:
             return request.fail_plainly(bad.status, bad.text)
         except ProtocolError as error:
             return request.fail(400, error, error.request_id)
+
+        if forgotten is not self.core.forgotten and forgotten.has(request.user):
+            # Let in before, with a body that came after: it might listen for as long as the token lasts.
+            return request.refuse(self.core.deny(request, AccessDenied("Say again who you are", error="invalid_token")))
 
         watch_post = self.core.watch_post
         endpoint = self._eras.named.get(request.headers.get(b"mcp-protocol-version"))
@@ -344,6 +349,7 @@ class HttpApp:
 
     def forget(self, is_meant: Callable[[Principal], bool]) -> None:
         """End the sessions, streams and WebSockets of these principals."""
+        self.core.forgotten = self.core.forgotten.add(is_meant)
         for session in self.sessions:
             if is_meant(session.user):
                 self.sessions.end(session)

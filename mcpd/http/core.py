@@ -28,6 +28,7 @@ from ..transports.authentication import Protection, Refusal
 from ..transports.stdio import MAX_FRAME_BYTES
 from ..types.lifecycle import Implementation
 from ..versions.table import Version
+from .forgotten import Forgotten
 from .headers import Mirrors
 from .keep_alive import KeepAlive
 from .request import FrameWatch, HttpRequest, Scope, counted_request
@@ -271,6 +272,8 @@ class Core:
         """The WebSockets that came through the ASGI server, with their connections."""
         self.listening: dict[Answering, Principal] = {}
         """The connections that subscribe in 2026-07-28, with who they belong to."""
+        self.forgotten = Forgotten()
+        """Now, as far as principals are forgotten."""
         self.is_draining = False
         self.watch_post: Callable[[bytes, Message | list[Message | ProtocolError]], FrameWatch] | None = None
         """Makes what tells observers of the frames of one POST; None if none of them hears of frames."""

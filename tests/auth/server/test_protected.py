@@ -459,6 +459,32 @@ async def test_what_is_forgotten_ends() -> None:
             await peer.aclose()
 
 
+async def test_who_is_forgotten_while_the_body_comes_is_asked_again() -> None:
+    """AUTH-078: else a body that is held back would begin a stream that lasts as long as the token."""
+    auth, is_looked_at = protected(), asyncio.Event()
+    judged = auth.known
+
+    def known(authorization: bytes) -> Principal | None:
+        is_looked_at.set()
+        return judged(authorization)
+
+    auth.known = known  # type: ignore[method-assign]
+    async with open_to(auth) as port:
+        for name in ("ada", "bob"):
+            token = {"Authorization": f"Bearer {name}-token"}
+            await ask(port, token["Authorization"])
+            is_looked_at.clear()
+            whole = modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, token)
+            peer = await port.connect()
+            peer.send(whole[:-1])
+            await is_looked_at.wait()
+            auth.forget(subject="ada")
+            peer.send(whole[-1:])
+            answer = await peer.head()
+            assert answer.status == (401 if name == "ada" else 200)
+            assert name == "bob" or challenge(answer)["error"] == "invalid_token"
+
+
 def test_a_clock_that_is_set_back_makes_nothing_last_longer() -> None:
     """AUTH-058: what was judged by a clock that went wrong least of all: "expired" would stay so for hours."""
     now = [10_000.0]
