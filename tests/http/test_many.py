@@ -180,7 +180,9 @@ async def _wait_together(child: Child) -> None:
             await peer.aclose()
         print(f"KiB: session {of_a_session:.1f}, listener {of_a_listener:.1f}, connection {of_a_connection:.1f}")
         assert of_a_session < 10
-        assert of_a_listener - of_a_connection < 10
+        # With its connection: one that waits keeps nothing of its last request, a listener goes on with its own.
+        assert of_a_connection < 10.5
+        assert of_a_listener < 22
         changing = await crowd.connect()
         await changing.ask(modern("tools/call", {"name": "change"}))
         heard = await asyncio.gather(*(peer.message() for peer in listeners + streams))
