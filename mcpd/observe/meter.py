@@ -311,11 +311,15 @@ def _measured(base: Any, meter: Meter, transport: str) -> Callable[[Any, Call, A
 
         del in_flight[request_id]
         try:
-            # An answer has no such member, or None in it, where it is not that of a tool.
-            if not result.is_error:
+            if answered.method != "tools/call":
+                # Of a tool all the same, if it is what a task gave.
+                if not getattr(result, "is_error", None):
+                    others[answered.version][answered.method](clock() - answered.began)
+                    return frame
+            elif not result.is_error:
                 tools[answered.version][answered.params.name](clock() - answered.began)
                 return frame
-        except (KeyError, AttributeError):
+        except (KeyError, AttributeError):  # the first of its series, or the answer to a tool's call that is no result
             pass
         count(answered, result)
         return frame

@@ -134,6 +134,8 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         self._state_keys = state_keys_of(state_key)
         self._state_codec: RequestStateCodec | None = None
         self._observers = tuple(observers)
+        self._observed: dict[tuple[type[Channel], bool], tuple[Any, Any]] = {}
+        """What makes sessions and connections for channels of one request, by their class and whether it is logged."""
         self._roots_watchers: RootsWatchers | None = None
         self._routes = []
         self.lifespan: Lifespan | None = None
@@ -260,6 +262,7 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
     def add_observer(self, observer: Observer) -> None:
         """Let one more hear what `Server(observers=[…])` hear, of connections and applications made from now on."""
         self._observers = (*self._observers, observer)
+        self._observed.clear()
 
     async def open(self) -> None:
         """Start the lifespan now, for programs that embed a server; else its first call does. Safe to call twice.
@@ -282,10 +285,19 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         """
         make_session: Any = Session
         make: Any = ServerConnection
-        if self._observers or log.isEnabledFor(logging.DEBUG):
-            from ..dispatcher.observed_frames import observed_by
+        is_logged = log.isEnabledFor(logging.DEBUG)
+        if self._observers or is_logged:
+            # Channels of one request, such as those of HTTP, are made as fast as requests come: one of a class is as
+            # the next one, so what was found for the first of them is kept.
+            kind = type(channel), is_logged
+            found = None if opening.subscribes else self._observed.get(kind)
+            if found is None:
+                from ..dispatcher.observed_frames import observed_by
 
-            make_session, make = observed_by(self._observers, channel)
+                found = observed_by(self._observers, channel)
+                if not opening.subscribes:
+                    self._observed[kind] = found
+            make_session, make = found
 
         session = make_session(
             self._identity_meta,

@@ -1,6 +1,6 @@
 """What tags and rules cost `tools/list` of 1,000 tools: CPU time of the server, beside one that has none of them.
 
-Measured as `observed_stdio.py` does: the servers take turns, and each round's share is that of neighbours in time.
+Measured as `observed_calls.py` does: the servers take turns, and each round's share is that of neighbours in time.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import statistics
 
-from observed_stdio import LEGACY, MODERN, Peer
+from observed_calls import LEGACY, MODERN, Peer
 
 SERVER = """
 from mcpd import Server

@@ -9,7 +9,8 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from support.wires import LEGACY, MODERN, stdio_wire
+from support.http_wire import http_wire
+from support.wires import LEGACY, MODERN, OpenWire, stdio_wire
 
 import mcpd
 from mcpd import Server
@@ -38,32 +39,62 @@ class Steps:
                 self.in_c[argument.__name__] += 1
 
 
-async def steps_of_an_echo(server: Server, version: str) -> Steps:
+async def steps_of_an_echo(server: Server, version: str, open_wire: OpenWire = stdio_wire) -> Steps:
     @server.tool
     async def echo(text: str) -> str:
         return text
 
+    return await steps_of(server, version, open_wire, "tools/call", {"name": "echo", "arguments": {"text": "a"}})
+
+
+async def steps_of(
+    server: Server, version: str, open_wire: OpenWire, method: str, params: dict[str, Any] | None = None
+) -> Steps:
     steps = Steps()
-    async with stdio_wire(server, version) as wire:
+    async with open_wire(server, version) as wire:
         for _ in range(2):  # the first calls make what is kept
-            await wire.text("echo", text="a")
+            await wire.result(method, params)
         sys.setprofile(steps)
         try:
-            await wire.text("echo", text="a")
+            await wire.result(method, params)
         finally:
             sys.setprofile(None)
     return steps
+
+
+def counted(name: str = "counted") -> Server:
+    server = Server(name)
+    server.add_observer(Meter(server.catalog.tools.offered))
+    return server
 
 
 @pytest.mark.parametrize("version", [LEGACY[-1], MODERN])
 async def test_a_call_that_is_counted_takes_two_steps_more(version: str) -> None:
     """Reading the clock, and a number into a list. The clock at its begin is read by what makes the call, in C."""
     bare = await steps_of_an_echo(Server("bare"), version)
-    counted = Server("counted")
-    counted.add_observer(Meter(counted.catalog.tools.offered))
-    metered = await steps_of_an_echo(counted, version)
+    metered = await steps_of_an_echo(counted(), version)
     assert metered.ours == bare.ours
     assert metered.in_c - bare.in_c == Counter({"perf_counter": 1, "append": 1})
+
+
+async def test_over_http_what_counts_is_not_made_anew_for_each_request() -> None:
+    """OBS-10: a request of 2026-07-28 has a connection of its own; which class counts there is looked up in a table.
+
+    Not all steps are held against those of a bare server: over HTTP some depend on the time, as the date of an answer.
+    """
+    bare = await steps_of_an_echo(Server("bare"), MODERN, http_wire)
+    metered = await steps_of_an_echo(counted(), MODERN, http_wire)
+    assert metered.ours["respond"] == 1
+    assert not {"observed_by", "session_class", "origin"} & set(metered.ours)
+    assert metered.in_c["perf_counter"] - bare.in_c["perf_counter"] == 1
+
+
+async def test_others_than_calls_of_tools_take_one_step_more_than_those() -> None:
+    """OBS-10: whether the answer is that of a tool, given by a task, is looked up; nothing is raised for it."""
+    bare = await steps_of(Server("bare"), LEGACY[-1], stdio_wire, "ping")
+    metered = await steps_of(counted(), LEGACY[-1], stdio_wire, "ping")
+    assert metered.ours == bare.ours
+    assert metered.in_c - bare.in_c == Counter({"perf_counter": 1, "append": 1, "getattr": 1})
 
 
 class _Stdio:

@@ -143,3 +143,15 @@ async def test_without_observers_a_session_is_a_plain_one(caplog: pytest.LogCapt
     server, _ = make_server()
     async with memory_wire(server, MODERN) as wire:
         assert not isinstance(wire.connection.session, ObservedSession)
+
+
+async def test_who_is_added_later_hears_of_the_requests_from_then_on() -> None:
+    """Where each request has a connection of its own, what is kept for those knows nothing of who comes later."""
+    first, second = Notes(), Notes()
+    server, _ = make_server(first)
+    async with http_wire(server, MODERN) as wire:
+        await wire.text("echo", text="a")
+        await wire.text("echo", text="b")
+        server.add_observer(second)
+        await wire.text("echo", text="c")
+    assert (len(first.of("tools/call")), len(second.of("tools/call"))) == (3, 1)
