@@ -178,7 +178,7 @@ async def test_streams_are_counted_while_they_are_open() -> None:
         waiting = await session.start(call("tools/call", {"name": "wait"}))
         async with asyncio.timeout(30):
             await entered.wait()
-        assert port.app.facts() == (0, None)
+        assert port.app.facts().streams == 0
         listening = await session.listen()
         await becomes(1)
         subscribed = await _subscribed(port)
