@@ -70,6 +70,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound="Middleware")
 
 
+class _Observed(dict[tuple[type, bool], tuple[Any, Any]]):
+    """What makes sessions and connections for channels of one request, by their class and whether it is logged."""
+
+
 @with_help
 class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
     """An MCP server: register tools and resources with its decorators, then serve it.
@@ -133,9 +137,7 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         self._connections = Announcer(change_bus)
         self._state_keys = state_keys_of(state_key)
         self._state_codec: RequestStateCodec | None = None
-        self._observers = tuple(observers)
-        self._observed: dict[tuple[type[Channel], bool], tuple[Any, Any]] = {}
-        """What makes sessions and connections for channels of one request, by their class and whether it is logged."""
+        self._observers, self._observed = tuple(observers), _Observed()
         self._roots_watchers: RootsWatchers | None = None
         self._routes = []
         self.lifespan: Lifespan | None = None
