@@ -57,9 +57,15 @@ class Daemon:
         with self.process.stderr:
             for line in self.process.stderr:
                 self.log += line.decode(errors="replace")
-                self._loop.call_soon_threadsafe(asyncio.ensure_future, self._tell())
+                self._call_tell()
         self.log += "(it has ended)\n"
-        self._loop.call_soon_threadsafe(asyncio.ensure_future, self._tell())
+        self._call_tell()
+
+    def _call_tell(self) -> None:
+        try:
+            self._loop.call_soon_threadsafe(lambda: asyncio.ensure_future(self._tell()))
+        except RuntimeError:  # the test is over, and its loop closed
+            pass
 
     async def _tell(self) -> None:
         async with self._heard:

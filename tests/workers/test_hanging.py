@@ -27,6 +27,7 @@ async def ready(number: int) -> AsyncIterator[tuple[Worker, socket.socket]]:
     worker = Worker(number, lambda line: None, lambda worker, number: None)
     ours, its = socket.socketpair()
     await connect_frames(worker._control, ours)
+    worker._is_handed_over = True
     with its:
         worker.pid = number
         its.sendall(encode_frame(0, "ready", None))
