@@ -1,9 +1,11 @@
 """`everything_with_skills.py` as several processes serve it: the lists of all have to be equal, so what the tools add
-there is taken away again in the same call.
+there is taken away again in the same call. Between the two the others hear of a list that is not theirs: of one that
+is they would tell nobody.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 import everything
@@ -15,6 +17,7 @@ __all__ = ["server"]
 def _twice(change: Callable[[], Awaitable[str]]) -> None:
     async def there_and_back() -> str:
         await change()
+        await asyncio.sleep(0.1)
         return await change()
 
     name = change.__name__

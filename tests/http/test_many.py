@@ -194,7 +194,7 @@ async def _wait_together(child: Child) -> None:
         # All that was taken is given back, but for what is made once and the lists of free objects that asyncio and
         # uvloop keep, of 250 of a kind.
         print(f"blocks of memory: {before['blocks']} before, {left['blocks']} after")
-        assert left["blocks"] - before["blocks"] < MANY // 2
+        assert left["blocks"] - before["blocks"] < MANY
         assert crowd.kilobytes() <= full
         # Those are full now: who comes now leaves nothing at all.
         await crowd.come_and_go(MORE)

@@ -95,7 +95,7 @@ async def test_prometheus_scrapes_a_server_under_load_and_answers_the_dashboard(
          f"--web.listen-address=127.0.0.1:{own}"], stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        await until(lambda: _answers(port) and _answers(metrics) and _answers(own))
+        await until(lambda: _answers(port) and _answers(metrics) and _is_ready(own))
         load = asyncio.create_task(_load(f"http://127.0.0.1:{port}/mcp"))
         for expression in expressions():
             asked = expression.replace("$job", ".*").replace("$instance", ".*").replace("$__rate_interval", "10s")
@@ -124,6 +124,13 @@ async def _load(url: str) -> None:
 def _answers(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _is_ready(port: int) -> bool:
+    try:
+        return bool(_get(f"http://127.0.0.1:{port}/-/ready"))
+    except OSError:  # it does not listen yet, or says that it is not ready
+        return False
 
 
 def _get(url: str) -> bytes:
