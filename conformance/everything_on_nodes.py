@@ -17,7 +17,8 @@ __all__ = ["server"]
 def _twice(change: Callable[[], Awaitable[str]]) -> None:
     async def there_and_back() -> str:
         await change()
-        await asyncio.sleep(0.1)
+        for _ in range(20):  # turns of the loop in which it is said
+            await asyncio.sleep(0)
         return await change()
 
     name = change.__name__

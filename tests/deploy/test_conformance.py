@@ -37,6 +37,11 @@ def suite() -> ModuleType:
     return module
 
 
+# The suite asks at once after a DELETE, and another process has 100 ms to hear of it (SCALE-09): seldom enough, on a
+# machine that is busy with all legs, it asks first.
+_TOO_SOON = "server-session-terminated-returns-404"
+
+
 @pytest.mark.timeout(300)
 def test_the_official_suite_and_clients_find_what_one_process_gives(
     suite: ModuleType, child: Child, tmp_path: Path
@@ -55,6 +60,8 @@ def test_the_official_suite_and_clients_find_what_one_process_gives(
         with ThreadPoolExecutor(len(legs)) as threads:
             scores = threads.map(lambda each: suite.run_leg(node, suite.LEGS[each[1]], served.url(each[0])), legs)
             for (proxy, leg), score in zip(legs, scores, strict=True):
+                if len(score.blemishes) == 1 and _TOO_SOON in score.blemishes[0]:
+                    score = suite.run_leg(node, suite.LEGS[leg], served.url(proxy))
                 assert not score.blemishes, f"{proxy} {leg}\n" + "\n".join(score.blemishes)
                 assert score.scenarios == suite.LEGS[leg].scenarios, score.output[-2000:]
                 assert score.code == 0
