@@ -81,6 +81,8 @@ bench: $(VENV)/.test
 	$(PY) tests/bench/listed_tools.py
 	$(PY) tests/bench/http_rows.py
 	$(PY) tests/bench/memory_rows.py
+	$(PY) tests/bench/client_streams.py
+	$(PY) tests/bench/client_http.py
 
 soak: $(VENV)/.test
 	$(PY) tests/hostile/soak.py $(SOAK_ARGS)

@@ -1,4 +1,5 @@
-"""What a peer says of itself and of a request's version, in `initialize` and in `_meta`: read, and checked.
+"""What a peer says of itself and of a request's version, in `initialize` and in `_meta`: read, and checked. Before it
+has said anything there is an `Opening`.
 
 Pure functions of what was received; what follows from it for the connection is the session's.
 Spec: 2026-07-28 basic/index, basic/versioning; 2025-11-25 basic/lifecycle.
@@ -6,9 +7,10 @@ Spec: 2026-07-28 basic/index, basic/versioning; 2025-11-25 basic/lifecycle.
 
 from __future__ import annotations
 
-from typing import Any
+from functools import lru_cache
+from typing import Any, Literal, TypeAlias
 
-from msgspec import UNSET, Raw, ValidationError
+from msgspec import UNSET, Raw, Struct, ValidationError
 from msgspec.json import Decoder
 
 from .errors import InvalidParams, ParseError, UnsupportedVersion
@@ -20,13 +22,19 @@ from .versions.table import Version
 
 __all__ = [
     "ClientIdentity",
+    "Opening",
+    "Phase",
     "asked_version",
     "check_envelope",
     "has_envelope",
     "read_head",
     "read_initialize",
     "read_params",
+    "said_by",
 ]
+
+_MOST_SHARED = 1024
+"""So long a text of `initialize` may be to be kept for the next client that says the same."""
 
 _NO_CAPABILITIES = ClientCapabilities()
 _decode_capabilities = Decoder(ClientCapabilities).decode
@@ -38,8 +46,33 @@ read_head = Decoder(Params).decode
 read_initialize = Decoder(InitializeParams).decode
 
 
+Phase: TypeAlias = 'Literal["new", "initializing", "initialized", "modern"]'
+"""How far a connection is, see `session`. Words and no enum, whose class is dear to make at each start."""
+
+
+class Opening(Struct, frozen=True, gc=False):
+    """How a connection begins: what its transport knows of it before the first message.
+
+    `version` fixes the era; None leaves that to the first request. A modern one stands for all modern ones, as each
+    request brings its own along; a legacy one was agreed on elsewhere. `principal` is who the peer is to the
+    transport, e.g. a digest of its token, "" for nobody in particular; what is sealed for one serves no other. `peer`
+    is the address that it connects from, without its port; "" if it is known by nothing but itself. With
+    `is_stateless` there is one request and no more: what an older client sets is not kept, and it is told of nothing
+    later. `subscribes` is false for a connection that ends with its one request: it need not be told of changes.
+    """
+
+    version: Version | None = None
+    principal: str = ""
+    peer: str = ""
+    is_stateless: bool = False
+    subscribes: bool = True
+
+
 class ClientIdentity:
-    """What a peer says of itself: in `initialize`, or in one request's `_meta` (then decoded when asked for)."""
+    """What a peer says of itself: in `initialize`, or in one request's `_meta` (then decoded when asked for).
+
+    Clients that say the same may have the same one: nothing of it is ever changed.
+    """
 
     __slots__ = ("_capabilities", "_info", "_raw_capabilities", "_raw_info")
 
@@ -76,6 +109,21 @@ class ClientIdentity:
             except MALFORMED:
                 return None
         return self._info
+
+
+def said_by(params: bytes, version: str) -> ClientIdentity:
+    """What a client says of itself in the params of `initialize`.
+
+    Thousands of sessions may be of one program, which says the same in each: they have one object.
+    """
+    return (_said_by if len(params) <= _MOST_SHARED else _said_by.__wrapped__)(params, version)
+
+
+@lru_cache(64)
+def _said_by(params: bytes, version: str) -> ClientIdentity:
+    read: InitializeParams = read_initialize(params)
+    # What the version does not know was not declared, whatever the client wrote.
+    return ClientIdentity(table.get(version).shape(read.capabilities), read.client_info)
 
 
 def read_params(read: Any, raw: Raw) -> Any:

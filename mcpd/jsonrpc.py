@@ -38,10 +38,10 @@ __all__ = [
     "Id",
     "Message",
     "Notification",
-    "PlainResult",
     "Request",
     "Response",
     "Result",
+    "Told",
     "as_json",
     "as_object",
     "call",
@@ -49,7 +49,6 @@ __all__ = [
     "decode_batch",
     "decode_other",
     "decode_request",
-    "decode_result",
     "encode",
     "encoder",
     "error_answer",
@@ -148,25 +147,22 @@ class Call(Struct, tag_field="jsonrpc", tag="2.0"):
     id: Id | UnsetType = UNSET
 
 
+class Told(Struct, tag_field="jsonrpc", tag="2.0", gc=False):
+    """A notification to send. `params` is whatever can be written, and not None."""
+
+    method: str
+    params: Any
+
+
 class _BareCall(Struct, tag_field="jsonrpc", tag="2.0"):
     method: str
     id: Id | UnsetType = UNSET
-
-
-class PlainResult(Struct, forbid_unknown_fields=True):
-    """A `Response` that has nothing else in its message."""
-
-    jsonrpc: Literal["2.0"]
-    id: Id
-    result: Raw
 
 
 Message: TypeAlias = Request | Notification | Response | Failure
 
 decode_request = Decoder(Request).decode
 """One frame as a request, for who mostly gets these. Raises MALFORMED for all else: `decode_other` is for that."""
-decode_result = Decoder(PlainResult).decode
-"""One frame as a plain result, for who mostly gets these. Raises MALFORMED for all else: for that there is `decode`."""
 
 _envelope_decoder: Decoder[_Envelope] | None = None
 _batch_decoder: Decoder[list[Raw]] | None = None

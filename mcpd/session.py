@@ -27,20 +27,23 @@ Spec: 2025-11-25 basic/lifecycle; 2026-07-28 basic/index, basic/versioning.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from msgspec import UNSET, Raw, Struct
-from msgspec.json import Decoder
+from msgspec.json import decode
 
 from .budget import CALL, OVER, SMALL, Charge, ChargedTexts, client_of, weigh
 from .envelope import (
     ClientIdentity,
+    Opening,
+    Phase,
     asked_version,
     check_envelope,
     has_envelope,
     read_head,
     read_initialize,
     read_params,
+    said_by,
 )
 from .errors import (
     AccessDenied,
@@ -61,7 +64,9 @@ from .jsonrpc import (
     Notification,
     Request,
     Result,
+    Told,
     call,
+    decode_request,
     encode,
     error_answer,
 )
@@ -85,22 +90,21 @@ _UNCOUNTED = 64
 """So many calls of a connection cost nothing to count; each one more takes of the budget."""
 
 _EMPTY = b"{}"
+_NONE_SAID = Raw(_EMPTY)
 _UNKNOWN = ClientIdentity()
+_OPENING = Opening()
 
 
 class _Answer(Struct):
     id: Id | None = None
 
 
-_read_id = Decoder(_Answer).decode
-_read_members = Decoder(dict[str, Raw]).decode
-
-
 class Call(RequestInFlight, eq=False):
     """One request of the client, from receipt to answer. A struct because these are made in C."""
 
     session: Session
-    raw: Raw
+    source: Raw | bytes
+    """Its params as they came, or the frame that has them."""
     version: Version
     params: Any
     meta: RequestMeta | None
@@ -127,6 +131,13 @@ class Call(RequestInFlight, eq=False):
             raise InternalError(OVER)
 
     @property
+    def raw(self) -> Raw:
+        """Its params as they came."""
+        if isinstance(self.source, bytes):
+            self.source = decode_request(self.source).params
+        return self.source
+
+    @property
     def is_open(self) -> bool:
         """Whether an answer is still wanted."""
         return self.session.in_flight.by_id.get(self.id) is self
@@ -147,31 +158,6 @@ class Call(RequestInFlight, eq=False):
         if self.version.is_modern:
             return None if self.meta is None else self.meta.log_level
         return None if self.session.is_stateless else self.session.log_level
-
-
-class Opening(Struct, frozen=True, gc=False):
-    """How a connection begins: what its transport knows of it before the first message.
-
-    `version` fixes the era; None leaves that to the first request. A modern one stands for all modern ones, as each
-    request brings its own along; a legacy one was agreed on elsewhere. `principal` is who the peer is to the
-    transport, e.g. a digest of its token, "" for nobody in particular; what is sealed for one serves no other. `peer`
-    is the address that it connects from, without its port; "" if it is known by nothing but itself. With
-    `is_stateless` there is one request and no more: what an older client sets is not kept, and it is told of nothing
-    later. `subscribes` is false for a connection that ends with its one request: it need not be told of changes.
-    """
-
-    version: Version | None = None
-    principal: str = ""
-    peer: str = ""
-    is_stateless: bool = False
-    subscribes: bool = True
-
-
-_OPENING = Opening()
-
-
-Phase: TypeAlias = Literal["new", "initializing", "initialized", "modern"]
-"""How far a connection is; the table is above. Words and no enum, whose class is dear to make at each start."""
 
 
 class Session:
@@ -213,10 +199,7 @@ class Session:
         """The URIs of the resources that a legacy client watches."""
         self.said: Charge | None = None
         """What the client said of itself takes so much of the budget, if it is large."""
-        if version is None:
-            self.phase: Phase = "new"
-        else:
-            self.phase = "modern" if version.is_modern else "initialized"
+        self.phase: Phase = "new" if version is None else "modern" if version.is_modern else "initialized"
         self.is_stateless = opening.is_stateless
         self.in_flight: RequestsInFlight[Call] = RequestsInFlight()
         """The calls that are open."""
@@ -226,6 +209,10 @@ class Session:
         self.phase = "initialized" if is_initialized else "initializing"
         self.client = client
         self.log_level = log_level
+
+    def rest(self) -> None:
+        """Nothing may come for long: a table that calls have filled goes, if it is empty again."""
+        self.in_flight.by_id = self.in_flight.by_id or {}
 
     @property
     def is_initialized(self) -> bool:
@@ -259,10 +246,35 @@ class Session:
 
     # -- receiving ---------------------------------------------------------------------------
 
-    def receive_request(self, request: Request, charge: Charge | None = None) -> Call:
-        """Open a call, which keeps the `charge` for its bytes. Raises ProtocolError with what the peer did wrong; then
-        nothing was opened.
+    def open_frame(self, frame: bytes) -> Call | None:
+        """The short way from bytes to an open call. None for what `receive_request` has to look at: what is wrong in
+        any way, unusual, or asked for the first time.
         """
+        version = self.version
+        try:
+            if version is None or version.read_frame is None:
+                return None
+            request = version.read_frame(frame)
+        except MALFORMED:
+            return None
+
+        in_flight, request_id, params = self.in_flight.by_id, request.id, request.params
+        meta: RequestMeta | None = params.meta
+        if request_id in in_flight or len(in_flight) >= _UNCOUNTED or len(in_flight) >= self.max_in_flight:
+            return None
+        if version.is_modern:
+            capabilities = meta.client_capabilities  # type: ignore[union-attr]
+            if capabilities != _NONE_SAID and bytes(capabilities)[:1] != b"{":
+                return None
+        elif meta is not None and meta.protocol_version is not UNSET:
+            return None
+
+        opened = self.call_class(request_id, request.method, self, frame, version, params, meta)
+        in_flight[request_id] = opened
+        return opened
+
+    def receive_request(self, request: Request, charge: Charge | None = None) -> Call:
+        """Open a call, which keeps the `charge` for its bytes. Raises ProtocolError, and then nothing was opened."""
         in_flight = self.in_flight.by_id
         if request.id in in_flight:
             raise InvalidRequest(ID_IN_USE)
@@ -273,7 +285,7 @@ class Session:
         opened = None
         version = self.version
         if version is not None and (read := version.readers.get(request.method)) is not None:
-            # The short way, of a method that was asked for before: what is not as it should be goes the long one.
+            # A method that was asked for before: what is not as it should be goes the long way.
             try:
                 params = read(request.params)
             except MALFORMED:
@@ -373,8 +385,7 @@ class Session:
             if not self.said.set(weigh(bytes(request.params))):
                 raise InternalError(OVER)
         self.phase, self.version = "initializing", table.negotiate(params.protocol_version)
-        # What the version does not know was not declared, whatever the client wrote.
-        self.client = ClientIdentity(self.version.shape(params.capabilities), params.client_info)
+        self.client = said_by(bytes(request.params), self.version.name)
         return self.call_class(request.id, request.method, self, request.params, self.version, params, params.meta)
 
     def receive_notification(self, message: Notification) -> Any | None:
@@ -419,7 +430,6 @@ class Session:
         in_flight, request_id = self.in_flight.by_id, answered.id
         if in_flight.get(request_id) is not answered:
             return None
-
         frame = encode(Result(request_id, answered.version.shape_result(result, self.identity)))
         if len(frame) > self.max_frame_bytes:
             # It stays open: whoever gave the result answers with an error in its place.
@@ -446,18 +456,19 @@ class Session:
 
     def replace(self, answer: bytes, error: ProtocolError) -> bytes:
         """An error in the place of an answer of ours that cannot be sent after all."""
-        return _failure(error, self.version, _read_id(answer).id)
+        return _failure(error, self.version, decode(answer, type=_Answer).id)
 
     # -- speaking first ----------------------------------------------------------------------
 
     def notify(self, method: str, params: Any, related_request: Call | None = None) -> bytes | None:
         """A notification as a frame; None if `related_request` is closed or this version has no such notification."""
-        version = related_request.version if related_request is not None else self.version
-        if version is None or (related_request is not None and not related_request.is_open):
+        version, in_flight = self.version, self.in_flight.by_id
+        if related_request is not None:
+            version = related_request.version if in_flight.get(related_request.id) is related_request else None
+        if version is None or not (method in version.server_notifications or self.vocabulary.may_say(version, method)):
             return None
-        if method not in version.server_notifications and not self.vocabulary.may_say(version, method):
-            return None
-        return call(method, version.shape(params))
+        shaped = params if params.__class__ in version.plain else version.shape(params)
+        return call(method) if shaped is None else encode(Told(method, shaped))
 
     def ask(self, method: str, params: Any, request_id: Id, meta: Mapping[str, str] | None = None) -> bytes:
         """A request of ours as a frame, with these members in its `_meta`.
@@ -471,7 +482,7 @@ class Session:
             )
         shaped = version.shape(params)
         if meta:
-            shaped = {**({} if shaped is None else _read_members(encode(shaped))), "_meta": meta}
+            shaped = {**({} if shaped is None else decode(encode(shaped), type=dict[str, Raw])), "_meta": meta}
         frame = call(method, shaped, request_id)
         if len(frame) > self.max_frame_bytes:
             raise LocalProtocolError(
@@ -485,6 +496,5 @@ _ERA_FIXED = "This connection was initialized: its version is fixed, and request
 
 def _failure(error: ProtocolError, version: Version | None, request_id: Id | None) -> bytes:
     code = error.code if version is None else version.error_code(error)
-    if request_id is None and (version is None or not version.has_null_id):
-        return encode(error_answer(error, UNSET, code))
-    return encode(error_answer(error, request_id, code))
+    is_absent = request_id is None and (version is None or not version.has_null_id)
+    return encode(error_answer(error, UNSET if is_absent else request_id, code))

@@ -80,7 +80,7 @@ ROWS: list[tuple[OpenWire, str, str, int, Most]] = [
     (stdio_wire, LEGACY[-1], "echo", 64, (12.5, 0.1, 0.1)),
     (stdio_wire, MODERN, "echo", 1, (15.5, 2, 3.5)),
     (stdio_wire, MODERN, "echo", 64, (12.5, 0.1, 0.1)),
-    (stdio_wire, LEGACY[-1], "plain", 1, (56.5, 4, 5.5)),
+    (stdio_wire, LEGACY[-1], "plain", 1, (59.5, 4, 5.5)),
     (stdio_wire, LEGACY[-1], "plain", 64, (34, 0.2, 0.2)),
     (websocket_wire, LEGACY[-1], "echo", 1, (17.5, 0, 4.5)),
     (websocket_wire, LEGACY[-1], "echo", 64, (13.5, 0, 0.1)),
@@ -115,7 +115,7 @@ async def test_a_call_takes_no_more_than_recorded(
     counts.check(most)
 
 
-@pytest.mark.parametrize(("in_a_session", "most"), [(True, (46.5, 0, 3.5)), (False, (42.5, 0, 3.5))])
+@pytest.mark.parametrize(("in_a_session", "most"), [(True, (47.5, 0, 3.5)), (False, (43.5, 0, 3.5))])
 async def test_a_post_takes_no_more_than_recorded(in_a_session: bool, most: Most) -> None:
     server = Server("counts")
 
@@ -200,7 +200,7 @@ def blocks_now() -> int:
     return sys.getallocatedblocks()
 
 
-@pytest.mark.parametrize(("is_file", "most"), [(False, 111), (True, 89)])
+@pytest.mark.parametrize(("is_file", "most"), [(False, 109), (True, 88)])
 def test_a_start_imports_no_more_than_recorded(child: Child, tmp_path: Path, is_file: bool, most: int) -> None:
     (tmp_path / "plain.py").write_text(PLAIN_SERVER, encoding="utf-8")
     loaded = loaded_at_start(child, *([str(tmp_path / "plain.py")] if is_file else []))

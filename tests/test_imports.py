@@ -41,7 +41,7 @@ EXTRAS: dict[str, set[str]] = {
     "redis": {"backplane"},
     "ruamel": {"install"},
     "selectolax": {"docs", "verdict"},
-    "typing_extensions": {"client"},  # anyio brings it before Python 3.13, and it is used before 3.12
+    "typing_extensions": {"cli", "client"},  # anyio brings it before Python 3.13, and it is used before 3.12
     "uvicorn": {"http"},
     "uvloop": {"server"},
     "watchfiles": {"sources"},
@@ -49,6 +49,7 @@ EXTRAS: dict[str, set[str]] = {
 }
 # Used where the user has them installed, never required.
 WELCOME = {"attr", "attrs", "httpx", "pydantic", "pydantic_core", "starlette"}
+STANDARD = {*sys.stdlib_module_names, "annotationlib"}  # that one since Python 3.14
 
 
 def modules() -> Iterator[tuple[str, Path]]:
@@ -73,7 +74,7 @@ def test_the_core_needs_four_packages_and_extras_stay_in_their_rooms() -> None:
         room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
         for name, line in imported(path):
             top = name.partition(".")[0]
-            if top in sys.stdlib_module_names or top in CORE | WELCOME | {"mcpd"} or room in EXTRAS.get(top, ()):
+            if top in STANDARD or top in CORE | WELCOME | {"mcpd"} or room in EXTRAS.get(top, ()):
                 continue
             wrong.append(f"{path.relative_to(REPOSITORY)}:{line} imports {name}")
     assert not wrong, "\n".join(wrong)
@@ -171,8 +172,10 @@ def test_each_module_imports_first(child: Child) -> None:
 # What `mcpd serve --stdio` must not pay for (issue: at most 1.6 times the raw floor from spawn to first answer).
 # Each is loaded at one seam, by the command, transport or extra that needs it.
 NOT_FOR_STDIO = {
-    "click", "email", "http", "httptools", "importlib.metadata", "jsonschema_rs", "opentelemetry", "publicsuffixlist",
-    "pydantic", "redis", "sqlite3", "urllib.request", "uvicorn", "uvloop", "watchfiles", "websockets",
+    "array", "asyncio.sslproto", "asyncio.staggered", "asyncio.trsock", "binascii", "click", "email", "http",
+    "httptools", "importlib.metadata", "jsonschema_rs", "opentelemetry", "platform", "publicsuffixlist", "pydantic",
+    "redis", "sqlite3", "ssl", "subprocess", "typing_extensions", "urllib.request", "uvicorn",
+    "uvloop", "watchfiles", "websockets",
 }  # fmt: skip
 # Of ours: what most servers never need, or not before somebody calls.
 OURS_NOT_FOR_STDIO = {
@@ -180,7 +183,8 @@ OURS_NOT_FOR_STDIO = {
     "mcpd.cli.wrong_target", "mcpd.dispatcher.batch_reply", "mcpd.dispatcher.outgoing", "mcpd.dispatcher.subscriptions",
     "mcpd.listener", "mcpd.observe", "mcpd.registry.arguments", "mcpd.registry.completion", "mcpd.registry.options",
     "mcpd.registry.prompts", "mcpd.registry.thread_pool", "mcpd.registry.thread_slots", "mcpd.registry.threads",
-    "mcpd.server.hiding", "mcpd.transports.memory", "mcpd.types.elicitation", "mcpd.types.sampling",
+    "mcpd.server.hiding", "mcpd.transports.memory", "mcpd.types.completion", "mcpd.types.elicitation",
+    "mcpd.types.rounds", "mcpd.types.sampling",
     "mcpd.wire.mirrors",
 }  # fmt: skip
 # And what servers need none of whose functions takes a Context, and whose URIs have no variables.
@@ -234,3 +238,18 @@ def test_a_plain_server_loads_less(child: Child, tmp_path: Path) -> None:
     loaded = loaded_at_start(child, str(tmp_path / "plain.py"))
     assert "mcpd.registry.signature" in loaded
     assert not loaded & (NOT_FOR_STDIO | OURS_NOT_FOR_STDIO | NOT_FOR_PLAIN_SERVERS)
+
+
+def test_a_folder_loads_only_what_it_uses(child: Child, tmp_path: Path) -> None:
+    for path, text in [
+        ("tools/greet.py", "async def greet(name: str) -> str:\n    return name\n"),
+        ("resources/note.txt", "note"),
+        ("prompts/ask.md", "---\ndescription: Ask.\n---\nAsk {{what}}"),
+        ("docs/page.md", "# Page\n"),
+        ("mcpd.toml", ""),
+    ]:
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(text, encoding="utf-8")
+    loaded = loaded_at_start(child, str(tmp_path))
+    assert {"mcpd.sources.prompt_files", "mcpd.sources.reader", "mcpd.sources.resource_files"} <= loaded
+    assert not loaded & (NOT_FOR_STDIO | OURS_NOT_FOR_STDIO | {"difflib"})

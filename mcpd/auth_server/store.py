@@ -356,8 +356,12 @@ def _open(path: str) -> sqlite3.Connection:
         if mode & 0o077:
             raise OSError(f"others can read it, and it holds keys; run: chmod 600 {path}")
     db = sqlite3.connect(path or ":memory:", timeout=10)
-    db.execute("PRAGMA journal_mode = WAL")
-    db.execute("PRAGMA synchronous = NORMAL")
-    db.execute("PRAGMA foreign_keys = ON")
-    db.executescript(_SCHEMA)
+    try:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = NORMAL")
+        db.execute("PRAGMA foreign_keys = ON")
+        db.executescript(_SCHEMA)
+    except sqlite3.Error:
+        db.close()
+        raise
     return db

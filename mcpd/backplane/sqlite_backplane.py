@@ -52,11 +52,7 @@ class SqliteBackplane(OwnBus):
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="mcpd-sqlite")
         self._is_closed = False
         try:
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # what is in it is nobody else's business
-            self._db = sqlite3.connect(path, timeout=_WAIT, isolation_level=None, check_same_thread=False)
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=NORMAL")
-            self._db.executescript(_TABLES)
+            self._db = _opened(path)
         except (OSError, sqlite3.Error) as error:
             why = error.strerror if isinstance(error, OSError) else error
             raise ConfigurationError(f"backplane sqlite://{path}: {why}; name a file that can be written") from None
@@ -254,3 +250,16 @@ class SqliteBackplane(OwnBus):
                 return changed.rowcount == 1
 
         return await self._run(work)
+
+
+def _opened(path: str) -> sqlite3.Connection:
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # what is in it is nobody else's business
+    db = sqlite3.connect(path, timeout=_WAIT, isolation_level=None, check_same_thread=False)
+    try:
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=NORMAL")
+        db.executescript(_TABLES)
+    except sqlite3.Error:
+        db.close()
+        raise
+    return db

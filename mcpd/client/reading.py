@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from msgspec import Raw, Struct
 from msgspec.json import Decoder
 
 from ..jsonrpc import ABSENT, MALFORMED, Id
 from ..wire.torn import answered_by
 
-__all__ = ["id_answered", "is_utf8", "params_to_keep"]
+__all__ = ["decode_result", "id_answered", "is_utf8", "params_to_keep"]
+
+
+class _PlainResult(Struct, forbid_unknown_fields=True):
+    """A `Response` that has nothing else in its message."""
+
+    jsonrpc: Literal["2.0"]
+    id: Id
+    result: Raw
 
 
 class _Bearer(Struct):
@@ -18,6 +28,9 @@ class _Bearer(Struct):
     method: Raw = ABSENT
 
 
+decode_result = Decoder(_PlainResult).decode
+"""One frame as a plain result, for who mostly gets these. Raises MALFORMED for all else: for that there is
+`jsonrpc.decode`."""
 _read_bearer = Decoder(_Bearer).decode
 
 

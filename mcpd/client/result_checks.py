@@ -62,11 +62,11 @@ class ResultChecks:
 
         schema, cost = ready
         most = _MOST_WORK // cost
-        if _count(found, most) >= most:
+        if _count(found, most) >= most or not schema.can_check(found):
             return None
 
         try:
-            problems = schema.problems(found)
+            problems = schema.problems(found, is_flat=True)
         except (ValueError, RecursionError):
             return None  # it cannot be looked at
 

@@ -45,7 +45,6 @@ from ..jsonrpc import (
     call,
     decode,
     decode_batch,
-    decode_result,
     encode,
     error_answer,
     explain,
@@ -62,7 +61,7 @@ from .events import Answered, Asked, ClientRequest, Event, Notified, Progressed,
 from .faults import Faults
 from .handshake import Agreement, read_initialize
 from .headings import Headings
-from .reading import id_answered, is_utf8, params_to_keep
+from .reading import decode_result, id_answered, is_utf8, params_to_keep
 from .writing import Envelope, as_members, with_meta
 
 __all__ = ["ClientSession", "Frame"]

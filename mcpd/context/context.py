@@ -186,25 +186,34 @@ class Context(RequestInfo):
         return self._exchange.do(self._progress(progress, total, message))
 
     async def _progress(self, progress: float, total: float | None, message: str | None) -> None:
-        call = self._exchange.call
-        token = None if call.meta is None else call.meta.progress_token
-        if token is None or not (call.last_progress is None or progress > call.last_progress):
-            return
-        if not -_ENDLESS < progress < _ENDLESS:  # JSON has neither nan nor inf
+        # One step where nothing has to be waited for: some tools say this for each row that they read.
+        exchange = self._exchange
+        call = exchange.call
+        meta = call.meta
+        if meta is None or (token := meta.progress_token) is None:
             return
 
-        if total is not None and not -_ENDLESS < total < _ENDLESS:
+        last = call.last_progress
+        if last is not None and not progress > last:
+            return
+        if not isinstance(progress, int) and not -_ENDLESS < progress < _ENDLESS:  # JSON has neither nan nor inf
+            return
+
+        if total is not None and not isinstance(total, int) and not -_ENDLESS < total < _ENDLESS:
             total = None
         call.last_progress = progress
 
         params = ProgressParams(progress_token=token, progress=progress, total=total, message=message)
         try:
-            await self._exchange.peer.notify("notifications/progress", params, call)
+            pause = exchange.peer.say("notifications/progress", params, call)
         except _UNWRITABLE:
             params.progress = float(progress)
             params.total = None if total is None else float(total)
-            params.message = None if message is None else str(self._exchange.peer.as_json(message))
-            await self._exchange.peer.notify("notifications/progress", params, call)
+            params.message = None if message is None else str(exchange.peer.as_json(message))
+            pause = exchange.peer.say("notifications/progress", params, call)
+
+        if pause is not None:
+            await pause
 
     def log(self, level: LogLevel, data: Any, logger: str | None = None) -> Awaitable[None]:
         """Send a log message to the client, if it wants messages of this level.

@@ -23,8 +23,14 @@ class Peer(Protocol):
     loop: asyncio.AbstractEventLoop
     channel: Channel
 
+    def say(self, method: str, params: Any, related_request: Call | None = None) -> Coroutine[Any, Any, None] | None:
+        """Send a notification for `related_request`; dropped if that is answered, or the version has no such.
+
+        What it gives is to be awaited before more is said, None if that is nothing.
+        """
+
     async def notify(self, method: str, params: Any, related_request: Call | None = None) -> None:
-        """Send a notification for `related_request`; dropped if that is answered, or the version has no such."""
+        """`say`, with what is to be awaited after it."""
 
     def as_json(self, data: Any) -> Any:
         """Any object as JSON values that can be sent, its `repr` if it has no better form. Never raises."""

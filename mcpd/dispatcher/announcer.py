@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 __all__ = ["Announcer", "Kind"]
 
-Kind: TypeAlias = Literal["tools", "prompts", "resources"]
+Kind: TypeAlias = 'Literal["tools", "prompts", "resources"]'
 
 if TYPE_CHECKING:
     import asyncio
-    from typing import Any, Protocol
+    from collections.abc import Callable
+    from typing import Protocol
 
     from ..backplane.base import ChangeBus
 
@@ -32,9 +33,8 @@ if TYPE_CHECKING:
         def subscriptions(self) -> Subscribed:
             """What its client has subscribed to."""
 
-        @property
-        def ended(self) -> asyncio.Future[Any]:
-            """Done when the client is gone."""
+        def on_closed(self, callback: Callable[[SubscribedConnection], object]) -> None:
+            """Have this called when the client is gone."""
 
 
 class Announcer:
@@ -45,6 +45,7 @@ class Announcer:
 
     def __init__(self, bus: ChangeBus | None = None) -> None:
         self._connections: set[SubscribedConnection] = set()
+        self._leave = self._connections.discard  # one for all
         self._buses: list[ChangeBus] = []
         if bus is not None:
             self.join(bus)
@@ -60,7 +61,7 @@ class Announcer:
     def add(self, connection: SubscribedConnection) -> None:
         """Tell the client of this connection too, until it ends."""
         self._connections.add(connection)
-        connection.ended.add_done_callback(lambda _: self._connections.discard(connection))
+        connection.on_closed(self._leave)
 
     def changed(self, kind: Kind) -> None:
         """A list of that kind has changed. Safe from any thread, as all of this."""

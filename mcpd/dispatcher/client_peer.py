@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from msgspec import Raw
 
@@ -32,8 +32,8 @@ _TURN_BYTES = 64 * 1024
 class ClientPeer:
     """The client as the requests of one connection reach it. `ServerConnection` derives from it, and sets all this."""
 
-    __slots__ = ("_ended", "_get_state_codec", "_outgoing", "_subscriptions", "channel", "loop", "session",
-                 "to_builtins")  # fmt: skip
+    __slots__ = ("_ended", "_get_state_codec", "_on_closed", "_outgoing", "_subscriptions", "channel", "loop",
+                 "session", "to_builtins")  # fmt: skip
 
     session: Session
     channel: Channel
@@ -42,6 +42,7 @@ class ClientPeer:
     """Makes JSON values of what is logged; the server's own knows more types."""
     _get_state_codec: Callable[[], RequestStateCodec] | None
     _ended: asyncio.Future[McpdError | None] | None
+    _on_closed: tuple[Callable[[Any], object], ...]
     _subscriptions: Subscriptions | None
     _outgoing: OutgoingRequests | None
 
@@ -61,26 +62,46 @@ class ClientPeer:
             self._ended = self.loop.create_future()
         return self._ended
 
-    async def notify(self, method: str, params: Any, related_request: Call | None = None) -> None:
-        """Send a notification; waits while the peer does not read, and lets others go on if one call says much."""
+    def on_closed(self, callback: Callable[[Self], object]) -> None:
+        """Have this called with the connection, at once, when the peer will send no more.
+
+        It is what `ended` is for, without a future for each of thousands of connections that wait.
+        """
+        self._on_closed = (*self._on_closed, callback)
+
+    def say(self, method: str, params: Any, related_request: Call | None = None) -> Coroutine[Any, Any, None] | None:
+        """Send a notification. What it gives is to be awaited before more is said; mostly that is nothing.
+
+        It waits while the peer does not read, and lets others go on if one call says much.
+        """
         frame = self.session.notify(method, params, related_request)
         if frame is None:
-            return
-        if related_request is None:
-            self.channel.send(frame, None, method)
-        else:
-            self.channel.send(frame, related_request.id, method)
-            related_request.told += len(frame)
+            return None
 
+        channel = self.channel
+        if related_request is None:
+            channel.send(frame, None, method)
+            return self._pause(None)
+
+        channel.send(frame, related_request.id, method)
+        told = related_request.told = related_request.told + len(frame)
+        return self._pause(related_request) if told > _TURN_BYTES or channel.is_congested else None
+
+    async def _pause(self, related_request: Call | None) -> None:
         if self.channel.is_congested:
             await self.channel.drain()
-        elif related_request is None or related_request.told > _TURN_BYTES:
+        else:
             # Nothing has to be waited for; but who never waits would let no other call have its turn.
             await asyncio.sleep(0)
-        else:
-            return
+
         if related_request is not None:
             related_request.told = 1  # not 0: its answer leaves apart from what was said before it
+
+    async def notify(self, method: str, params: Any, related_request: Call | None = None) -> None:
+        """`say`, with what is to be awaited after it."""
+        pause = self.say(method, params, related_request)
+        if pause is not None:
+            await pause
 
     def as_json(self, data: Any) -> Any:
         """Any object as JSON values that can be sent, its `repr` if it has no better form. Never raises."""

@@ -96,24 +96,33 @@ class ServerConnection(ClientPeer):
         """What hears the client's notifications that are not the protocol's own business, by method."""
         self.to_builtins = to_builtins
         self._get_state_codec = get_state_codec
-        self._tasks: set[asyncio.Task[Any]] = set()
-        """Those of calls and of what listens to notifications, until they are done."""
-        self._running: dict[Call, asyncio.Task[Any]] = {}
-        """The calls that wait, each with the task in which it does; one of HTTP's has that of its POST."""
-        self._batches: dict[Call, BatchReply] = {}
-        """The calls whose answers are part of a batch's, until they are given."""
         self._is_ending = False
-
-        # Over HTTP a connection may be for one request, which needs none of these: made when first asked for.
-        self._subscriptions = None
-        self._outgoing = None
-        self._ended = None
+        # Thousands of connections may wait, or be for one request, and need none of these: made when first asked for.
+        self._tasks: set[asyncio.Task[Any]] | None = None
+        """Those of calls and of what listens to notifications, until they are done."""
+        self._running: dict[Call, asyncio.Task[Any]] | None = None
+        """The calls that wait, each with the task in which it does; one of HTTP's has that of its POST."""
+        self._batches: dict[Call, BatchReply] | None = None
+        """The calls whose answers are part of a batch's, until they are given."""
+        self._on_closed = ()
+        self._subscriptions = self._outgoing = self._ended = None
         self._runner: EagerTaskRunner | None = None
 
     # -- what the transport calls ------------------------------------------------------------
 
     def receive(self, frame: bytes) -> None:
         """Take one frame: start what it asks for, refuse what is wrong with it."""
+        if len(frame) <= SMALL and not self._is_ending:
+            call = self.session.open_frame(frame)
+            if call is not None:
+                answer = self._begin(call)  # as `_run` does, in a call less: nearly every frame is such a request
+                if answer.__class__ is not CoroutineType:
+                    self._send(call, answer)  # type: ignore[arg-type]
+                elif (task := (self._runner or self._make_runner()).start(answer)) is not None:
+                    self._running[call] = task  # type: ignore[index]  # made with the runner
+                    call.began = call.began or perf_counter()
+                return
+
         message: Message | Batch
         try:
             message = decode_request(frame)
@@ -124,11 +133,7 @@ class ServerConnection(ClientPeer):
                 self.receive_error(error)
                 return
 
-        # Nearly every frame is a small request, which `_receive_decoded` would reach by a call more.
-        if message.__class__ is Request and len(frame) <= SMALL:
-            self._start(message)
-        else:
-            self._receive_decoded(message, frame)
+        self._receive_decoded(message, frame)
 
     def _receive_decoded(self, message: Message | Batch, frame: bytes) -> None:
         if isinstance(message, Request):
@@ -161,6 +166,8 @@ class ServerConnection(ClientPeer):
             self._runner.close()
         if not self.ended.done():
             self.ended.set_result(error)
+            for call in self._on_closed:
+                call(self)
 
     # -- ending ------------------------------------------------------------------------------
 
@@ -193,7 +200,7 @@ class ServerConnection(ClientPeer):
             # Nobody would read the errors; a call that is closed says nothing when its task ends.
             self.session.cancel_all()
 
-        for task in self._tasks:
+        for task in self._tasks or ():
             task.cancel()
 
     # -- requests ----------------------------------------------------------------------------
@@ -213,15 +220,19 @@ class ServerConnection(ClientPeer):
             return
 
         if batch is not None:
+            self._batches = self._batches or {}
             self._batches[call] = batch
+        call.version.asked(call.method)
+        self._run(call)
+
+    def _run(self, call: Call) -> None:
+        """Work on an open call till it is answered or waits."""
         answer = self._begin(call)
-        if answer.__class__ is CoroutineType:
-            task = (self._runner or self._make_runner()).start(answer)
-            if task is not None:  # it waits; most do not
-                self._running[call] = task
-                call.began = call.began or perf_counter()
-        else:
+        if answer.__class__ is not CoroutineType:
             self._send(call, answer)  # type: ignore[arg-type]
+        elif (task := (self._runner or self._make_runner()).start(answer)) is not None:
+            self._running[call] = task  # type: ignore[index]  # it waits; most do not
+            call.began = call.began or perf_counter()
 
     def _charge(self, size: int) -> Charge | None:
         """The memory that a message takes, charged to the budget; None if the budget is used up."""
@@ -236,8 +247,13 @@ class ServerConnection(ClientPeer):
             self._start(request, charge=charge)
 
     def _make_runner(self) -> EagerTaskRunner:
-        self._runner = EagerTaskRunner(self.loop, self._tasks)
+        self._runner = EagerTaskRunner(self.loop, self._make_tables()[0])
         return self._runner
+
+    def _make_tables(self) -> tuple[set[asyncio.Task[Any]], dict[Call, asyncio.Task[Any]]]:
+        if self._tasks is None or self._running is None:
+            self._tasks, self._running = set(), {}
+        return self._tasks, self._running
 
     async def answer(self, call: Call, waits: Callable[[], None] | None = None) -> bytes | None:
         """Run an opened call inside the calling task and give its answer; None if the client gave it up meanwhile.
@@ -257,15 +273,17 @@ class ServerConnection(ClientPeer):
         # It waits: from here on the task can be cancelled as the call's own.
         task: asyncio.Task[Any] | None = asyncio.current_task(self.loop)
         assert task is not None
-        self._running[call] = task
-        self._tasks.add(task)
+        tasks, running = self._make_tables()
+        running[call] = task
+        tasks.add(task)
         call.began = call.began or perf_counter()
         if waits is not None:
             waits()
+            waits = None  # it may be for hours
         try:
             return await Resumption(answer, waits_for)  # type: ignore[no-any-return]
         finally:
-            self._tasks.discard(task)
+            tasks.discard(task)
 
     def cancel(self, call: Call) -> None:
         """The client gave a call up, by a notification or by leaving: stop the work, and never answer it."""
@@ -282,10 +300,10 @@ class ServerConnection(ClientPeer):
 
     def _stop(self, call: Call, answer: bytes | None) -> bool:
         """End the work of a call that is closed; whether `answer` went into its batch."""
-        task = self._running.get(call)
+        task = self._running.get(call) if self._running else None
         if task is not None:
             task.cancel()
-        batch = self._batches.pop(call, None)
+        batch = self._batches.pop(call, None) if self._batches else None
         if batch is None:
             return False
 
@@ -324,7 +342,8 @@ class ServerConnection(ClientPeer):
         if session.in_flight.by_id.get(call.id) is not call:
             # Cancelled before its first step: the handler is not started.
             work.close()
-            self._running.pop(call, None)
+            if self._running:
+                self._running.pop(call, None)
             return None
 
         try:
@@ -338,7 +357,7 @@ class ServerConnection(ClientPeer):
             is_ours = self._is_ending or not call.is_open
             reason = "The server is shutting down" if self._is_ending else "The work was cancelled inside the server"
             answer = session.fail(call, InternalError(reason))
-            task = self._running.get(call) if hand_back else None
+            task = self._running.get(call) if hand_back and self._running else None
             if task is not None and task.cancelling():
                 # The task is the transport's. What we cancelled is the call in it; if anyone else did, it has to end.
                 if not is_ours:
@@ -387,8 +406,7 @@ class ServerConnection(ClientPeer):
         return answer
 
     def _send(self, call: Call, answer: bytes | None) -> None:
-        batch = self._batches.pop(call, None) if self._batches else None
-        if batch is not None:
+        if self._batches and (batch := self._batches.pop(call, None)) is not None:
             batch.add(answer)
         elif answer is None:
             pass
@@ -426,7 +444,7 @@ class ServerConnection(ClientPeer):
         nobody: Any = None  # what it asks is no part of any request
         call = Call(nobody, message.method, self.session, message.params, version, params, params.meta)
         try:
-            if len(self._tasks) >= 2 * self.session.max_in_flight:
+            if len(self._tasks or ()) >= 2 * self.session.max_in_flight:
                 raise InternalError("as many calls and notifications are worked on as one connection may have")
             call.hold(CALL + weigh(bytes(message.params)))
         except InternalError as error:

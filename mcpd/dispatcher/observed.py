@@ -52,6 +52,9 @@ class ObservedSession(Session):
         self._tell("connection_opened", self.number)
         ended.add_done_callback(lambda _: self._tell("connection_closed", self.number, perf_counter() - opened))
 
+    def open_frame(self, frame: bytes) -> None:
+        """See `Session`: all requests go the plain way."""
+
     def receive_request(self, request: Request, charge: Charge | None = None) -> Call:
         """See `Session`."""
         began = perf_counter()

@@ -55,7 +55,7 @@ class Subscriptions:
         self._session = session
         self._channel = channel
         self._listeners: dict[Id, _Subscription] = {}
-        self._due: dict[tuple[str, str | None], None] = {}
+        self._due: dict[tuple[str, str | None], None] | None = None
         self._is_scheduled = False
         self._draining: asyncio.Future[None] | None = None
 
@@ -63,8 +63,8 @@ class Subscriptions:
         """Acknowledge, then deliver until the call is cancelled (silence) or `end_all` (a result)."""
         listener = _Subscription(call, wanted, asyncio.get_running_loop().create_future())
         # The acknowledgement is the first message of the subscription (S26-092, S26-093).
-        acknowledged = AcknowledgedParams(notifications=wanted, meta={_SUBSCRIPTION: call.id})
-        self._send("notifications/subscriptions/acknowledged", acknowledged, call)
+        self._acknowledge(call, wanted)
+        del wanted  # it may be for hours
         self._listeners[call.id] = listener
 
         try:
@@ -72,6 +72,10 @@ class Subscriptions:
         finally:
             del self._listeners[call.id]
         return ListenResult(meta={_SUBSCRIPTION: call.id})
+
+    def _acknowledge(self, call: Call, wanted: SubscriptionFilter) -> None:
+        acknowledged = AcknowledgedParams(notifications=wanted, meta={_SUBSCRIPTION: call.id})
+        self._send("notifications/subscriptions/acknowledged", acknowledged, call)
 
     def end_all(self) -> None:
         """End all subscriptions from our side: each gets its result, then on a shared channel the `cancelled`.
@@ -119,6 +123,8 @@ class Subscriptions:
 
     def _schedule(self, method: str, uri: str | None) -> None:
         """Send it in the next turn of the loop, once, however often it happens till then."""
+        if self._due is None:
+            self._due = {}
         self._due[method, uri] = None
         if not self._is_scheduled:
             self._is_scheduled = True
@@ -131,8 +137,8 @@ class Subscriptions:
             return
 
         self._is_scheduled = False
-        due, self._due = self._due, {}
-        for method, uri in due:
+        due, self._due = self._due, None
+        for method, uri in due or ():
             kind = method.split("/")[1]
             for listener in list(self._listeners.values()):
                 if uri in listener.uris if uri is not None else kind in listener.lists:

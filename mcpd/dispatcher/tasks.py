@@ -12,6 +12,9 @@ touched and serves again. If it waits, the spare is woken, takes the coroutine o
 waits for, and is its task from then on, so that the task the first step saw and the one that goes on
 are the same. A new spare is parked for the next. While none is parked, or where a task is current
 already, coroutines start as ordinary tasks, one turn of the loop later.
+
+A coroutine that is stepped from Python tells its end by an exception, which costs more than the task does. So it is
+awaited by a generator, `_driver`, that is there already, and yields `_DONE` when one has ended and another may come.
 """
 
 from __future__ import annotations
@@ -20,29 +23,44 @@ import asyncio
 from asyncio.tasks import _enter_task, _leave_task
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, copy_context
+from types import coroutine
 from typing import Any
 
 __all__ = ["EagerTaskRunner", "FirstStepAlways", "Resumption"]
 
 Work = Coroutine[Any, Any, None]
+_Driver = Generator[Any, Any, None]
+
+_DONE = object()
+
+
+@coroutine
+def _driver() -> _Driver:
+    """Gives `_DONE` for each coroutine that it was sent and that has ended; else what that one waits for."""
+    while True:
+        work = yield _DONE
+        yield from work
 
 
 class _ParkedFuture:
     """What a spare task waits for: a future as far as a task needs one, which is woken by hand."""
 
-    _asyncio_future_blocking = False
+    __slots__ = ("_asyncio_future_blocking", "_loop", "context", "driver", "is_cancelled", "task", "tasks", "waits_for",
+                 "wakeup")  # fmt: skip
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._asyncio_future_blocking = False
         self._loop = loop
         self.wakeup: Callable[[_ParkedFuture], object] | None = None
         """What steps the task that is parked here; None while there is none."""
         self.is_cancelled = False
-        self.work: Work | None = None
+        self.driver: _Driver | None = None
+        """What awaits the work that this task took over."""
         self.context: Context | None = None
         self.waits_for: Any = None
         self.task: asyncio.Task[Any] | None = None
         """Whose work this is, to be taken out of these tasks at its end."""
-        self.tasks: set[asyncio.Task[Any]] = set()
+        self.tasks: set[asyncio.Task[Any]] | None = None
 
     def wake(self) -> None:
         """Step the parked task now."""
@@ -98,25 +116,24 @@ class Resumption:
 
 
 class _ResumptionInContext:
-    """Awaits a coroutine that took its first step elsewhere, each further step in its own context."""
+    """Awaits the work that a driver took up elsewhere, each further step in its own context."""
 
-    def __init__(self, work: Work, context: Context, waits_for: Any) -> None:
-        self._work = work
+    __slots__ = ("_context", "_driver", "_waits_for")
+
+    def __init__(self, driver: _Driver, context: Context, waits_for: Any) -> None:
+        self._driver = driver
         self._context = context
         self._waits_for = waits_for
 
     def __await__(self) -> Generator[Any, Any, None]:
-        work, run, waits_for = self._work, self._context.run, self._waits_for
-        try:
-            while True:
-                try:
-                    value = yield waits_for
-                except BaseException as error:
-                    waits_for = run(work.throw, error)
-                else:
-                    waits_for = run(work.send, value)
-        except StopIteration:
-            return
+        driver, run, waits_for = self._driver, self._context.run, self._waits_for
+        while waits_for is not _DONE:
+            try:
+                value = yield waits_for
+            except BaseException as error:
+                waits_for = run(driver.throw, error)
+            else:
+                waits_for = run(driver.send, value)
 
 
 class FirstStepAlways(Coroutine[Any, Any, None]):
@@ -154,18 +171,15 @@ async def _spare(parked: _ParkedFuture) -> None:
         try:
             await parked
         except asyncio.CancelledError:
-            if parked.work is None or parked.context is None:
+            if parked.driver is None or parked.context is None:
                 raise
             # Cancelled by its own first step: it finds out where it waits.
-            try:
-                waits_for = parked.context.run(parked.work.throw, asyncio.CancelledError())
-            except StopIteration:
-                return
-            await _ResumptionInContext(parked.work, parked.context, waits_for)
+            waits_for = parked.context.run(parked.driver.throw, asyncio.CancelledError())
+            await _ResumptionInContext(parked.driver, parked.context, waits_for)
             return
 
-        if parked.work is not None and parked.context is not None:
-            await _ResumptionInContext(parked.work, parked.context, parked.waits_for)
+        if parked.driver is not None and parked.context is not None:
+            await _ResumptionInContext(parked.driver, parked.context, parked.waits_for)
     except GeneratorExit:
         # What the work waited for raised it, and it ends every coroutine on its way, however that one took it. The
         # work has answered. Left in the task, it would be logged when garbage is collected, whoever runs by then.
@@ -173,7 +187,7 @@ async def _spare(parked: _ParkedFuture) -> None:
     finally:
         # Here and not in a callback of the task, which would cost each call another turn of the loop.
         task, parked.task = parked.task, None
-        if task is not None:
+        if task is not None and parked.tasks is not None:
             parked.tasks.discard(task)
 
 
@@ -185,7 +199,15 @@ class EagerTaskRunner:
         self._tasks = tasks
         self._parked: _ParkedFuture
         self._task: asyncio.Task[Any]
+        self._driver: _Driver
+        self._drive: Callable[[Work], Any]
+        self._take_driver()
         self._park()
+
+    def _take_driver(self) -> None:
+        self._driver = _driver()
+        self._drive = self._driver.send
+        next(self._driver)
 
     def _park(self) -> None:
         self._parked = _ParkedFuture(self._loop)
@@ -201,21 +223,27 @@ class EagerTaskRunner:
             return self._start_later(work)
 
         loop, task = self._loop, self._task
-        context = copy_context()
         try:
             _enter_task(loop, task)
         except RuntimeError:  # another task is current
             return self._start_later(work)
 
+        context = copy_context()
         try:
-            waits_for = context.run(work.send, None)
-        except StopIteration:
-            return None
+            waits_for = context.run(self._drive, work)
+        except BaseException:
+            self._take_driver()  # it has ended with what the work raised
+            raise
         finally:
             _leave_task(loop, task)
+        if waits_for is _DONE:
+            return None
 
-        parked.work, parked.context, parked.waits_for = work, context, waits_for
+        parked.driver, parked.context, parked.waits_for = self._driver, context, waits_for
         parked.task, parked.tasks = task, self._tasks
+        driver = self._driver = _driver()
+        self._drive = driver.send
+        next(driver)
         self._tasks.add(task)
         parked.wake()
         self._park()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from inspect import Parameter, Signature, cleandoc, signature
+from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
@@ -105,8 +105,15 @@ def with_help(cls: C) -> C:
         for name, text in texts.items():
             described = getattr(cls, name) if name else cls
             if described.__doc__ is not None:
-                described.__doc__ = f"{cleandoc(described.__doc__)}\n\n{text}"
+                described.__doc__ = _with_text(described.__doc__, text)
     return cls
+
+
+def _with_text(documented: str, text: str) -> str:
+    """A docstring and more of it, as far to the right as the quotes at its end: `cleandoc` at each start is dear."""
+    written = documented.rstrip(" ")
+    margin = documented[len(written) :]
+    return f"{written.rstrip()}\n\n" + "\n".join(f"{margin}{line}" for line in text.split("\n"))
 
 
 def _load(place: str) -> Any:

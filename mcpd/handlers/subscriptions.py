@@ -6,7 +6,7 @@ Spec: 2026-07-28 basic/patterns/subscriptions; 2025-11-25 server/resources.
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..context.exchange import Exchange
 from ..errors import InvalidParams, ResourceNotFound
@@ -14,8 +14,10 @@ from ..registry.catalog import Catalog
 from ..session import WATCH_BYTES
 from ..types.base import EmptyResult
 from ..types.resources import SubscribeParams
-from ..types.rounds import ListenParams, ListenResult, SubscriptionFilter
 from .lifecycle import check_session
+
+if TYPE_CHECKING:
+    from ..types.rounds import ListenParams, ListenResult
 
 __all__ = ["MAX_WATCHED", "listen", "subscribe", "unsubscribe"]
 
@@ -25,6 +27,8 @@ MAX_WATCHED = 10_000
 
 def listen(catalog: Catalog, exchange: Exchange, params: ListenParams) -> Coroutine[Any, Any, ListenResult]:
     """Open a subscription, with what of its filter this server can honour."""
+    from ..types.rounds import SubscriptionFilter  # noqa: PLC0415 - not every client listens
+
     wanted = params.notifications
     uris = wanted.resource_subscriptions
     if uris is not None and len(uris) > MAX_WATCHED:

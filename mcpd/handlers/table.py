@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from inspect import isawaitable
+from types import MethodType
 from typing import Any, TypeAlias
 
 from ..context.exchange import Exchange
@@ -144,7 +144,7 @@ def bind(catalog: Catalog) -> HandlerTable:
 
 def _bound(catalog: Catalog, method: str) -> BoundHandler:
     handler = HANDLERS[method]
-    bound: BoundHandler = partial(handler, catalog)
+    bound: BoundHandler = MethodType(handler, catalog)
     if catalog.rules is not None:
         from .visibility import METHODS, seeing  # noqa: PLC0415 - few servers have rules
 

@@ -11,12 +11,12 @@ from ..context.exchange import Exchange
 from ..errors import InvalidParams
 from ..registry.catalog import Catalog
 from ..types.base import EmptyResult
-from ..types.completion import CompleteParams, CompleteResult, Completion, PromptReference
 from ..types.notifications import LOG_LEVELS, SetLevelParams
 from .lifecycle import check_session
 
 if TYPE_CHECKING:
     from ..registry.entries import PromptEntry, TemplateEntry
+    from ..types.completion import CompleteParams, CompleteResult
 
 __all__ = ["complete", "set_level"]
 
@@ -26,6 +26,8 @@ async def complete(catalog: Catalog, exchange: Exchange, params: CompleteParams)
 
     Raises InvalidParams for a prompt, template or argument that does not exist.
     """
+    from ..types.completion import CompleteResult, Completion, PromptReference  # noqa: PLC0415 - few clients ask
+
     active = catalog.active_extensions(exchange)
     entry: PromptEntry | TemplateEntry | None
     if isinstance(params.ref, PromptReference):

@@ -17,15 +17,17 @@ from ..budget import SMALL, Charge, client_of
 from ..errors import ConfigurationError
 from ..transports.authentication import Refusal
 from .application import Application
+from .departure import when_gone
 from .framing import ANY_LENGTH, TRANSFER, bad_framing, head_size, refuse_bytes, without_upgrade
-from .request import ANSWER_AT_ONCE
+from .request import ANSWER_AT_ONCE, WHEN_GONE, WHOLE_BODY
 from .response_writer import ResponseWriter, answer_at_once
 
 try:
     import httptools
     from uvicorn import Config
-    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
+    from .http1_slots import Pipeline, SlottedProtocol
     from .http1_state import HttpState
     from .known_head import ANSWERED, Flow, KnownHead, WholeCycle
 except ImportError as error:
@@ -46,6 +48,7 @@ _MOST_PIPELINED = 16
 _BLANK = (b"\r\n", b"\n")
 """What old clients send behind a body, and no beginning of a request (RFC 9112 2.2)."""
 _LEARNED = 4
+_NONE: list[tuple[bytes, bytes]] = []
 
 
 def new_config(app: Application, upgrade: Callable[..., asyncio.BaseProtocol]) -> Config:
@@ -72,55 +75,61 @@ class _StopParsing(Exception):
     """Stops the parser in the middle of what it parses."""
 
 
-class Http1Protocol(HttpToolsProtocol):
+class Http1Protocol(SlottedProtocol):
     """One connection. `_head_bytes` counts what came of a head that is not whole, and is -1 while a body comes."""
 
+    __slots__ = ("_again", "_begun", "_beside_bytes", "_data", "_ends_next", "_has_other_upgrade", "_head_bytes",
+                 "_idle_since", "_ignores_input", "_is_again", "_is_in_head", "_known", "_most_head_bytes", "_running",
+                 "_settings", "_start", "_timer", "_to_learn", "_unread", "_write_timer", "_writer")  # fmt: skip
+
     config: Config
-    _head_bytes = 0
-    _beside_bytes = 0
-    """How much came since the last piece of a body: chunk headers and trailers."""
-    _timer: asyncio.TimerHandle | None = None
-    _write_timer: asyncio.TimerHandle | None = None
-    _unread: Charge | None = None
-    """What the answer takes that waits to be read."""
-    _running: RequestResponseCycle | None = None
-    """The request that is answered, if others wait behind it."""
-    _ignores_input = False
-    """What still comes is not listened to."""
-    _has_other_upgrade = False
-    _idle_since = 0.0
-    _data = b""
-    _again = b""
-    """What is to be parsed once more, without the wish that stopped the parser."""
-    _is_again = False
-    _ends_next = False
-    """It ends with its next answer."""
     _writer: ResponseWriter
     _start: Callable[[Coroutine[Any, Any, None]], object]
     """Runs the first step of an answer at once."""
-    _begun: RequestResponseCycle | None = None
-    """The request that is to be answered as soon as what came with its head is parsed, too."""
-    _is_in_head = False
-    _known: KnownHead | None = None
-    """The last head that the parser has read, if it may be known again."""
-    _to_learn = _LEARNED
-    """How many heads more are looked at before one comes again: some clients never write the same twice."""
 
     def __init__(self, config: Config, server_state: HttpState, app_state: dict[str, Any], **more: Any) -> None:
         super().__init__(config, server_state, app_state, **more)
         self.access_log = False
+        self.pipeline = Pipeline()  # type: ignore[assignment]
         app: Application = config.app  # type: ignore[assignment]
         self._settings = app.settings
-        self._refused = app.refused
         self._most_head_bytes = app.settings.max_head_bytes
+        self._head_bytes = 0
+        self._beside_bytes = 0
+        """How much came since the last piece of a body: chunk headers and trailers."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._write_timer: asyncio.TimerHandle | None = None
+        self._unread: Charge | None = None
+        """What the answer takes that waits to be read."""
+        self._running: RequestResponseCycle | None = None
+        """The request that is answered, if others wait behind it."""
+        self._ignores_input = False
+        """What still comes is not listened to."""
+        self._has_other_upgrade = False
+        self._idle_since = 0.0
+        self._data = b""
+        """What is being parsed."""
+        self._again = b""
+        """What is to be parsed once more, without the wish that stopped the parser."""
+        self._is_again = False
+        self._ends_next = False
+        """It ends with its next answer."""
+        self._begun: RequestResponseCycle | None = None
+        """The request that is to be answered as soon as what came with its head is parsed, too."""
+        self._is_in_head = False
+        self._known: KnownHead | None = None
+        """The last head that the parser has read, if it may be known again."""
+        self._to_learn = _LEARNED
+        """How many heads more are looked at before one comes again: some clients never write the same twice."""
 
     # -- what asyncio calls --------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._writer = self.transport = ResponseWriter(transport, self.linger)  # type: ignore[assignment]
+        self._writer = self.transport = ResponseWriter(transport, self)  # type: ignore[assignment]
         self.flow = Flow(transport)
-        self._start = self.server_state.runner(self.loop).start  # type: ignore[attr-defined]
+        self.server = self.server_state.shared(self.server)  # type: ignore[attr-defined]
+        self._start = self.server_state.start(self.loop)  # type: ignore[attr-defined]
         if self.server_state.connection_limit.is_exceeded:  # type: ignore[attr-defined]
             transport.abort()  # nothing can be said to it: an answer that is not read keeps the descriptor
             return
@@ -142,7 +151,13 @@ class Http1Protocol(HttpToolsProtocol):
         cycle = self.cycle
         is_first = self._head_bytes == 0 and (cycle is None or cycle.response_complete)  # type: ignore[redundant-expr]
         if is_first and self._known is not None and (scope := self._known.read(data)) is not None:
-            self._receive_whole(scope)
+            # A request with a head that is known, all of which is here.
+            if self._timer is not None:
+                self._cancel_timer()
+            self._to_learn = _LEARNED
+            scope["client"], scope["server"], scope["state"] = self.client, self.server, {}
+            self.scope = scope  # type: ignore[assignment]
+            self._answer_whole(scope)
             return
         if self._head_bytes > 0 or (self._head_bytes == 0 and data not in _BLANK):
             self._head_bytes += len(data)
@@ -150,12 +165,21 @@ class Http1Protocol(HttpToolsProtocol):
             self._beside_bytes += len(data)
 
         self._data = data
+        if self.parser is None:
+            self.parser = self.new_parser()
         super().data_received(data)
+        self._data = b""
         if self._begun is not None:
-            if is_first and self._head_bytes == 0 and self._to_learn and not self._again:
+            if is_first and self._head_bytes == 0 and self._to_learn and self._is_simple:
                 self._learn(data)
             begun, self._begun = self._begun, None
-            self._start(begun.run_asgi(self.app))
+            if is_first and self._head_bytes == 0 and self._is_simple:
+                self.scope[WHOLE_BODY] = bytes(begun.body)  # type: ignore[literal-required]
+                self._answer_whole(self.scope)
+                if not self.cycle.response_complete:
+                    self.parser = None  # it may wait for hours
+            else:
+                self._start(begun.run_asgi(self.app))
         if self._again and not self._is_again:
             self._parse_again()
         if self._head_bytes == 0:
@@ -172,17 +196,20 @@ class Http1Protocol(HttpToolsProtocol):
 
     def _learn(self, data: bytes) -> None:
         """Keep the head of a request that was just read, if all of these bytes are that one request."""
-        cycle = self.cycle
-        if cycle.keep_alive and not self.expect_100_continue and not self.pipeline:
-            self._to_learn -= 1
-            self._known = KnownHead.learn(data, self.scope) or self._known
+        self._to_learn -= 1
+        head = KnownHead.learn(data, self.scope)
+        if head is not None:
+            self._known = known = self.server_state.heads.setdefault(head.key, head)  # type: ignore[attr-defined]
+            if known is not head:
+                known.share(self.scope)
 
-    def _receive_whole(self, scope: dict[str, Any]) -> None:
-        """Answer a request with a head that is known, all of which is here."""
-        if self._timer is not None:
-            self._cancel_timer()
-        self._to_learn = _LEARNED
-        self.scope = scope  # type: ignore[assignment]
+    @property
+    def _is_simple(self) -> bool:
+        """Whether of the request that was just read no more is to come, and nothing but its answer is to be done."""
+        return self.cycle.keep_alive and not (self.expect_100_continue or self.pipeline or self._again)
+
+    def _answer_whole(self, scope: Any) -> None:
+        """Answer a request whose body is in its scope."""
         keep_alive = not self._ends_next
         self._running = None
         dated = self.server_state.default_headers
@@ -218,7 +245,7 @@ class Http1Protocol(HttpToolsProtocol):
         self._cancel_timer()
         self._cancel_write_timer()
         self._unread = None
-        self._writer.is_over = True
+        self._writer.end()
         if self._ends_next:
             self._leave()
 
@@ -257,6 +284,7 @@ class Http1Protocol(HttpToolsProtocol):
             if self._ends_next:
                 self.cycle.keep_alive = False
             self.scope[ANSWER_AT_ONCE] = answer_at_once  # type: ignore[literal-required]
+            self.scope[WHEN_GONE] = when_gone  # type: ignore[literal-required]
             if not self.pipeline:
                 self._running = None
             elif len(self.pipeline) == 1:
@@ -343,14 +371,21 @@ class Http1Protocol(HttpToolsProtocol):
             if self._head_bytes == 0:
                 # A connection that waits does not keep its last request, and what that was made of.
                 self.cycle, self.scope = ANSWERED, None  # type: ignore[assignment]
+                self.headers, self.url = _NONE, b""
+                if self._known is not None:
+                    self.parser = None  # the next head will be that one
             if self._head_bytes > 0 and self._timer is None:
                 self._set_timer(self._settings.head_timeout)
 
     def close_idle(self, since: float) -> None:
         """Close a connection that was answered before that time, and has asked for nothing since."""
         is_idle = self._head_bytes == 0 and self.cycle is not None and self.cycle.response_complete  # type: ignore[redundant-expr]
-        if is_idle and self._idle_since < since and not self.transport.is_closing():
-            self.transport.close()
+        if is_idle and not self.transport.is_closing():
+            if self._idle_since < since:
+                self.transport.close()
+            elif self._idle_since < self.loop.time() - LINGER:
+                self._known = self.parser = None
+                self._to_learn = _LEARNED
 
     def drain(self) -> None:
         """End soon: with the answer that is given, or the next one, if a request may be on its way.
@@ -399,7 +434,7 @@ class Http1Protocol(HttpToolsProtocol):
         if self._ignores_input:
             return
 
-        self._refused(refusal.status)
+        self.app.refused(refusal.status)
         if self._is_answering:
             cycle = self.cycle
             if self.pipeline and cycle.more_body and self._running is not None:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable, Coroutine
 from email.utils import formatdate
+from typing import Any
+from weakref import WeakValueDictionary
 
 from uvicorn.server import ServerState
 
 from ..dispatcher.connection import EagerTaskRunner
 from ..transports.accepting import ConnectionLimit, CountedConnections
+from .known_head import KnownHead
 
 __all__ = ["HttpState"]
+
+
+_MOST_ADDRESSES = 64
 
 
 class HttpState(ServerState):
@@ -29,13 +36,24 @@ class HttpState(ServerState):
         """Those on which a request may be on its way, while it is draining."""
         self.settled = asyncio.Event()
         """None of them is left."""
+        self.heads: WeakValueDictionary[tuple[bytes, bytes], KnownHead] = WeakValueDictionary()
+        """Heads that came, as long as a connection keeps them: clients of one program have the same."""
+        self._addresses: dict[object, object] = {}
         self._runner: EagerTaskRunner | None = None
+        self._start: Callable[[Coroutine[Any, Any, None]], object] | None = None
 
-    def runner(self, loop: asyncio.AbstractEventLoop) -> EagerTaskRunner:
+    def start(self, loop: asyncio.AbstractEventLoop) -> Callable[[Coroutine[Any, Any, None]], object]:
         """What runs the first step of answering a request at once: most have no second one, and need no task."""
-        if self._runner is None:
+        if self._start is None:
             self._runner = EagerTaskRunner(loop, self.tasks)
-        return self._runner
+            self._start = self._runner.start
+        return self._start
+
+    def shared(self, address: object) -> object:
+        """An address of ours, the same for all connections to it."""
+        if len(self._addresses) > _MOST_ADDRESSES:
+            self._addresses.clear()
+        return self._addresses.setdefault(address, address)
 
     def close(self) -> None:
         """No more requests will be answered."""

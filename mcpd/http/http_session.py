@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from ..jsonrpc import Id
@@ -75,19 +75,21 @@ class HttpSession:
     is_multiplexed = False
     connection: Answering
 
-    __slots__ = ("_held", "_latest", "_next_stream", "busy", "connection", "elsewhere", "handed", "id", "is_doubted",
-                 "listening", "nodes", "owner", "principal", "replies", "request_prefix", "saved", "sealed", "stopped",
-                 "streams", "touched", "user")  # fmt: skip
+    __slots__ = ("_held", "_latest", "_new_streams", "_next_stream", "_streams", "busy", "connection", "elsewhere",
+                 "handed", "id", "is_doubted", "listening", "nodes", "owner", "principal", "replies", "request_prefix",
+                 "saved", "sealed", "stopped", "touched", "user")  # fmt: skip
 
-    def __init__(self, id: str, principal: str, streams: ResumableStreams) -> None:
+    def __init__(self, id: str, principal: str, new_streams: Callable[[str], ResumableStreams]) -> None:
         self.id = id
         self.principal = principal
-        self.streams = streams
-        self.replies: dict[Id, Reply] = {}
+        self._new_streams = new_streams
+        # Thousands of sessions may be idle, and most have none of these: made when they are needed.
+        self._streams: ResumableStreams | None = None
+        self.replies: dict[Id, Reply] | None = None
         """The replies of the requests that are worked on."""
-        self.listening: list[ResumableStream] = []
+        self.listening: tuple[ResumableStream, ...] = ()
         """The GET streams that are connected, the newest last."""
-        self.stopped: dict[Id, bytes] = {}
+        self.stopped: dict[Id, bytes] | None = None
         """The answers to requests that were worked on when the session ended: errors."""
         self.owner = ""
         """The client behind it, as far as that is known: who it is and from where."""
@@ -116,19 +118,28 @@ class HttpSession:
     @property
     def is_only_known(self) -> bool:
         """Whether nothing of it is here but what its id and the backplane say: any node makes it anew at any time."""
-        has_more = self.busy or self.is_doubted or self._held or len(self.streams) or self.connection.session.in_flight
+        has_more = self.busy or self.is_doubted or self._held or self._streams or self.connection.session.in_flight
         return self.sealed is not None and not has_more
+
+    def rest(self) -> None:
+        """Nothing may come for long: tables that requests have filled go, as far as they are empty again."""
+        if not self.replies:
+            self.replies = None
+        self.connection.session.rest()
 
     # -- as a channel ------------------------------------------------------------------------
 
     @property
     def is_congested(self) -> bool:
         """Whether the stream that was last written to is behind. Streams do not wait for each other."""
-        return self._latest is not None and self._latest.is_congested
+        latest = self._latest
+        if latest is None or (latest.__class__ is Reply and latest.stream is None):  # nothing waits in most replies
+            return False
+        return latest.is_congested
 
     def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """Say something on the stream of the request it belongs to, else on the newest GET stream, or hold it."""
-        reply = None if related_request_id is None else self.replies.get(related_request_id)
+        reply = self._reply(related_request_id)
         if reply is not None:
             self._latest = reply
             reply.send(frame)
@@ -152,8 +163,11 @@ class HttpSession:
 
     def origin(self, related_request_id: Id | None = None) -> Origin:
         """The HTTP request that carries a request which is worked on; without that, what is known of the session."""
-        reply = None if related_request_id is None else self.replies.get(related_request_id)
+        reply = self._reply(related_request_id)
         return Origin("http", self.user) if reply is None else reply.request.origin()
+
+    def _reply(self, request_id: Id | None) -> Reply | None:
+        return None if request_id is None or self.replies is None else self.replies.get(request_id)
 
     def _hold(self, frame: bytes) -> None:
         if self._held is None:
@@ -182,11 +196,23 @@ class HttpSession:
 
     async def aclose(self, reason: str = "") -> None:
         """End all its GET streams."""
-        for stream in list(self.listening):
+        for stream in self.listening:
             if stream.response is not None:
                 await stream.response.end()
 
     # -- streams -----------------------------------------------------------------------------
+
+    @property
+    def streams(self) -> ResumableStreams:
+        """Those that can be resumed."""
+        if self._streams is None:
+            self._streams = self._new_streams(self.id)
+        return self._streams
+
+    def clear_streams(self) -> None:
+        """It has ended: nothing can be resumed any more."""
+        if self._streams is not None:
+            self._streams.clear()
 
     def new_stream(self, *, is_listening: bool = False) -> ResumableStream:
         """A new event stream of this session."""
@@ -201,7 +227,7 @@ class HttpSession:
 
     def close_stream(self, related_request_id: Id) -> None:
         """Let go of the connection on which the client waits for the answer to that request; the work goes on."""
-        reply = self.replies.get(related_request_id)
+        reply = self._reply(related_request_id)
         if reply is not None and self._has_polling:
             reply.release_connection()
 
@@ -209,7 +235,7 @@ class HttpSession:
         """Make a connected GET stream the one for what belongs to no request; False if there are too many."""
         if len(self.listening) >= _MOST_LISTENING:
             return False
-        self.listening.append(stream)
+        self.listening = (*self.listening, stream)
         held = self.take_held()
         self.handed = None if self.nodes is None else set(held)
         for frame in held:
@@ -218,8 +244,7 @@ class HttpSession:
 
     def leave(self, stream: ResumableStream) -> None:
         """A GET stream is not connected any more."""
-        if stream in self.listening:
-            self.listening.remove(stream)
+        self.listening = tuple(each for each in self.listening if each is not stream)
         self.forget_latest()
 
     def forget_latest(self) -> None:

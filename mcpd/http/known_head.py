@@ -34,7 +34,7 @@ _LONGEST = 4096
 class KnownHead:
     """What one head was, and where its digits stood."""
 
-    __slots__ = ("_after", "_before", "_headers", "_place", "_scope")
+    __slots__ = ("__weakref__", "_after", "_before", "_headers", "_place", "_scope")
 
     def __init__(self, before: bytes, after: bytes, scope: dict[str, Any], headers: list[tuple[bytes, bytes]]) -> None:
         self._before = before
@@ -63,10 +63,28 @@ class KnownHead:
         stop = start + len(digits)
         if not is_plain or data[start : stop + 2] != digits + b"\r\n" or len(data) - end - 4 != int(digits):
             return None
-        return cls(data[:start], data[stop : end + 4], {**scope, SAME_HEAD: {}}, headers.copy())
+        kept = {**scope, "client": None, "server": None, "state": None, SAME_HEAD: {}}
+        return cls(data[:start], data[stop : end + 4], kept, headers.copy())
+
+    @property
+    def key(self) -> tuple[bytes, bytes]:
+        """What it is known by: another one with the same is as this."""
+        return self._before, self._after
+
+    def share(self, scope: Any) -> None:
+        """Have the scope of a request with the same head be of these objects; its length stays its own."""
+        for name in ("asgi", "path", "query_string", "raw_path"):
+            scope[name] = self._scope[name]
+        headers: list[tuple[bytes, bytes]] = scope["headers"]
+        length = headers[self._place]
+        headers[:] = self._headers
+        headers[self._place] = length
 
     def read(self, data: bytes) -> dict[str, Any] | None:
-        """The scope, with the body, of a request that has this head and is whole; None if the parser has to read it."""
+        """The scope, with the body, of a request that has this head and is whole; None if the parser has to read it.
+
+        Whose connection it is, and its state, are the caller's to fill in.
+        """
         before, after = self._before, self._after
         start = len(before)
         stop = data.find(b"\r", start, start + _MOST_DIGITS + 1)
@@ -152,3 +170,14 @@ class _Answered(WholeCycle):
 
 
 ANSWERED = _Answered({}, None, None, [], lambda: None, True)
+
+
+def _lay_out() -> None:
+    """Have a first object with all that an answer may set: later ones have places for it then, and need no dict."""
+    first = WholeCycle({}, None, None, [], lambda: None, True)
+    first.response_started = first.response_complete = first.disconnected = first.chunked_encoding = False
+    first.expected_content_length = 0
+    first.message_event = ANSWERED.message_event
+
+
+_lay_out()

@@ -23,6 +23,7 @@ from ..transports.guards import Refusal
 from ..versions import table
 from ..versions.table import Version
 from .core import Answering, Core, is_error
+from .departure import departed
 from .event_stream import EventStreamResponse
 from .http_session import HttpSession, Waiting
 from .reply import Reply
@@ -129,6 +130,7 @@ class LegacyEndpoint:
                 self.sessions.add(session)
                 is_added = True
                 headers = ((_SESSION, session.id.encode()),)
+            session.rest()  # many are begun, and asked nothing for long
             await request.answer(200, answer, headers=headers)
         except ProtocolError as error:
             await request.fail(400, error, message.id)
@@ -227,20 +229,22 @@ class LegacyEndpoint:
             return
 
         if session is not None:
+            if session.replies is None:
+                session.replies = {}
             session.replies[call.id] = reply
         try:
             answer = await connection.answer(call, partial(reply.watch_for_disconnect, on_disconnect))
         finally:
-            if session is not None:
+            if session is not None and session.replies:
                 session.replies.pop(call.id, None)
 
         if call.denied is not None and reply.is_unsaid:
             reply.stop()
             await reply.request.refuse(self._core.deny(reply.request, call.denied))
             return
-        if answer is None and session is not None and (stopped := session.stopped.pop(call.id, None)) is not None:
+        if answer is None and session is not None and session.stopped and call.id in session.stopped:
             # Spec: 2025-11-25 basic/transports, session management: to what names a session that is over, 404.
-            await reply.finish(stopped, 404)
+            await reply.finish(session.stopped.pop(call.id), 404)
             return
         if session is not None and self.sessions.shared is not None:
             try:
@@ -280,10 +284,11 @@ class LegacyEndpoint:
                 return
         done: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
         ids = [] if session is None else [part.id for part in parts if isinstance(part, Request)]
-        own = [request_id for request_id in ids if session is not None and request_id not in session.replies]
-        for request_id in own:
-            assert session is not None
-            session.replies[request_id] = reply
+        own: list[Id] = []
+        if session is not None:
+            replies = session.replies = session.replies or {}
+            own = [request_id for request_id in ids if request_id not in replies]
+            replies.update(dict.fromkeys(own, reply))
 
         try:
             connection.receive_batch(parts, partial(_settle, done))
@@ -292,8 +297,8 @@ class LegacyEndpoint:
             answer = await done
         finally:
             for request_id in own:
-                assert session is not None
-                session.replies.pop(request_id, None)
+                if session is not None and session.replies:
+                    session.replies.pop(request_id, None)
 
         if session is not None and self.sessions.shared is not None:
             try:
@@ -407,8 +412,7 @@ class LegacyEndpoint:
         session.busy += 1
         self.sessions.touch(session)
         try:
-            while (await request.receive())["type"] != "http.disconnect":
-                pass
+            await departed(request)
         finally:
             if expiry is not None:
                 expiry.cancel()

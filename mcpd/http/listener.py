@@ -62,6 +62,7 @@ class HttpListener:
         self._is_last_on_given = is_last_on_them
         self._connection_limit = ConnectionLimit() if connection_limit is None else connection_limit
         self._state = HttpState(self._connection_limit)
+        self._app_state: dict[str, Any] = {}
         self._acceptor: Acceptor | None = None
         self._websockets: Endpoint
         self._timer: asyncio.TimerHandle | None = None
@@ -107,7 +108,7 @@ class HttpListener:
         return await bind(self._address, is_guarded=is_guarded)
 
     def _connect(self) -> asyncio.Protocol:
-        return Http1Protocol(self.config, self._state, {}, _loop=asyncio.get_running_loop())
+        return Http1Protocol(self.config, self._state, self._app_state, _loop=asyncio.get_running_loop())
 
     def _close_idle(self) -> None:
         """Now and then close connections that nobody uses any more."""

@@ -7,6 +7,7 @@ to find the first thing that is wrong with it. Spec: 2026-07-28 basic/transports
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from msgspec import Raw
@@ -25,6 +26,7 @@ from ..errors import (
 )
 from ..jsonrpc import ABSENT, MALFORMED, Failure, Id, Notification, Request, Response
 from ..principal import Origin
+from ..session import Call
 from ..transports.expiring import at_expiry
 from ..transports.guards import Refusal
 from ..types.base import NO_JSON, Params, RequestMeta, Wire
@@ -77,6 +79,19 @@ class _NullChannel:
         """There is nothing to close."""
 
 
+class _GivenUp:
+    """Cancels a call whose client has left."""
+
+    __slots__ = ("_call", "_connection")
+
+    def __init__(self, connection: Answering, call: Call) -> None:
+        self._connection = connection
+        self._call = call
+
+    def __call__(self) -> None:
+        self._connection.cancel(self._call)
+
+
 class ModernEndpoint:
     """Answers requests that bring their version along."""
 
@@ -100,7 +115,7 @@ class ModernEndpoint:
             call = session.receive_request(message, request.charge)
             known = _NAMED.get(call.method)
             name: str | None = None if known is None else getattr(call.params, known)
-            check_standard(request, call.version.name, call.method, call.raw, name, member)
+            check_standard(request, call.version.name, call.method, message.params, name, member)
             if call.method == "tools/call" and name is not None:
                 mirrors = core.mirrors(name)
                 if mirrors and not (core.hiding and await core.hiding.hides_tool(call, connection)):
@@ -111,15 +126,11 @@ class ModernEndpoint:
             await request.fail(status, first, message.id)
             return
 
-        def waits() -> None:
-            core.open.add(connection)
-            reply.watch_for_disconnect(lambda: connection.cancel(call))
-
         expiry = at_expiry(request.user, connection.end_subscriptions) if is_listening else None
         if is_listening:
             core.listening[connection] = request.user
         try:
-            answer = await connection.answer(call, waits)
+            answer = await connection.answer(call, partial(self._waits, reply, connection, call))
         finally:
             if reply.is_watched:
                 core.open.discard(connection)
@@ -134,6 +145,10 @@ class ModernEndpoint:
             await request.refuse(core.deny(request, call.denied))
             return
         await reply.finish(answer, status_of(answer))
+
+    def _waits(self, reply: Reply, connection: Answering, call: Call) -> None:
+        self._core.open.add(connection)
+        reply.watch_for_disconnect(_GivenUp(connection, call))
 
     async def post_other(self, request: HttpRequest, message: Notification | Response | Failure | list[Any]) -> None:
         """Take a notification; of the protocol's own none means anything here: to give up is to leave (S26-053)."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from ..jsonrpc import Id
 from ..principal import Origin
 from ..wire.sse import KEEP_ALIVE, events
+from .departure import Departure, on_departure
 from .event_stream import HEAD_LINES, HEADERS, EventStreamResponse
 from .keep_alive import KeepAlive
 from .request import Header, HttpRequest
@@ -20,6 +21,7 @@ from .resumable_streams import ResumableStream
 __all__ = ["Reply"]
 
 _MOST_EARLY = 64 * 1024
+_MORE_HEADERS = HEADERS[1:]
 
 
 class Reply:
@@ -41,7 +43,7 @@ class Reply:
         self._own: EventStreamResponse | None = None
         self._on_disconnect: Callable[[], None] | None = None
         self._ending: asyncio.Future[None] | None = None
-        self._watcher: asyncio.Task[None] | None = None
+        self._watcher: Departure | asyncio.Task[None] | None = None
         self._is_done = False
         self._is_disconnected = False
         self._is_quiet = False
@@ -92,7 +94,7 @@ class Reply:
         loop = asyncio.get_running_loop()
         self._on_disconnect = on_disconnect
         self._keep_alive.add(self)
-        self._watcher = loop.create_task(self._watch(), name="mcpd-watch")
+        self._watcher = on_departure(self.request, self._left)
         if self._early:
             loop.call_soon(self.begin)
 
@@ -166,17 +168,15 @@ class Reply:
         elif self._early:
             frames = self._early
             if answer is not None:
-                self._tell_sent(answer)
+                if self.request.watch is not None:
+                    self._tell_sent(answer)
                 frames.append(answer)
-            stream = self._new_stream()
-            if stream.is_resumable:
-                body = b"".join([stream.priming(), *map(stream.write, frames)])
-                stream.complete()
+            # Whole, and so without a stream where nothing of it is kept.
+            body = events(frames) if self._new_stream is ResumableStream else self._new_stream().write_whole(frames)
+            if headers:
+                await self.request.answer(200, body, HEADERS[0], (*HEADERS[1:], *headers))
             else:
-                body = events(frames)
-            await self.request.answer(
-                200, body, HEADERS[0], (*HEADERS[1:], *headers), HEAD_LINES if not headers else b""
-            )
+                await self.request.answer(200, body, HEADERS[0], _MORE_HEADERS, HEAD_LINES)
         elif answer is not None:
             await self.request.answer(status, answer, headers=headers)
         else:
@@ -199,15 +199,8 @@ class Reply:
 
     # -- the client --------------------------------------------------------------------------
 
-    async def _watch(self) -> None:
-        """Wait until the client leaves."""
-        try:
-            while (await self.request.receive())["type"] != "http.disconnect":
-                pass
-        except Exception:
-            # Whatever a server raises when there is nothing more to receive: for us the client is gone.
-            pass
-
+    def _left(self) -> None:
+        """The client has left, or the connection was released."""
         self._keep_alive.discard(self)
         self._is_disconnected = True
         own = self._own

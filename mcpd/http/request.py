@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from msgspec import UNSET
 
@@ -22,6 +22,7 @@ __all__ = [
     "EVENT_STREAM",
     "JSON",
     "SAME_HEAD",
+    "WHEN_GONE",
     "WHOLE_BODY",
     "BadBody",
     "ClientDisconnected",
@@ -34,6 +35,8 @@ __all__ = [
     "counted_request",
 ]
 
+T = TypeVar("T")
+
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -45,6 +48,8 @@ ANSWER_AT_ONCE = "mcpd.answer_at_once"
 """Where our own listener's scopes have what writes a whole answer: see `response_writer.answer_at_once`."""
 WHOLE_BODY = "mcpd.whole_body"
 """Where they have the body, if all of it is here: whoever takes it out need not wait for it. See `known_head`."""
+WHEN_GONE = "mcpd.when_gone"
+"""Where our own listener's scopes have what tells that a client has left: see `departure`."""
 SAME_HEAD = "mcpd.same_head"
 """Where the scopes of requests with the same head, but for its length, share what was found of that."""
 _TEXT: Header = (b"content-type", b"text/plain; charset=utf-8")
@@ -269,6 +274,10 @@ class HttpRequest:
     async def fail_plainly(self, status: int, text: str) -> None:
         """Answer with a JSON-RPC error that says only this."""
         await self.fail(status, InternalError(text) if status == 503 else InvalidRequest(text))
+
+    def have_told(self, tell: Callable[[Send, Callable[[], object]], T], callback: Callable[[], object]) -> T:
+        """Let a connection of ours tell what becomes of it."""
+        return tell(self._send, callback)
 
     async def begin(self, headers: Iterable[Header]) -> Send:
         """Begin an answer of unknown length; what is given back takes the parts of its body."""

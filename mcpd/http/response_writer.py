@@ -7,9 +7,8 @@ A write is a call of the system, the dearest part of an answer. `ResponseWriter`
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Protocol
 
 from .request import Header, Send
 
@@ -55,17 +54,22 @@ def answer_at_once(send: Send, status: int, kind: Header, body: bytes, lines: by
     return True
 
 
+class _Lingering(Protocol):
+    def linger(self) -> bool:
+        """Whether the connection is closed later."""
+
+
 class ResponseWriter:
     """A transport as uvicorn's answers see it: their head waits for their body, so that both leave in one write.
 
     Uvicorn writes them one after the other, and a write is a call of the system, the dearest part of an answer.
     """
 
-    __slots__ = ("_head", "_is_next_a_head", "_linger", "is_over", "transport")
+    __slots__ = ("_head", "_is_next_a_head", "_protocol", "is_over", "transport")
 
-    def __init__(self, transport: asyncio.Transport, linger: Callable[[], bool]) -> None:
+    def __init__(self, transport: asyncio.Transport, protocol: _Lingering | None) -> None:
         self.transport = transport
-        self._linger = linger
+        self._protocol = protocol
         self._head = b""
         self._is_next_a_head = True
         self.is_over = False
@@ -107,8 +111,13 @@ class ResponseWriter:
     def close(self) -> None:
         """Close after what was written."""
         self.complete()
-        if not self._linger():
+        if self._protocol is None or not self._protocol.linger():
             self.transport.close()
+
+    def end(self) -> None:
+        """The connection is gone: nothing is written any more."""
+        self.is_over = True
+        self._protocol = None  # it holds this: a circle would wait for the garbage collector
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.transport, name)

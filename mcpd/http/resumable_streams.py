@@ -7,17 +7,20 @@ Spec: 2025-11-25 basic/transports, resumability and redelivery.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from ..backplane.base import EventStore
-from ..wire.sse import event, priming
+from ..backplane.memory import MemoryEventStore
+from ..wire.sse import event, events, numbered, priming
 from .event_stream import EventStreamResponse
 
 __all__ = ["Relay", "ResumableStream", "ResumableStreams"]
 
 
 _MOST_LEFT = 16
+_MOST_AT_ONCE = 64 * 1024
+"""The bytes of a stream that is kept in one piece: what is larger would be copied too often to be taken apart."""
 
 
 class Relay(Protocol):
@@ -43,7 +46,7 @@ class ResumableStreams:
         self._session_id = session_id
         self._make_store = make_store
         self._by_number: dict[int, ResumableStream] = {}
-        self._left: list[ResumableStream] = []
+        self._left: tuple[ResumableStream, ...] = ()
         self._store: EventStore | None = None
         self.node = ""
         """What the ids of events begin with: the node that sends them."""
@@ -59,12 +62,28 @@ class ResumableStreams:
 
     def add(self, stream: ResumableStream, number: int, data: bytes) -> None:
         """Keep an event."""
+        self._forget(self._keep(stream).add(stream.number, number, data))
+
+    def add_whole(self, stream: ResumableStream, count: int, data: bytes) -> bool:
+        """Keep so many events that are all of a stream; False if the store takes them only one by one."""
+        if len(data) > _MOST_AT_ONCE:
+            return False
+        store = self._keep(stream)
+        if store.__class__ is not MemoryEventStore:  # nor one of a derived class, which may add in its own way
+            return False
+        stream.is_complete = stream.is_over = True
+        self._forget(store.add_whole(stream.number, 1, count, data))
+        return True
+
+    def _keep(self, stream: ResumableStream) -> EventStore:
         if self._store is None:
             self._store = self._make_store(self._session_id)  # most sessions never have an event stream
         stream.is_kept = True
         self._by_number[stream.number] = stream
+        return self._store
 
-        for forgotten in self._store.add(stream.number, number, data):
+    def _forget(self, streams: Iterable[int]) -> None:
+        for forgotten in streams:
             other = self._by_number.get(forgotten)
             if other is not None:
                 other.is_kept = False
@@ -81,11 +100,10 @@ class ResumableStreams:
 
     def leave(self, stream: ResumableStream) -> None:
         """A GET stream lost its connection. A few such can be resumed even if no event was missed meanwhile."""
-        if stream in self._left:
-            self._left.remove(stream)
-        self._left.append(stream)
+        self._left = (*(each for each in self._left if each is not stream), stream)
         if len(self._left) > _MOST_LEFT:
-            oldest = self._left.pop(0)
+            oldest, *left = self._left
+            self._left = tuple(left)
             if oldest.response is None:
                 oldest.is_over = True
                 self.release(oldest)
@@ -94,7 +112,7 @@ class ResumableStreams:
         """The session has ended: nothing can be resumed any more."""
         self.on_lost = None  # it holds the session, which holds this
         self._by_number.clear()
-        self._left.clear()
+        self._left = ()
         if self._store is not None:
             self._store.clear()
 
@@ -157,6 +175,30 @@ class ResumableStream:
         data = event(frame, b"%b%d" % (self._prefix, self._last))
         self._streams.add(self, self._last, data)
         return data
+
+    def write_whole(self, frames: Sequence[bytes]) -> bytes:
+        """All the bytes of a stream that begins and ends with this: `priming`, `write` for each frame, `complete`.
+
+        The same, and mostly in one step: nobody can have asked for a part of it yet.
+        """
+        streams = self._streams
+        if streams is None:
+            self.is_complete = self.is_over = True
+            return events(frames)
+
+        first = 2 if self._primes else 1
+        whole = numbered(frames, self._prefix, first)
+        if whole is not None:
+            if self._primes:
+                whole = priming(self._prefix + b"1", streams.retry_ms) + whole
+            last = first + len(frames) - 1
+            if streams.add_whole(self, last, whole):
+                self._last = last
+                return whole
+
+        parts = [self.priming(), *map(self.write, frames)]
+        self.complete()
+        return b"".join(parts)
 
     def push(self, frame: bytes) -> None:
         """Send an event on the connection that carries the stream now, and keep it for a client that resumes."""

@@ -48,6 +48,7 @@ class Sessions:
         self._by_address: Counter[str] = Counter()
         self._timer: asyncio.TimerHandle | None = None
         self._make_store = core.settings.event_store or self._memory_store
+        self._make_streams = self._new_streams  # one for all
         self.shared: SharedSessions | SealedSessions | None = None
         """What other processes know of these sessions, and these of theirs."""
         self.nodes: Nodes | None = None
@@ -69,6 +70,9 @@ class Sessions:
     def _memory_store(self, session_id: str) -> EventStore:
         return MemoryEventStore(self._settings.max_stored_events, self._settings.max_stored_bytes)
 
+    def _new_streams(self, session_id: str) -> ResumableStreams:
+        return ResumableStreams(session_id, self._make_store, self._settings.retry_ms)
+
     def __len__(self) -> int:
         return len(self._by_id)
 
@@ -83,8 +87,7 @@ class Sessions:
         settings = self._settings
         if session_id is None:
             session_id = urlsafe_b64encode(urandom(_ID_BYTES)).decode()
-        streams = ResumableStreams(session_id, self._make_store, settings.retry_ms)
-        session = HttpSession(session_id, self._core.principal(request), streams)
+        session = HttpSession(session_id, self._core.principal(request), self._make_streams)
         if self.nodes is not None:
             self.nodes.join(session)
         opening = self._core.opening(request, version, is_stateless=settings.stateless)
@@ -236,10 +239,10 @@ class Sessions:
             # Each waiting client gets an error: after an empty answer its call would wait for ever.
             answer = connection.stop(call, InvalidRequest(ENDED))
             if answer is not None:
-                session.stopped[call.id] = answer
+                session.stopped = {**(session.stopped or {}), call.id: answer}
 
         connection.closed()
-        session.streams.clear()
+        session.clear_streams()
         for stream in session.listening:
             if stream.response is not None:
                 self._core.spawn(stream.response.end())

@@ -10,27 +10,37 @@ import functools
 import inspect
 import sys
 import typing
-from types import FunctionType, MethodType, UnionType
+from types import FunctionType, MethodType, NoneType, UnionType
 from typing import Annotated, Any, Union
 
 from ..errors import RegistrationError
 
+if sys.version_info >= (3, 14):
+    import annotationlib  # `inspect` has loaded it
+
 __all__ = [
     "PLAIN_TYPES",
     "call_method",
+    "docstring_of",
     "find_kind",
+    "is_annotated",
     "is_coroutine_function",
     "may_need_pydantic",
+    "own_hints",
     "plain_field",
     "plain_function",
+    "read_plainly",
     "resolved",
     "takes_names_only",
+    "written_annotations",
 ]
 
 PLAIN_TYPES = (Any, str, int, float, bool)
 """Types that need no second look."""
 
 _NONE = inspect.Parameter.empty
+
+_UNUSUAL = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 
 
 def plain_function(function: Any) -> Any:
@@ -55,6 +65,15 @@ def call_method(function: Any) -> FunctionType | None:
         return None
     method = type(function).__call__
     return method if isinstance(method, FunctionType) else None
+
+
+def docstring_of(function: Any) -> str | None:
+    """What a function says of itself; a callable object, what its method or its class says."""
+    plain = plain_function(function)
+    text: str | None = inspect.getdoc(plain)
+    if text is None and call_method(function):
+        return type(function).__doc__
+    return text
 
 
 def is_coroutine_function(function: Any) -> bool:
@@ -97,6 +116,67 @@ def resolved(function: Any, where: str) -> dict[str, Any]:
         raise RegistrationError(f"{where}: an annotation cannot be evaluated: {error}") from error
 
 
+def is_annotated(function: Any) -> bool:
+    """Whether it can have annotations, right or wrong, which not everything that is called can."""
+    try:
+        return hasattr(function, "__annotations__")
+    except Exception:  # from Python 3.14 on, that evaluates them
+        return True
+
+
+def written_annotations(thing: Any) -> dict[str, Any]:
+    """The annotations that a class or function has of its own, as far as they can be evaluated; raises nothing.
+
+    Up to Python 3.13 they are what the class statement or `def` made them. From 3.14 on they are evaluated when they
+    are asked for, and may name what is not there: such a one is a ForwardRef. If one fails otherwise there are none.
+    """
+    if sys.version_info >= (3, 14):
+        try:
+            return annotationlib.get_annotations(thing, format=annotationlib.Format.FORWARDREF)
+        except Exception:  # an annotation is any expression
+            return {}
+    written: dict[str, Any] = (
+        vars(thing).get("__annotations__", {}) if isinstance(thing, type) else thing.__annotations__
+    )
+    return written
+
+
+def read_plainly(function: Any) -> tuple[list[inspect.Parameter], dict[str, Any]] | None:
+    """The parameters, and the hint of each and of "return", of a function that is nothing else and whose annotations
+    are classes; None for all others, and for what may have to be refused.
+
+    Of such, `inspect.signature` and `resolved` give the same, for four times the work: a server may have many tools.
+    """
+    if type(function) is not FunctionType or function.__dict__:  # where decorators leave what they wrapped
+        return None
+    code = function.__code__
+    if code.co_flags & _UNUSUAL or code.co_posonlyargcount:
+        return None
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    if names[:1] in (("self",), ("cls",)):
+        return None
+    try:
+        written = function.__annotations__
+    except Exception:  # from Python 3.14 on they are evaluated now, and `resolved` says what is wrong
+        return None
+
+    hints = {name: NoneType if hint is None else hint for name, hint in written.items()}
+    if not all(isinstance(hint, type) for hint in hints.values()):
+        return None
+    defaults = dict(zip(reversed(names[: code.co_argcount]), reversed(function.__defaults__ or ()), strict=False))
+    defaults |= function.__kwdefaults__ or {}
+    parameters = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD if at < code.co_argcount else inspect.Parameter.KEYWORD_ONLY,
+            default=defaults.get(name, _NONE),
+            annotation=hints.get(name, _NONE),
+        )
+        for at, name in enumerate(names)
+    ]
+    return parameters, {**dict.fromkeys((*names, "return"), _NONE), **hints}
+
+
 def _local_names(function: Any) -> dict[str, Any]:
     names: dict[str, Any] = {}
     enclosing = function.__qualname__.split(".<locals>")[:-1]
@@ -118,10 +198,23 @@ def _local_names(function: Any) -> dict[str, Any]:
 
 
 def _annotation_naming(function: Any, name: str | None) -> str:
-    for parameter, annotation in function.__annotations__.items():
+    for parameter, annotation in written_annotations(function).items():
         if name and name in str(annotation):
             return ", return annotation" if parameter == "return" else f", parameter {parameter!r}: its annotation"
     return ": an annotation"
+
+
+def own_hints(hints: dict[str, Any], plain: Any, slots: list[inspect.Parameter]) -> dict[str, Any]:
+    """The hint of each parameter: the plain function's, but what a decorator put into a signature of its own."""
+    written = getattr(plain, "__annotations__", {})
+    own = {
+        slot.name: hints[slot.name]
+        if slot.name in hints and (slot.annotation is written[slot.name] or isinstance(slot.annotation, str))
+        else slot.annotation
+        for slot in slots
+    }
+    own["return"] = hints.get("return", _NONE)
+    return own
 
 
 def find_kind(hint: Any, kind: type) -> type | None:

@@ -15,6 +15,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec import inspect as types
 
+from .annotations import written_annotations
 from .msgspec_hooks import parts_of
 
 __all__ = ["complete", "completed", "needs_completion"]
@@ -87,4 +88,4 @@ def _classes(hint: Any) -> list[Any]:
 
 
 def _has_fields(kind: Any) -> bool:
-    return isinstance(kind, type) and bool(getattr(kind, "__annotations__", None))
+    return isinstance(kind, type) and bool(written_annotations(kind))

@@ -23,7 +23,7 @@ from msgspec import Struct
 from ..context.context import Context
 from ..context.exchange import Exchange
 from ..errors import RegistrationError
-from .annotations import find_kind, is_coroutine_function, plain_function, resolved
+from .annotations import find_kind, is_annotated, is_coroutine_function, plain_function, resolved
 from .depends import Dependency, dependency_of
 from .threads import ThreadStep
 
@@ -114,7 +114,7 @@ def read(
 
 def _parameters(function: Callable[..., Any], plain: Any, where: str) -> list[tuple[inspect.Parameter, Any]]:
     """The parameters that may be given, each with its annotation."""
-    hints = resolved(plain, where) if hasattr(plain, "__annotations__") else {}
+    hints = resolved(plain, where) if is_annotated(plain) else {}
     try:
         slots = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 from msgspec import Raw, Struct
 
 from ..context.exchange import Exchange
-from ..types.completion import Completion
 from ..types.prompts import GetPromptResult, Prompt
 from ..types.resources import ReadResourceResult, Resource, ResourceTemplate
 from ..types.tools import CallToolResult, Tool
-from ..wire.mirrors import Mirror
 from .pages import ActiveExtensions, Entry
 from .problems import Problem
 from .tools import FunctionTool, ToolMeta
 
 if TYPE_CHECKING:
+    from ..types.completion import Completion
+    from ..wire.mirrors import Mirror
     from .needs import Needs
     from .rules import EntryRule
 
@@ -93,6 +93,8 @@ class Completing(Protocol):
 
     async def complete(self, argument: str, value: str, others: Mapping[str, str], exchange: Exchange) -> Completion:
         """What a client may write for one of the arguments that begins with `value`; `others` are known already."""
+        from ..types.completion import Completion  # noqa: PLC0415 - few clients ask
+
         return Completion(values=[])
 
 

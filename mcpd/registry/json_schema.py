@@ -29,6 +29,7 @@ _DIALECTS = (
     "http://json-schema.org/draft-06/schema",
     "http://json-schema.org/draft-04/schema",
 )
+_MOST_LEVELS = 250
 _MANY = 20
 _LONG = 400
 
@@ -80,8 +81,13 @@ class JsonSchema:
                     f"{what}: $ref {reference!r} leads out of the schema; nothing is fetched, so put it into $defs"
                 )
 
-    def problems(self, value: Any) -> list[str]:
-        """What is wrong with a value, a line each, at most 20; [] if it fits."""
+    def problems(self, value: Any, *, is_flat: bool = False) -> list[str]:
+        """What is wrong with a value, a line each, at most 20; [] if it fits. One of too many levels does not.
+
+        `is_flat`: that it has few levels is known, and not asked again.
+        """
+        if not is_flat and not self.can_check(value):
+            return [f"nested deeper than {_MOST_LEVELS}"]
         found = []
         for error in self._validator.iter_errors(value):
             path = ".".join(map(str, error.instance_path))
@@ -92,6 +98,21 @@ class JsonSchema:
             if len(found) == _MANY:
                 break
         return found
+
+    @staticmethod
+    def can_check(value: Any) -> bool:
+        """Whether a value has few enough levels to be looked at.
+
+        The library writes down 255 at most, and follows a schema that refers to itself without a look at how much
+        stack is left: JSON that Python 3.13 and later read may have levels enough to end the process.
+        """
+        level = [value]
+        for _ in range(_MOST_LEVELS):
+            holders = [one for one in level if isinstance(one, (dict, list, tuple))]
+            level = [part for one in holders for part in (one.values() if isinstance(one, dict) else one)]
+            if not level:
+                return True
+        return False
 
 
 def _refuse_to_fetch(uri: str) -> Any:
@@ -157,9 +178,13 @@ class SchemaCallee:
 
     def _read(self, raw: bytes | Raw) -> dict[str, Any]:
         arguments = read_object(raw, "arguments")
-        if self._schema.problems(arguments):
+        written = bytes(raw)
+        # Each bracket is a level at most, and most arguments have hardly any.
+        is_flat = written.count(b"{") + written.count(b"[") < _MOST_LEVELS
+        problems = self._schema.problems(arguments, is_flat=is_flat)
+        if problems and (is_flat or self._schema.can_check(arguments)):
             arguments = coerce(arguments, self.input_schema)
-            problems = self._schema.problems(arguments)
-            if problems:
-                raise ArgumentsError("\n".join(problems))
+            problems = self._schema.problems(arguments, is_flat=is_flat)
+        if problems:
+            raise ArgumentsError("\n".join(problems))
         return arguments

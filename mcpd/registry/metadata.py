@@ -17,6 +17,8 @@ from typing import Annotated, Any, Literal, Union
 from msgspec import Meta
 from msgspec.inspect import type_info
 
+from .annotations import written_annotations
+
 __all__ = [
     "BeyondMsgspecError",
     "beyond_msgspec",
@@ -281,7 +283,7 @@ def _foreign_type(hint: Any) -> str | None:
 def beyond_msgspec(kind: type, seen: frozenset[type] = frozenset()) -> str | None:
     """What msgspec would not enforce in the fields of a class, such as a dataclass or TypedDict; None if nothing."""
     is_possible = "pydantic" in sys.modules or "annotated_types" in sys.modules
-    if not is_possible or kind in seen or not getattr(kind, "__annotations__", None):
+    if not is_possible or kind in seen or not written_annotations(kind):
         return None
 
     marks = ("__dataclass_fields__", "__total__", "_fields", "__struct_fields__", "__attrs_attrs__")

@@ -6,8 +6,6 @@ the last entry of its page: what comes and goes, that entry itself included, mak
 
 from __future__ import annotations
 
-from binascii import Error as Base64Error
-from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from threading import RLock
@@ -288,9 +286,11 @@ class Listing(Generic[E]):
         return self._make_page([entry.listed(active) for entry in shown], following)
 
     def _number_in(self, cursor: str) -> int:
+        from binascii import a2b_base64  # noqa: PLC0415 - a library to load, and few lists have a second page
+
         try:
             number = int(a2b_base64(cursor, strict_mode=True).decode())
-        except (ValueError, Base64Error):
+        except ValueError:  # as is binascii's own error
             number = 0
         if not 0 < number < self._next_number or _cursor(number) != cursor:
             raise InvalidParams("cursor: not a cursor of this server; start again without one")
@@ -298,4 +298,6 @@ class Listing(Generic[E]):
 
 
 def _cursor(number: int) -> str:
+    from binascii import b2a_base64  # noqa: PLC0415
+
     return b2a_base64(str(number).encode(), newline=False).decode()

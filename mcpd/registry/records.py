@@ -9,6 +9,8 @@ import typing
 from functools import cache
 from typing import Any, ClassVar
 
+from .annotations import written_annotations
+
 __all__ = ["attributes", "record_type"]
 
 
@@ -38,7 +40,7 @@ def _annotated(kind: type) -> tuple[str, ...]:
         return ()
     names: dict[str, None] = {}
     for base in reversed(kind.__mro__):
-        for name, hint in vars(base).get("__annotations__", {}).items():
+        for name, hint in written_annotations(base).items():
             is_class_variable = typing.get_origin(hint) is ClassVar or str(hint).startswith(
                 ("ClassVar", "typing.ClassVar")
             )

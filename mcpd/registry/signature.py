@@ -25,11 +25,14 @@ from ..jsonrpc import MALFORMED
 from .annotations import (
     PLAIN_TYPES,
     call_method,
+    docstring_of,
     find_kind,
     is_coroutine_function,
     may_need_pydantic,
+    own_hints,
     plain_field,
     plain_function,
+    read_plainly,
     resolved,
     takes_names_only,
 )
@@ -71,6 +74,8 @@ class _Plan(Struct, frozen=True):
     order: _Order
     # Whether values lack defaults when they are decoded.
     is_incomplete: bool
+    # Whether the arguments are of types that msgspec surely reads.
+    is_plain: bool
     # What gives the values of the parameters that are neither arguments nor the context.
     dependencies: dict[str, Dependency]
 
@@ -82,11 +87,6 @@ class Callee:
     one; of a coroutine function it gives the coroutine. It raises ArgumentsError, with a text for the
     model, before the function runs. Schemas are shared: whoever changes one takes a copy.
     """
-
-    call: Callable[..., Any]
-    direct: tuple[Callable[[bytes | Raw], Struct], Callable[..., Any]] | None = None
-    """What reads arguments that are as they should be, and the function for their values: all that `call` does with
-    them. None where it does more."""
 
     def __init__(
         self,
@@ -106,29 +106,46 @@ class Callee:
         if self.is_async and getattr(kind, "is_for_threads", False):
             raise RegistrationError(f"function {plan.name!r} is async: it takes a Context, and awaits what that does")
         self._is_content = is_content
+        self._plan = plan
         self._extra = plan.extra
         self._is_positional = plan.order in ("values", "context last", "context by name")
-        self._decode = msgspec.json.Decoder(plan.arguments, dec_hook=dec_hook).decode
         self._is_incomplete = plan.is_incomplete
-        if plan.is_incomplete:
-            from .defaults import completed  # noqa: PLC0415 - few functions take such classes
-
-            self._decode = completed(self._decode)
+        if not plan.is_plain:
+            self._decode  # noqa: B018 - types that cannot be read are refused now, not in a request
         if plan.dependencies:
             self._invoke = _depending(function, plan, {} if overrides is None else overrides)
             self.is_async = True  # whatever the function is, its dependencies are awaited
         else:
             self._invoke = _invoker(function, plan)
-        self.call = _caller(function, plan, self._decode, lambda raw: self._parser.from_json(raw), self._invoke)
-        if plan.order == "values" and plan.extra is None:
-            self.direct = self._decode, function
         # Now, not in a request: pydantic takes its time when it is imported.
-        if may_need_pydantic(plan.returns) and _is_stand_in(self.output_type):
-            self.call = _dumping(self.call, self.output_type, self.is_async)
-            self.direct = None
+        self._is_dumped = may_need_pydantic(plan.returns) and _is_stand_in(self.output_type)
 
     def __repr__(self) -> str:
         return f"<Callee {self.name}({', '.join(self.arguments.__struct_fields__)})>"
+
+    # Made when they are first wanted: of a server's many tools most are listed, and few called.
+
+    @functools.cached_property
+    def _decode(self) -> Callable[[bytes | Raw], Struct]:
+        decode = msgspec.json.Decoder(self.arguments, dec_hook=dec_hook).decode
+        if not self._is_incomplete:
+            return decode
+        from .defaults import completed  # noqa: PLC0415 - few functions take such classes
+
+        return completed(decode)
+
+    @functools.cached_property
+    def call(self) -> Callable[..., Any]:
+        """Decodes the arguments, and calls the function."""
+        call = _caller(self.function, self._plan, self._decode, lambda raw: self._parser.from_json(raw), self._invoke)
+        return _dumping(call, self.output_type, self.is_async) if self._is_dumped else call
+
+    @functools.cached_property
+    def direct(self) -> tuple[Callable[[bytes | Raw], Struct], Callable[..., Any]] | None:
+        """What reads arguments that are as they should be, and the function for their values: all that `call` does
+        with them. None where it does more."""
+        is_direct = self._plan.order == "values" and self._extra is None and not self._is_dumped
+        return (self._decode, self.function) if is_direct else None
 
     def read(self, raw: bytes | Raw) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments in `raw` as (args, kwargs) for the function; the context goes in by name.
@@ -220,7 +237,7 @@ class Callee:
 
     @functools.cached_property
     def _docstring(self) -> Docstring:
-        return parse(_docstring_of(self.function))
+        return parse(docstring_of(self.function))
 
 
 def bind(
@@ -240,6 +257,9 @@ def bind(
     plain = plain_function(function)
     name: str = type(function).__name__ if call_method(function) else getattr(plain, "__name__", repr(plain))
     where = f"function {name!r}"
+    plainly = read_plainly(function)
+    if plainly is not None:
+        return Callee(function, _plan(name, *plainly, context_type and context_type()), is_content, overrides)
     if not _is_function(function):
         raise RegistrationError(f"{where}: not a function; give a function, a bound method or a callable object")
     if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
@@ -253,7 +273,7 @@ def bind(
     if slots and slots[0].name in ("self", "cls") and _is_unbound_method(function, slots[0]):
         raise RegistrationError(f"{where}: it is a method of a class; register the bound method of an instance")
 
-    plan = _plan(name, slots, _own(hints, plain, slots), context_type and context_type())
+    plan = _plan(name, slots, own_hints(hints, plain, slots), context_type and context_type())
     if takes_names_only(function):
         plan = structs.replace(plan, order="all by name")
     return Callee(function, plan, is_content, overrides)
@@ -263,25 +283,13 @@ def _is_function(given: object) -> bool:
     return callable(given) and not isinstance(given, type)
 
 
-def _own(hints: dict[str, Any], plain: Any, slots: list[Slot]) -> dict[str, Any]:
-    """The hint of each parameter: the plain function's, but what a decorator put into a signature of its own."""
-    written = getattr(plain, "__annotations__", {})
-    own = {
-        slot.name: hints[slot.name]
-        if slot.name in hints and (slot.annotation is written[slot.name] or isinstance(slot.annotation, str))
-        else slot.annotation
-        for slot in slots
-    }
-    own["return"] = hints.get("return", Slot.empty)
-    return own
-
-
 def _plan(name: str, slots: list[Slot], hints: dict[str, Any], context_type: type | None) -> _Plan:
     fields: list[Any] = []
     context: Slot | None = None
     make_context: Callable[[Any], Any] = _as_it_is
     extra: Any = None
     by_name = False
+    is_plain = True
     dependencies: dict[str, Dependency] = {}
     dependency_of = _finder_of_dependencies()
 
@@ -311,7 +319,9 @@ def _plan(name: str, slots: list[Slot], hints: dict[str, Any], context_type: typ
             extra = _readable(hint, where)
         else:
             by_name = by_name or slot.kind is Slot.KEYWORD_ONLY
-            fields.append(plain_field(slot, hint) or _argument(slot, hint, where))
+            field = plain_field(slot, hint)
+            is_plain = is_plain and field is not None
+            fields.append(field or _argument(slot, hint, where))
 
     arguments = _struct(name, fields, is_open=extra is not None)
     is_by_name = by_name or extra is not None or dependencies
@@ -324,6 +334,7 @@ def _plan(name: str, slots: list[Slot], hints: dict[str, Any], context_type: typ
         extra=extra,
         returns=awaited(hints["return"]),
         order=order,
+        is_plain=is_plain,
         is_incomplete=any(map(_needs_completion, (extra, *(field[1] for field in fields)))),
         dependencies=dependencies,
     )
@@ -471,14 +482,6 @@ def _dumping(call: Callable[..., Any], kind: StandIn, is_async: bool) -> Callabl
         return kind.dump(await call(raw, context))
 
     return call_async if is_async else lambda raw, context=None: kind.dump(call(raw, context))
-
-
-def _docstring_of(function: Any) -> str | None:
-    plain = plain_function(function)
-    text: str | None = inspect.getdoc(plain)
-    if text is None and call_method(function):
-        return type(function).__doc__
-    return text
 
 
 def _schema() -> Any:

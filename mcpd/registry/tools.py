@@ -89,9 +89,10 @@ class FunctionTool:
         self.timeout: float | None = None
         """How many seconds a call may take, see `time_limit`; None for as long as it takes."""
 
-        self._call = callee.call
+        self._call: Callable[..., Any] | None = None
+        """What reads the arguments and calls the function, and in `_direct` both apart; once the tool was called."""
         self._is_async = callee.is_async
-        self._direct = callee.direct if callee.is_async else None
+        self._direct: tuple[Callable[..., Any], Callable[..., Any]] | None = None
         self._has_schema: bool | None = None
         self._has_any_root = False
         self._gives_blocks = False
@@ -104,8 +105,7 @@ class FunctionTool:
 
     def tell_as_text(self) -> None:
         """From now on what the function returns is text alone; a result that it made itself stays as it is."""
-        call = self._call
-        self._direct = None
+        callee = self.callee
 
         def told(value: Any) -> Any:
             if isinstance(value, Coroutine):
@@ -117,7 +117,7 @@ class FunctionTool:
         async def told_later(value: Coroutine[Any, Any, Any]) -> Any:
             return told(await value)
 
-        self._call = lambda arguments, exchange: told(call(arguments, exchange))
+        self._call = lambda arguments, exchange: told(callee.call(arguments, exchange))
 
     def listed(self, active: ActiveExtensions) -> Tool:
         """The tool as `tools/list` shows it where those extensions are active. Schemas are made when first listed."""
@@ -191,6 +191,12 @@ class FunctionTool:
         FunctionTool._in_thread = staticmethod(run_in_thread)
         return run_in_thread
 
+    def _get_call(self) -> Callable[..., Any]:
+        callee = self.callee
+        self._call = callee.call
+        self._direct = callee.direct if callee.is_async else None
+        return self._call
+
     async def run(self, arguments: Raw, exchange: Exchange) -> CallToolResult:
         """Call the tool. Absent and null arguments are none."""
         if arguments is NO_JSON:
@@ -202,14 +208,14 @@ class FunctionTool:
                 try:
                     values = decode(arguments)
                 except MALFORMED:
-                    value = await self._call(arguments, exchange)
+                    value = await self.callee.call(arguments, exchange)
                 else:
                     value = await function(*astuple(values))
             elif self._is_async:
-                value = await self._call(arguments, exchange)
+                value = await (self._call or self._get_call())(arguments, exchange)
             else:
                 in_thread = self._in_thread or self._get_in_thread()
-                value = await in_thread(self._call, arguments, exchange, exchange=exchange)
+                value = await in_thread(self._call or self._get_call(), arguments, exchange, exchange=exchange)
 
             if value.__class__ is str and self._is_text:  # what `_result` would make of it, for most tools give text
                 return CallToolResult(content=[TextContent(value)])

@@ -241,6 +241,7 @@ class _Clients:
         self.on_state: Callable[[Literal["ready", "stopping"]], None] | None = None
         self._listeners: list[Listener] = []
         self._accepted: set[ServerConnection] = set()
+        self._leaving = self._leave  # one for all of them
         self._is_paused = False
         self._watching: Watcher | None = None
         self._tracing: Tracing | None = None
@@ -323,10 +324,13 @@ class _Clients:
         opening = Opening(principal=channel.origin().user.id, peer=getattr(channel, "peer", ""))
         connection = self._server.connect(channel, opening)
         self._accepted.add(connection)
-        connection.ended.add_done_callback(partial(self._end if is_only else self._leave, connection))
+        if is_only:
+            connection.ended.add_done_callback(partial(self._end, connection))
+        else:
+            connection.on_closed(self._leaving)
         return connection
 
-    def _leave(self, connection: ServerConnection, _: asyncio.Future[McpdError | None]) -> None:
+    def _leave(self, connection: ServerConnection) -> None:
         """One client of many is gone: its calls are cancelled."""
         self._accepted.discard(connection)
         connection.abort()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import msgspec
 from msgspec import Meta, Struct
@@ -19,12 +19,14 @@ from ..folder_files import read_within
 from ..printable import printable
 from ..registry.entries import PromptEntry
 from ..registry.pages import ActiveExtensions
-from ..types.completion import Completion
 from ..types.content import TextContent
 from ..types.prompts import GetPromptResult, Prompt, PromptArgument, PromptMessage
 from .front_matter import FrontMatterError, split
 from .reports import Report
 from .tree import MOST_OF_A_KIND, File, files_of
+
+if TYPE_CHECKING:
+    from ..types.completion import Completion
 
 __all__ = ["MOST_BYTES", "FilePrompt", "prompts_of"]
 

@@ -17,7 +17,6 @@ from ..extensions.ui.constants import UI
 from ..extensions.ui.results import ViewResult
 from ..extensions.ui.views.entry import bundled_page
 from ..registry.entries import ToolEntry
-from ..registry.threads import run_in_thread
 from ..server import Server
 from ..types.content import TextContent
 
@@ -101,6 +100,7 @@ class ReaderParts:
 async def _page(library: Library, path: str) -> dict[str, Any]:
     from ..docs.images import PageImages
     from ..docs.rendering import MOST_CHARACTERS, render
+    from ..registry.threads import run_in_thread
 
     page = await library.page(path)
     names = await library.names()

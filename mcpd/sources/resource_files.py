@@ -19,7 +19,6 @@ from ..printable import printable
 from ..registry.entries import ResourceEntry, TemplateEntry
 from ..registry.pages import ActiveExtensions
 from ..registry.path_screen import problem_of
-from ..registry.threads import run_in_thread
 from ..registry.uri_template import UriTemplate
 from ..registry.uris import as_uri
 from ..types.content import BlobResourceContents, TextResourceContents
@@ -76,6 +75,8 @@ class FileResource(ResourceEntry):
 
     async def run(self, uri: str, exchange: Exchange) -> ReadResourceResult:
         """What it holds now: text if it is, else bytes, whatever its name says."""
+        from ..registry.threads import run_in_thread
+
         result: ReadResourceResult = await run_in_thread(self._read, uri, exchange=exchange)
         return result
 
@@ -128,6 +129,8 @@ class FileTemplate(TemplateEntry):
 
     def run(self, uri: str, variables: dict[str, str], exchange: Exchange) -> Coroutine[Any, Any, ReadResourceResult]:
         """The text of the file with the values in their places."""
+        from ..registry.threads import run_in_thread
+
         return run_in_thread(self._read, uri, variables, exchange=exchange)
 
     def _read(self, uri: str, variables: dict[str, str]) -> ReadResourceResult:

@@ -102,13 +102,11 @@ def _add_tools(server: Server, info: Callable[[Context], ServerInfo]) -> None:
         return text
 
     @server.tool(title="Add", annotations={**_READ_ONLY, "idempotentHint": True})
-    async def add(a: float, b: float) -> float:
-        """Add two numbers.
-
-        Args:
-            a: The first number.
-            b: The second number.
-        """
+    async def add(
+        a: Annotated[float, Meta(description="The first number.")],
+        b: Annotated[float, Meta(description="The second number.")],
+    ) -> float:
+        """Add two numbers."""
         return a + b
 
     @server.tool(title="Server information", annotations=_READ_ONLY)
@@ -148,12 +146,10 @@ def _add_diagnostics(server: Server, info: Callable[[Context], ServerInfo]) -> N
     server.add_apps(bundled_folder(), "mcpd")
 
     @server.tool(title="Apps diagnostics", annotations=_READ_ONLY, ui="ui://mcpd/apps_diagnostics")
-    async def apps_diagnostics(ctx: Context, note: str = "") -> ViewResult:
-        """Show what this host can do with MCP Apps; without them, tell about the server as text.
-
-        Args:
-            note: Any text; the app shows that it arrived.
-        """
+    async def apps_diagnostics(
+        ctx: Context, note: Annotated[str, Meta(description="Any text; the app shows that it arrived.")] = ""
+    ) -> ViewResult:
+        """Show what this host can do with MCP Apps; without them, tell about the server as text."""
         found = info(ctx)
         lines = [
             f"mcpd {found.version} on Python {found.python_version} ({found.platform})",

@@ -247,7 +247,6 @@ async def _serve(connect: Callable[[], asyncio.BaseProtocol], listening: socket.
     loop = asyncio.get_running_loop()
     if listening.family != getattr(socket, "AF_UNIX", None):
         return await loop.create_server(connect, sock=listening, backlog=at_once)
-    more: Any = {}
-    if sys.version_info >= (3, 13) and isinstance(loop, asyncio.SelectorEventLoop):
-        more = {"cleanup_socket": False}  # the path is for the whole life of the server
+    # The path is for the whole life of the server, or the manager's. uvloop knows this word as well.
+    more: Any = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
     return await loop.create_unix_server(connect, sock=listening, backlog=at_once, **more)

@@ -31,7 +31,7 @@ from ..printable import printable
 from .apart import Apart
 from .expiring import at_expiry
 from .websocket_ending import shorten, why_it_ended
-from .websocket_framing import cut_masked, text_frame
+from .websocket_framing import cut_masked, text_frame, whole_masked
 from .websocket_handshake import Handshake, HandshakeFields, WebSocketProtocol
 from .websocket_keep_alive import ASK, unread_asks
 from .websocket_owner import ConnectionOwner
@@ -104,6 +104,12 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
         self.was_heard = True
         cut = self._cut_here
         if cut is not None:
+            # Nearly always it is one message, and nothing before it waits: what `_push` does, in fewer steps.
+            if self.is_open and not (self._events or self.is_congested or self._is_pushing):
+                message = whole_masked(data, self._most)
+                if message is not None:
+                    self._push_alone(message)
+                    return
             taken = cut(data, self._most, self._events)
             if taken != len(data):
                 self._parse(data[taken:])
@@ -205,6 +211,19 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
             self.fail(CloseCode.POLICY_VIOLATION, "token revoked")
 
     # -- reading -----------------------------------------------------------------------------
+
+    def _push_alone(self, message: bytes) -> None:
+        """`_push`, for a message that was read without the library, while nothing else waits."""
+        self._is_pushing = True
+        try:
+            if message.isascii() or self._is_text(message):
+                self._receiver.receive(message)  # type: ignore[union-attr]  # there is one, as it is open
+        except Exception:
+            log.exception("A message could not be taken")
+            self.fail(CloseCode.INTERNAL_ERROR, "internal error")
+        finally:
+            self._is_pushing = False
+        self._flush()
 
     def _push(self) -> None:
         """Hand on what arrived, until it is through or the answers pile up."""

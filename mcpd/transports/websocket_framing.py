@@ -35,6 +35,7 @@ __all__ = [
     "cut_masked",
     "cut_plain",
     "text_frame",
+    "whole_masked",
 ]
 
 MOST_BYTES = 0xFFFF
@@ -113,6 +114,25 @@ def cut_masked(data: bytes, most: int, messages: list[bytes]) -> int:
         messages.append(apply_mask(data[start:stop], data[start - _KEY_BYTES : start]))
         at = stop
     return at
+
+
+def whole_masked(data: bytes, most: int) -> bytes | None:
+    """The payload, if `data` is one whole text frame of a client and nothing else; what `cut_masked` would append."""
+    end = len(data)
+    if end < 6:
+        return None
+
+    head, size = _head(data)
+    if head == _LONG_MASKED:
+        start = 8
+    else:
+        size, start = head - _SHORT_MASKED, 6
+        if not 0 <= size < 126:
+            return None
+
+    if start + size != end or size > most:
+        return None
+    return apply_mask(data[start:], data[start - _KEY_BYTES : start])
 
 
 def cut_plain(data: bytes, most: int, messages: list[bytes]) -> int:

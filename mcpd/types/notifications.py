@@ -31,7 +31,7 @@ class NotificationParams(Wire, kw_only=True):
     meta: dict[str, Any] | None = field(name="_meta", default=None)
 
 
-class ProgressParams(Wire, kw_only=True):
+class ProgressParams(Wire, kw_only=True, gc=False):
     """How far a request has come. `progress` rises with each; `total` is absent if unknown."""
 
     progress_token: int | str

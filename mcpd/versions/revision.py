@@ -21,8 +21,8 @@ class Revision(Struct, kw_only=True, frozen=True):
     `fields` are the members a struct gained, `fields_gone` those it lost. `error_codes` gives the code that an
     exception class had *before* this revision, where it is not the class's own.
 
-    The classes of what only servers ask (`types.elicitation`, `types.sampling`) stand there by their names: a process
-    that asks nothing does not load them.
+    The classes of what only servers ask (`types.elicitation`, `types.sampling`), and of what few clients do
+    (`types.completion`, `types.rounds`), stand there by their names: a process that needs none does not load them.
     """
 
     version: str
@@ -35,7 +35,7 @@ class Revision(Struct, kw_only=True, frozen=True):
     polling: bool = False
     """Event streams of HTTP begin with an event to resume after, and may let go of their connection; only here."""
 
-    requests: Mapping[str, type] = {}
+    requests: Mapping[str, type | str] = {}
     notifications: Mapping[str, type] = {}
     server_requests: tuple[str, ...] = ()
     server_notifications: tuple[str, ...] = ()

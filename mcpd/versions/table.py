@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from msgspec import NODEFAULT, UNSET, Raw, Struct, defstruct, field
@@ -20,8 +20,7 @@ from msgspec.structs import FieldInfo, fields, replace
 from .. import types
 from ..errors import ProtocolError
 from ..jsonrpc import encode
-from ..types.base import CacheableResult, ObjectResult, Result
-from ..types.completion import CompleteParams, PromptReference
+from ..types.base import CacheableResult, ObjectResult, Result, Wire
 from ..types.content import (
     Annotations,
     AudioContent,
@@ -50,6 +49,9 @@ from ..types.resources import (
 )
 from ..types.tools import AnyValue, CallToolResult, ListToolsResult, Tool
 from .revision import Back, Revision
+
+if TYPE_CHECKING:
+    from .frames import Frame, Frames
 
 __all__ = ["LEGACY", "MODERN", "NEWEST_LEGACY", "SUPPORTED", "Version", "get", "is_known_method", "modern_requests",
            "negotiate"]  # fmt: skip
@@ -89,12 +91,12 @@ _NESTED: dict[type | str, dict[str, tuple[type | str, ...]]] = {
     AudioContent: {"annotations": (Annotations,)},
     EmbeddedResource: {"resource": _CONTENTS, "annotations": (Annotations,)},
     ResourceLink: {"annotations": (Annotations,)},
-    CompleteParams: {"ref": (PromptReference,)},
+    "CompleteParams": {"ref": ("PromptReference",)},
     "CreateMessageParams": {"messages": ("SamplingMessage",), "tools": (Tool,)},
     "SamplingMessage": {"content": _BLOCKS},
 }
 
-_BY_NAME = frozenset(f"{types.__name__}.{chapter}" for chapter in ("elicitation", "sampling"))
+_BY_NAME = frozenset(f"{types.__name__}.{chapter}" for chapter in ("completion", "elicitation", "sampling"))
 
 # Lists the registry hands out again and again: their bytes are kept, per version.
 _KEPT = frozenset((ListToolsResult, ListResourcesResult, ListResourceTemplatesResult, ListPromptsResult))
@@ -108,6 +110,15 @@ Reader = Callable[[bytes | Raw], Any]
 _Plan = tuple[tuple[tuple[str, Any], ...], tuple[str, ...], tuple[Back, ...]]
 
 
+class _TextResult(Wire):
+    """A CallToolResult with all that most have, which is made in less time, for its members need not be named."""
+
+    result_type: str
+    meta: Raw = field(name="_meta")
+    content: list[Any]
+    is_error: bool = False
+
+
 class Version:
     """One protocol version: what may be said in it, and how."""
 
@@ -119,7 +130,7 @@ class Version:
         self.has_null_id = own.null_id
         self.has_batches = own.batches
         self.has_polling = own.polling
-        self.requests: dict[str, type] = {}
+        self.requests: dict[str, type | str] = {}
         self.notifications: dict[str, type] = {}
         self.server_requests: set[str] = set()
         self.server_notifications: set[str] = set()
@@ -140,7 +151,13 @@ class Version:
         self._readers: dict[str, Reader] = {}
         self.readers: dict[str, Reader] = {}
         """Those of requests that were asked for before, without `initialize`: what `Session` takes by the short way."""
+        self.read_frame: Callable[[bytes], Frame] | None = None
+        """What reads requests whole that were asked for often, see `frames`; None while there is none."""
+        self._frames: Frames | None = None
+        self._asked: set[str] = set()
         self._plans: dict[type, _Plan | None] = {}
+        self.plain: set[type] = set()
+        """Classes whose values `shape` gives back as they are, as far as it was asked; None is never said to."""
         self._kept: WeakKeyDictionary[Result, Raw] = WeakKeyDictionary()
         self._has_text_as_it_is = self.shape(_TEXT) is _TEXT
         """Whether a tool's result that is one text is written as it is, but for what all results have."""
@@ -159,16 +176,30 @@ class Version:
             params = self.requests.get(method) or self.notifications.get(method)
             if params is None:
                 return None
-            reader = self._readers[method] = self._reader(params)
+            reader = self._readers[method] = Decoder(self._known_part(_class(params))).decode
             if method in self.requests and method != "initialize":  # which no connection takes twice
                 self.readers[method] = reader
         return reader
+
+    def asked(self, method: str) -> None:
+        """A method was asked for on a connection that may ask again: `read_frame` learns to read it."""
+        if method not in self._asked:  # most are asked for once
+            self._asked.add(method)
+        elif method in self.readers and (self._frames is None or method not in self._frames):
+            if self._frames is None:
+                from .frames import Frames  # noqa: PLC0415
+
+                self._frames = Frames(self.name if self.is_modern else None)
+            self._frames.add(method, self._known_part(_class(self.requests[method])))
+            self.read_frame = self._frames.read
 
     def shape(self, value: Any) -> Any:
         """`value`, a struct of the newest vocabulary, as this version writes it."""
         cls = value.__class__
         plan = self._plan_of(cls) if cls not in self._plans else self._plans[cls]
         if plan is None:
+            if value is not None:
+                self.plain.add(cls)
             return value
 
         blanks, nested, backs = plan
@@ -204,7 +235,7 @@ class Version:
                 return [*values[:index], shaped, *map(self.shape, values[index + 1 :])]
         return values
 
-    def shape_result(self, result: Result, identity: Raw) -> Result | Raw:
+    def shape_result(self, result: Result, identity: Raw) -> Result | Raw | Struct:
         """A whole result as this version writes it; `identity` is the server's own, as `_meta` JSON.
 
         Spec: 2026-07-28 basic/index (resultType, serverInfo in `_meta`), server/utilities/caching.
@@ -225,9 +256,7 @@ class Version:
             ):
                 # Most answers are one text and nothing else. This is what `_finish` gives.
                 if self.is_modern:
-                    return CallToolResult(
-                        result_type="complete", meta=identity, content=content, is_error=called.is_error
-                    )
+                    return _TextResult("complete", identity, content, called.is_error)
                 return result
 
         if cls is ObjectResult:
@@ -308,8 +337,8 @@ class Version:
         nested = tuple(name for name, classes in inner.items() if any(map(self._plan_of, map(_class, classes))))
         return (blanks, nested, backs) if blanks or nested or backs else None
 
-    def _reader(self, params: type) -> Reader:
-        """A decoder that leaves the members out that this version does not know."""
+    def _known_part(self, params: type) -> type:
+        """The class of these params without the members that this version does not know."""
         unknown = dict.fromkeys(self._unknown_fields(params))
         if unknown:
             # In a class made for this version they have names that nobody can know, and so no message has them.
@@ -319,8 +348,7 @@ class Version:
                 if info.name in unknown
             ]
             params = defstruct(params.__name__, named, bases=(params,), kw_only=True)
-        reader: Reader = Decoder(params).decode
-        return reader
+        return params
 
 
 def _row(table: Mapping[type | str, T], cls: type) -> T | None:

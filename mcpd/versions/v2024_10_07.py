@@ -4,7 +4,6 @@ No page or schema was published; what is served here is 2024-11-05 less what tha
 """
 
 from ..types.base import PageParams, Params
-from ..types.completion import CompleteParams
 from ..types.lifecycle import InitializeParams
 from ..types.notifications import NotificationParams, ProgressParams, SetLevelParams
 from ..types.prompts import GetPromptParams
@@ -29,7 +28,7 @@ REVISION = Revision(
         "resources/unsubscribe": SubscribeParams,
         "prompts/list": PageParams,
         "prompts/get": GetPromptParams,
-        "completion/complete": CompleteParams,
+        "completion/complete": "CompleteParams",
         "logging/setLevel": SetLevelParams,
     },
     notifications={

@@ -7,7 +7,6 @@ from typing import Any
 
 from msgspec import structs
 
-from ..types.completion import CompleteParams, PromptReference
 from ..types.content import (
     Annotations,
     AudioContent,
@@ -67,8 +66,8 @@ REVISION = Revision(
         ImageContent: ("meta",),
         AudioContent: ("meta",),
         EmbeddedResource: ("meta",),
-        CompleteParams: ("context",),
-        PromptReference: ("title",),
+        "CompleteParams": ("context",),
+        "PromptReference": ("title",),
     },
     back={
         ResourceLink: _link_as_text,

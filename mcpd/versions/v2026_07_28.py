@@ -14,7 +14,6 @@ from ..types.base import Params
 from ..types.lifecycle import ClientCapabilities
 from ..types.prompts import GetPromptParams, ListPromptsResult
 from ..types.resources import ListResourcesResult, ListResourceTemplatesResult, ReadResourceParams, ReadResourceResult
-from ..types.rounds import ListenParams
 from ..types.tools import AnyValue, CallToolParams, CallToolResult, ListToolsResult, Tool
 from .revision import Revision
 
@@ -88,7 +87,7 @@ def _is_object(value: Any) -> bool:
 REVISION = Revision(
     version="2026-07-28",
     modern=True,
-    requests={"server/discover": Params, "subscriptions/listen": ListenParams},
+    requests={"server/discover": Params, "subscriptions/listen": "ListenParams"},
     server_notifications=("notifications/subscriptions/acknowledged",),
     errors=(HeaderMismatch, MissingCapability, UnsupportedVersion),
     errors_gone=(UrlElicitationRequired,),

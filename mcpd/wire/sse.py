@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["KEEP_ALIVE", "event", "events", "priming"]
+__all__ = ["KEEP_ALIVE", "event", "events", "numbered", "priming"]
 
 KEEP_ALIVE = b":\n\n"
 """A comment: no event, but something to read for whoever closes connections that are silent."""
@@ -26,10 +26,25 @@ def event(frame: bytes, event_id: bytes = b"") -> bytes:
 
 def events(frames: Sequence[bytes]) -> bytes:
     """One or more frames as events without ids, as `event` makes each of them."""
-    data = b"\n\ndata: ".join(frames)
-    if data.count(b"\n") != 2 * (len(frames) - 1) or b"\r" in data:
+    if _has_break(frames):
         return b"".join(map(event, frames))
-    return b"data: %b\n\n" % data
+    return b"data: %b\n\n" % b"\n\ndata: ".join(frames)
+
+
+def numbered(frames: Sequence[bytes], prefix: bytes, first: int) -> bytes | None:
+    """Frames as events, as `event` makes each of them, with ids that end with numbers from `first` on.
+
+    None if a frame has a line break.
+    """
+    if _has_break(frames):
+        return None
+    return b"".join([b"id: %b%d\ndata: %b\n\n" % (prefix, number, frame) for number, frame in enumerate(frames, first)])
+
+
+def _has_break(frames: Sequence[bytes]) -> bool:
+    """Whether there is a line break in one of them: looked for in all at once, as one search costs little more."""
+    data = b"".join(frames)
+    return b"\n" in data or b"\r" in data
 
 
 def priming(event_id: bytes, retry_ms: int) -> bytes:

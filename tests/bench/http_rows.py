@@ -207,8 +207,9 @@ def start(stack: ExitStack, kind: str, redis: str, package: Path) -> tuple[subpr
     env = {name: value for name, value in os.environ.items() if not name.startswith(("MCPD_", "PYTHON"))}
     env |= {"PYTHONPATH": str(package), "MCPD_STATE_KEY": secrets.token_hex(16)} if kind != "raw" else {}
     process = subprocess.Popen(
-        [sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=env
-    )
+        [sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=env,
+        cwd=package,  # with -c it comes before PYTHONPATH
+    )  # fmt: skip
     stack.callback(process.wait)
     stack.callback(process.kill)
     assert process.stdout is not None

@@ -65,7 +65,7 @@ async def each(package: Path, name: str, many: int) -> float:
     """KiB that one more takes."""
     env = {key: value for key, value in os.environ.items() if not key.startswith(("MCPD_", "PYTHON"))}
     process = subprocess.Popen(
-        [sys.executable, "-c", SERVER], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        [sys.executable, "-c", SERVER], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=package,
         env={**env, "PYTHONPATH": str(package)},
     )  # fmt: skip
     try:

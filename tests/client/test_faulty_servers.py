@@ -77,7 +77,7 @@ CALLED = {
     "nulls": "raw(bytes(100) + b'\\n'); answer(id)",
     "not UTF-8": 'raw((head(id) + \'"result": {"content": "\').encode() + b\'\\xff"}}\\n\')',
     "wrong content": "say(id=id, result={'content': 'text'})",
-    "deep": "raw(head(id) + '\"result\": ' + '[' * 100000 + ']' * 100000 + '}\\n')",
+    "deep": "raw(head(id) + '\"result\": ' + '[' * 1000000 + ']' * 1000000 + '}\\n')",
     "dies": "sys.exit('it broke')",
     "killed": "os.kill(os.getpid(), 9)",
     "closes": "os.close(1); time.sleep(600)",

@@ -105,7 +105,7 @@ def test_older_ones_with_worksheets(version: int) -> None:
         (b'{"nbformat": 5, "cells": []}', "nbformat 5"),
         (b'{"nbformat": 4, "cells": {}}', "no list"),
         (b'{"nbformat": 3, "cells": []}', "no list"),
-        (b'{"nbformat": 4, "cells": ' + b"[" * 5000, "nested too deeply"),
+        (b'{"nbformat": 4, "cells": ' + b"[" * 1_000_000, "nested too deeply"),
     ],
 )
 def test_what_is_no_notebook_is_said(data: bytes, says: str) -> None:

@@ -63,7 +63,7 @@ def test_the_help_of_a_server_names_each_option() -> None:
     assert BuiltInMethods in Server.__mro__
     for name in get_type_hints(BuiltInOptions):
         assert f"`{name}`" in (Server.__doc__ or "")
-    margins = {len(line) - len(line.lstrip()) for line in (Server.__doc__ or "").splitlines() if line}
+    margins = {len(line) - len(line.lstrip()) for line in (inspect.getdoc(Server) or "").splitlines() if line}
     assert margins == {0}
 
 

@@ -38,7 +38,7 @@ MALFORMED: list[tuple[bytes, int, Any]] = [
         -32700,
         None,
     ),
-    (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":' + b"[" * 100_000 + b"]" * 100_000 + b"}", -32700, None),
+    (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":' + b"[" * 1_000_000 + b"]" * 1_000_000 + b"}", -32700, None),
     (b"null", -32600, None),
     (b"7", -32600, None),
     (b"{}", -32600, None),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import re
 from typing import Any
@@ -15,6 +16,7 @@ from support.http_stage import Stage
 
 from mcpd import Context, Server
 from mcpd.http import HttpSettings
+from mcpd.http.http1 import Http1Protocol
 from mcpd.http.known_head import ANSWERED, KnownHead
 from mcpd.http.request import SAME_HEAD, WHOLE_BODY
 
@@ -106,6 +108,10 @@ def test_what_is_not_as_simple_is_not_kept(data: bytes) -> None:
     assert learned(data) is None
 
 
+NOBODY = {"client": None, "server": None, "state": None}
+"""What is not a head's, and filled in by the connection to which it comes."""
+
+
 def test_what_an_application_does_to_a_scope_stays_there() -> None:
     data = HEAD % b"2" + b"ab"
     known = learned(data)
@@ -114,7 +120,7 @@ def test_what_an_application_does_to_a_scope_stays_there() -> None:
     first["headers"].clear()
     first["more"] = "changed"
     second = known.read(data) or {}
-    assert second == {**Parsed(data).scope(), WHOLE_BODY: b"ab", SAME_HEAD: {}}
+    assert second == {**Parsed(data).scope(), **NOBODY, WHOLE_BODY: b"ab", SAME_HEAD: {}}
 
 
 # --------------------------------------------------------------------------- through a connection
@@ -185,6 +191,9 @@ async def test_a_talk_has_the_same_bytes_both_ways(name: str, reads: Reads, monk
     assert found == await talk(pieces)
     assert reads.known == []
 
+    monkeypatch.setattr(Http1Protocol, "_is_simple", False)  # and as uvicorn has it from its parser
+    assert found == await talk(pieces)
+
 
 async def test_a_client_that_never_writes_the_same_is_not_looked_at_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[bytes] = []
@@ -244,6 +253,65 @@ async def test_a_connection_that_waits_does_not_keep_its_last_request() -> None:
             await peer.ask(data)
         for connection in port.listener._state.connections:
             assert (connection.cycle, connection.scope) == (ANSWERED, None)
+
+
+async def test_connections_share_a_head_and_nothing_that_is_theirs(reads: Reads) -> None:
+    server, go, seen = Server("waits"), asyncio.Event(), asyncio.Semaphore(0)
+
+    @server.tool
+    async def wait(is_long: bool) -> str:
+        if is_long:
+            seen.release()
+            await go.wait()
+        return "done"
+
+    def asked(is_long: bool) -> bytes:
+        return modern("tools/call", {"name": "wait", "arguments": {"is_long": is_long}})
+
+    async with serving(server) as port:
+        peers = [await port.connect() for _ in range(2)]
+        for peer in peers:
+            await peer.ask(asked(False))
+        one, other = port.listener._state.connections
+        assert one._known is other._known is not None
+        for peer in peers:
+            peer.send(asked(True))
+            await seen.acquire()
+        assert reads.known == [True, True]
+        scopes = [one.scope, other.scope]
+        assert [scope["client"] for scope in scopes] == [one.client, other.client]
+        assert one.client != other.client
+        assert one.server is other.server is scopes[0]["server"]
+        scopes[0]["state"]["mine"] = scopes[0]["headers"]
+        assert scopes[1]["state"] == {}
+        assert scopes[1]["headers"] is not scopes[0]["headers"]
+        go.set()
+        for peer in peers:
+            assert (await peer.answer()).status == 200
+        heads = port.listener._state.heads
+        assert len(heads) == 1
+        for peer in peers:
+            peer.abort()
+        await until(lambda: not port.listener._state.connections)
+        del one, other, scopes
+        gc.collect()
+        assert not heads  # a head may hold a token: not longer than a connection of whoever sent it
+
+
+async def test_a_connection_that_waits_long_keeps_no_head_and_no_parser(reads: Reads) -> None:
+    async with serving(Stage().server, HttpSettings(max_body_bytes=1 << 20)) as port:
+        peer = await port.connect()
+        await peer.ask(post(call("ping", {"x": "y" * 100_000})))
+        (connection,) = port.listener._state.connections
+        assert connection._data == b""
+        assert (await peer.ask(PING)).status == 200
+        connection._idle_since -= 2
+        connection.close_idle(0)
+        assert (connection._known, connection.parser) == (None, None)
+        reads.known.clear()
+        for _ in range(3):
+            assert (await peer.ask(PING)).status == 200
+    assert reads.known == [True, True]
 
 
 async def test_what_comes_while_a_known_request_is_answered_waits_its_turn(reads: Reads) -> None:

@@ -328,7 +328,7 @@ class Written(asyncio.Transport):
 
 def test_head_and_body_are_one_write() -> None:
     transport = Written()
-    writer = ResponseWriter(transport, lambda: False)
+    writer = ResponseWriter(transport, None)
     writer.write_whole(b"head", b"body")
     large = b"b" * response_writer._JOINED_BYTES
     writer.write_whole(b"head", large)

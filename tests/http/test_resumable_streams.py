@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 import pytest
@@ -100,6 +100,20 @@ async def test_a_stream_of_which_all_was_sent_is_not_begun_again() -> None:
         resumed = await port.ask(session.get(last))
         assert resumed.status == 405
         assert resumed["allow"] == "POST"
+
+
+async def test_a_stream_that_came_whole_is_resumed_after_any_of_its_events() -> None:
+    """S25-036: its answer left in one write, and a client may have got no more than a part of that."""
+    stage = Stage()
+    async with serving(stage.server) as port:
+        session = await port.open()
+        answer = await session.ask("tools/call", count(3, "")["params"])
+        events = [event + "\n\n" for event in answer.text.split("\n\n")[:-1]]
+        assert len(events) == 5
+        for position, event in enumerate(events[:-1], 1):
+            last = event.removeprefix("id: ").partition("\n")[0]
+            resumed = await port.ask(session.get(last))
+            assert resumed.text == "".join(events[position:])
 
 
 async def test_a_stream_replays_nothing_of_another() -> None:
@@ -334,6 +348,57 @@ async def test_numbers_name_their_stream() -> None:
     assert await first.since(2) == []
     assert await first.since(0) is None
     assert await first.since(3) is None
+
+
+FRAMES = st.lists(
+    st.sampled_from([b"{}", b'{"a":"%d"}', b"[\n1,\r\n2]", b'"' + b"x" * 90 + b'"']), min_size=1, max_size=5
+)
+
+
+@given(st.lists(FRAMES, max_size=12), st.integers(1, 14), st.integers(1, 900), st.booleans())
+def test_a_whole_stream_is_what_its_events_are_one_by_one(
+    written: list[list[bytes]], most_events: int, most_bytes: int, primes: bool
+) -> None:
+    """The same bytes, and the same is kept of it and of those before it."""
+    plain, whole = kept(most_events, most_bytes), kept(most_events, most_bytes)
+    streams = []
+    for number, frames in enumerate(written):
+        one, other = ResumableStream(number, plain, primes=primes), ResumableStream(number, whole, primes=primes)
+        streams.append((one, other))
+        piece = b"".join([one.priming(), *map(one.write, frames)])
+        one.complete()
+        assert other.write_whole(frames) == piece
+        assert (other.is_complete, other.is_over) == (True, True)
+        assert [plain.get(each) is None for each in range(number + 1)] == [
+            whole.get(each) is None for each in range(number + 1)
+        ]
+        for one, other in streams:
+            for position in range(8):
+                assert at_once(one.numbered_since(position)) == at_once(other.numbered_since(position))
+
+
+async def test_the_store_of_somebody_else_gets_a_whole_stream_event_by_event() -> None:
+    """Of its interface `EventStore` says nothing of streams that come whole; nor may one of a derived class miss it."""
+    added: list[bytes] = []
+
+    class Heard(MemoryEventStore):
+        def add(self, stream: int, number: int, data: bytes) -> Iterable[int]:
+            added.append(data)
+            return super().add(stream, number, data)
+
+    streams = ResumableStreams("id", lambda _: Heard(10, 1000), 1)
+    whole = ResumableStream(1, streams, primes=True).write_whole([b"{}", b"[]"])
+    assert added == [b"id: 1-1\nretry: 1\ndata: \n\n", b"id: 1-2\ndata: {}\n\n", b"id: 1-3\ndata: []\n\n"]
+    assert whole == b"".join(added)
+
+
+async def test_a_large_stream_is_kept_event_by_event() -> None:
+    """What is large is not kept in one piece, of which a copy would be made for each event that is forgotten."""
+    store = MemoryEventStore(3, 1 << 20)
+    stream = ResumableStream(1, ResumableStreams("id", lambda _: store, 1))
+    stream.write_whole([b"{}", b"x" * 70_000])
+    assert [number for number, _ in await store.after(1, 0)] == [1, 2]
+    assert len(store._kept) == 2
 
 
 def at_once(work: Coroutine[Any, Any, Any]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from typing import Any
 
 import pytest
@@ -110,7 +111,7 @@ async def test_every_primitive_is_timed_and_gives_what_it_is_given() -> None:
     timed.on_gap(lambda: None)
     assert timed.away_since is None
     await timed.aclose()
-    asynchronous = {name for name, each in vars(base.Backplane).items() if asyncio.iscoroutinefunction(each)}
+    asynchronous = {name for name, each in vars(base.Backplane).items() if inspect.iscoroutinefunction(each)}
     assert {name for name, _ in told} == asynchronous - {"aclose"}
     assert {error for _, error in told} == {""}
 

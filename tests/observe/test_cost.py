@@ -169,7 +169,17 @@ async def test_a_request_that_nobody_records_takes_few_steps_more() -> None:
         tracing.stop()
     # Round the handler; what begins the span, and looks whether it has a parent; the steps of the tool, in a context.
     assert traced.ours - bare.ours == Counter(
-        {"traced": 1, "_begin": 1, "_known": 1, "read": 1, "offered": 1, "_finish": 1, "_in_context": 1, "_end": 1}
+        {
+            "traced": 1,
+            "raw": 1,
+            "_begin": 1,
+            "_known": 1,
+            "read": 1,
+            "offered": 1,
+            "_finish": 1,
+            "_in_context": 1,
+            "_end": 1,
+        }
     )
 
 

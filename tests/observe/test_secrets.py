@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
+import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -64,6 +65,9 @@ class Garden:
         assert self.process.poll() is None, self.log.read_text()
         try:
             return self.get("/readyz") == "ok\n"
+        except urllib.error.HTTPError as error:
+            error.close()
+            return False
         except OSError:
             return False
 

@@ -6,17 +6,21 @@ Spec: 2025-11-25 and 2026-07-28 basic/index, JSON Schema usage; server/tools.
 from __future__ import annotations
 
 import logging
+import re
 import socket
 import sys
 from typing import Any
 
 import pytest
+from msgspec.json import decode
 from support.wires import LEGACY, MODERN, each_version, memory_wire
 
 from mcpd import Context, Server
-from mcpd.errors import RegistrationError
+from mcpd.client import Client
+from mcpd.errors import LocalProtocolError, RegistrationError, RemoteError
 from mcpd.registry import json_schema
 from mcpd.registry.json_schema import JsonSchema
+from mcpd.types import CallToolResult
 
 LATEST = "https://json-schema.org/draft/2020-12/schema"
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
@@ -170,6 +174,56 @@ def test_problems_are_named_by_path_and_few() -> None:
     assert len(schema.problems({"a": ["x"] * 1000})) == 20
     (long,) = schema.problems({"a": "x" * 100_000})
     assert len(long) < 1000
+
+
+NESTED = {
+    "type": "object",
+    "properties": {"a": {"$ref": "#/$defs/list"}},
+    "$defs": {"list": {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/list"}}, {"type": "string"}]}},
+}
+"""A list of lists of lists, and in the innermost a text."""
+
+
+def nested(levels: int, innermost: str) -> bytes:
+    """As many as are asked for, the object counted."""
+    return b'{"a":' + b"[" * (levels - 2) + innermost.encode() + b"]" * (levels - 2) + b"}"
+
+
+def test_only_so_many_levels_of_a_value_are_looked_at() -> None:
+    """However many Python reads: the library itself would end the process."""
+    schema = JsonSchema(NESTED, "it")
+    assert schema.problems(decode(nested(250, '"x"'))) == []
+    (said,) = schema.problems(decode(nested(250, "1")))
+    assert said.startswith("a: ")
+    for levels in (251, 1000, 5000, 9000, 25_000):
+        try:
+            value = decode(nested(levels, '"x"'))
+        except RecursionError:  # as many as this Python reads
+            break
+        assert schema.problems(value) == ["nested deeper than 250"]
+
+
+@pytest.mark.parametrize("levels", [251, 1100, 9900, 25_000])
+async def test_a_call_of_too_many_levels_is_an_error_and_nothing_else(levels: int) -> None:
+    server = Server("nested")
+
+    @server.tool(input_schema=NESTED)
+    def take(given: dict[str, Any]) -> str:
+        return "taken"
+
+    async def called(levels: int) -> CallToolResult:
+        value: Any = "x"
+        for _ in range(levels - 2):
+            value = [value]
+        return await client.call_tool("take", {"a": value})
+
+    async with Client(server) as client:
+        try:
+            said = str(await called(levels))
+        except (LocalProtocolError, RemoteError) as error:  # more than this Python writes, or reads
+            said = str(error)
+        assert re.search("nested deeper than 250|cannot be (read|written) as JSON", said)
+        assert not (await called(250)).is_error
 
 
 def test_without_the_library_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,9 +42,9 @@ def own_thread(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def test_at_the_deadline_the_process_ends(codes: list[int], own_thread: list[Any]) -> None:
     resort = ExitDeadline()
+    began = time.monotonic()
     resort.arm(0.01)
     (watch,) = own_thread
-    began = time.monotonic()
     with pytest.raises(Exited):
         watch()
     assert time.monotonic() - began >= 0.009

@@ -21,7 +21,7 @@ from support.http_peer import BOTH, MODERN, Peer, Port, request, serving
 from support.wires import META, TIMEOUT, Wire
 
 from mcpd import Server
-from mcpd.http.request import Receive, Scope, Send
+from mcpd.http.request import WHOLE_BODY, Receive, Scope, Send
 from mcpd.wire.headers import encode_value
 
 __all__ = ["HttpWire", "http_wire"]
@@ -176,6 +176,9 @@ class HttpWire(Wire):
             if not message.get("more_body"):
                 asyncio.get_running_loop().call_soon(self._taken.set)
             return message
+
+        if WHOLE_BODY in scope:
+            asyncio.get_running_loop().call_soon(self._taken.set)
 
         await self._app(scope, receive_and_tell, send)
 

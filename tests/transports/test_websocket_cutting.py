@@ -28,7 +28,14 @@ from websockets.protocol import SERVER, Protocol
 from websockets.streams import StreamReader
 
 from mcpd.transports import websocket_framing, websocket_stream
-from mcpd.transports.websocket_framing import MOST_BYTES, begins_message, can_tell_beginnings, cut_masked, cut_plain
+from mcpd.transports.websocket_framing import (
+    MOST_BYTES,
+    begins_message,
+    can_tell_beginnings,
+    cut_masked,
+    cut_plain,
+    whole_masked,
+)
 
 MOST = 300
 
@@ -236,6 +243,34 @@ def test_what_is_cut_off(cut: Callable[[bytes, int, list[bytes]], int], mask: by
     assert cut(whole, size - 1, messages) == 0
     for lacks in range(max(0, len(whole) - 9), len(whole)):
         assert cut(whole[:lacks], MOST_BYTES, messages) == 0
+
+
+@given(st.lists(st.one_of(wholes, whatever), max_size=2), st.integers(0, 9), st.sampled_from([20, MOST, MOST_BYTES]))
+def test_one_message_alone_is_what_would_be_cut_off(frames: list[Frames], lacks: int, most: int) -> None:
+    """`whole_masked` takes a frame that is all of the bytes, in the same way, and leaves everything else."""
+    data = b"".join(each(MASK) for each in frames)
+    data = data[: len(data) - lacks]
+    messages: list[bytes] = []
+    is_all = cut_masked(data, most, messages) == len(data)
+    assert whole_masked(data, most) == (messages[0] if is_all and len(messages) == 1 else None)
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+async def test_a_receiver_that_fails_ends_the_connection(
+    *, is_alone: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whichever way its message came."""
+    bare = Bare()
+    recorder = bare.open()
+
+    def fail(frame: bytes) -> None:
+        raise LookupError("no such thing")
+
+    monkeypatch.setattr(recorder, "receive", fail)
+    bare.channel.data_received(made(TEXT, b"{}", mask=MASK) * (1 if is_alone else 2))
+    assert bare.socket.writes[-1][:4] == b"\x88\x10" + (1011).to_bytes(2, "big")
+    assert "no such thing" in caplog.text
+    assert not bare.channel.is_open
 
 
 async def test_a_log_at_debug_shows_what_was_received(caplog: pytest.LogCaptureFixture) -> None:

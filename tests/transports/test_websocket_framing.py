@@ -140,7 +140,7 @@ async def test_a_message_and_its_answer_take_few_steps() -> None:
         sys.setprofile(None)
     assert bare.socket.writes == [b"\x81\x04seen"]
     ours = [code.co_name for code in way if f"{os.sep}mcpd{os.sep}transports{os.sep}" in code.co_filename]
-    assert ours == ["data_received", "cut_masked", "_push", "send", "text_frame", "_flush"]
+    assert ours == ["data_received", "whole_masked", "_push_alone", "send", "text_frame", "_flush"]
     theirs = [code.co_name for code in way if f"{os.sep}websockets{os.sep}" in code.co_filename]
     assert theirs == ["state"]
 

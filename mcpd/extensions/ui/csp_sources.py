@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+from msgspec import Struct
 
 from ...types.base import Wire
 
@@ -63,7 +65,7 @@ class UiPermissions(Wire, kw_only=True):
         return [wire for wire, name in _PERMISSIONS.items() if getattr(self, name) is not None]
 
 
-class SourceProblem(NamedTuple):
+class SourceProblem(Struct, frozen=True):
     """What is wrong with one entry, in words; `dropped` is False where it was corrected instead."""
 
     kind: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw
 
@@ -12,7 +12,9 @@ from ...registry.entries import ToolEntry
 from ...registry.pages import ActiveExtensions
 from ...registry.tools import ToolMeta
 from ...types.tools import CallToolResult, Tool
-from ...wire.mirrors import Mirror
+
+if TYPE_CHECKING:
+    from ...wire.mirrors import Mirror
 
 __all__ = ["LazyTool"]
 

@@ -11,7 +11,6 @@ from ...docs.results import UnknownPage, UnknownSection
 from ...errors import InternalError, InvalidParams, ResourceNotFound
 from ...registry.entries import ResourceEntry, TemplateEntry
 from ...registry.pages import ActiveExtensions
-from ...types.completion import Completion
 from ...types.content import BlobResourceContents, TextResourceContents
 from ...types.resources import ReadResourceResult, Resource, ResourceTemplate
 
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from ...docs.library import Library
     from ...docs.tree import File
     from ...registry.uri_template import UriTemplate
+    from ...types.completion import Completion
     from .addresses import Addresses
     from .answers import Answers
 

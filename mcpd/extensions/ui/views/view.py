@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, Final, Literal, TypeAlias, TypedDict, Unpack, cast, get_args, overload
 
 from ....errors import RegistrationError
@@ -182,5 +181,7 @@ def _texts(where: str, value: object, *, is_one: bool) -> list[str]:
 
 
 def _near(given: object, known: Sequence[str]) -> str:
+    from difflib import get_close_matches  # on the way to an error only
+
     near = get_close_matches(given, known, 1) if isinstance(given, str) else []
     return f"; did you mean {near[0]!r}?" if near else ""
