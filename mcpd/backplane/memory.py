@@ -179,6 +179,12 @@ class MemoryEventStore:
         size = (pages + 1) * SMALL
         return size == self._charge.size or self._charge.set(size)
 
+    def last(self, stream: int) -> int:
+        """The number of the last event that is kept of a stream; 0 if there is none."""
+        if stream not in self._of_stream:
+            return 0
+        return max(first + count - 1 for kept, first, count, _ in self._kept if kept == stream)
+
     async def after(self, stream: int, number: int) -> list[tuple[int, bytes]]:
         """See `EventStore`."""
         found: list[tuple[int, bytes]] = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from ..jsonrpc import Id
@@ -218,6 +218,11 @@ class HttpSession:
         """A new event stream of this session."""
         self._next_stream += 1
         return ResumableStream(self._next_stream, self.streams, primes=self._has_polling, is_listening=is_listening)
+
+    def write_whole(self, frames: Sequence[bytes]) -> bytes:
+        """A new event stream that has all of these frames, and ends: its bytes."""
+        self._next_stream += 1
+        return self.streams.write_whole(self._next_stream, frames, primes=self._has_polling)
 
     @property
     def _has_polling(self) -> bool:

@@ -28,7 +28,7 @@ from .event_stream import EventStreamResponse
 from .http_session import HttpSession, Waiting
 from .reply import Reply
 from .request import Header, HttpRequest
-from .resumable_streams import ResumableStream
+from .resumable_streams import NOT_RESUMABLE, ResumableStream
 from .sessions import Sessions
 from .shared_sessions import CannotRestore
 
@@ -156,7 +156,7 @@ class LegacyEndpoint:
                 await request.fail_plainly(503, OVER)
             return
 
-        reply = Reply(request, session.new_stream, self._core.keep_alive)
+        reply = Reply(request, session, self._core.keep_alive)
         waiting = Waiting(session)
         try:
             if isinstance(message, Request):
@@ -195,7 +195,7 @@ class LegacyEndpoint:
             await request.fail(400, InvalidRequest("An answer belongs to a session: " + NO_SESSION))
             return
 
-        reply = Reply(request, ResumableStream, core.keep_alive)
+        reply = Reply(request, NOT_RESUMABLE, core.keep_alive)
         connection = core.connect(reply, core.opening(request, version, is_stateless=True, subscribes=False))
         if request.watch is not None:
             request.watch.begin(connection)

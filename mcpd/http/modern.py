@@ -35,7 +35,7 @@ from .core import Answering, Core, status_for, status_of
 from .headers import check_mirrors, check_standard
 from .reply import Reply
 from .request import HttpRequest
-from .resumable_streams import ResumableStream
+from .resumable_streams import NOT_RESUMABLE
 
 __all__ = ["ModernEndpoint"]
 
@@ -105,7 +105,7 @@ class ModernEndpoint:
         core = self._core
         is_listening = message.method == "subscriptions/listen"
 
-        reply = Reply(request, ResumableStream, core.keep_alive)
+        reply = Reply(request, NOT_RESUMABLE, core.keep_alive)
         connection = core.connect(reply, core.opening(request, self._newest, subscribes=is_listening))
         if request.watch is not None:
             request.watch.begin(connection)

@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 from ..jsonrpc import Id
 from ..principal import Origin
-from ..wire.sse import KEEP_ALIVE, events
+from ..wire.sse import KEEP_ALIVE
 from .departure import Departure, on_departure
 from .event_stream import HEAD_LINES, HEADERS, EventStreamResponse
 from .keep_alive import KeepAlive
 from .request import Header, HttpRequest
-from .resumable_streams import ResumableStream
+from .resumable_streams import ResumableStream, StreamMaker
 
 __all__ = ["Reply"]
 
@@ -30,13 +30,13 @@ class Reply:
     is_multiplexed = False
 
     __slots__ = ("_early", "_early_bytes", "_ending", "_is_disconnected", "_is_done", "_is_quiet", "_keep_alive",
-                 "_new_stream", "_on_disconnect", "_own", "_watcher", "request", "stream")  # fmt: skip
+                 "_maker", "_on_disconnect", "_own", "_watcher", "request", "stream")  # fmt: skip
 
-    def __init__(self, request: HttpRequest, new_stream: Callable[[], ResumableStream], keep_alive: KeepAlive) -> None:
+    def __init__(self, request: HttpRequest, maker: StreamMaker, keep_alive: KeepAlive) -> None:
         self.request = request
         self.stream: ResumableStream | None = None
         """The stream, once it is one."""
-        self._new_stream = new_stream
+        self._maker = maker
         self._keep_alive = keep_alive
         self._early: list[bytes] = []
         self._early_bytes = 0
@@ -118,7 +118,7 @@ class Reply:
         if self.stream is not None or self._is_done:
             return
 
-        stream = self.stream = self._new_stream()
+        stream = self.stream = self._maker.new_stream()
         opening = stream.priming()
         if not self._is_disconnected:
             self._own = stream.response = EventStreamResponse(self.request, self._keep_alive.write_timeout)
@@ -171,8 +171,7 @@ class Reply:
                 if self.request.watch is not None:
                     self._tell_sent(answer)
                 frames.append(answer)
-            # Whole, and so without a stream where nothing of it is kept.
-            body = events(frames) if self._new_stream is ResumableStream else self._new_stream().write_whole(frames)
+            body = self._maker.write_whole(frames)
             if headers:
                 await self.request.answer(200, body, HEADERS[0], (*HEADERS[1:], *headers))
             else:

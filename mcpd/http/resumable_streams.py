@@ -15,12 +15,22 @@ from ..backplane.memory import MemoryEventStore
 from ..wire.sse import event, events, numbered, priming
 from .event_stream import EventStreamResponse
 
-__all__ = ["Relay", "ResumableStream", "ResumableStreams"]
+__all__ = ["NOT_RESUMABLE", "Relay", "ResumableStream", "ResumableStreams", "StreamMaker"]
 
 
 _MOST_LEFT = 16
 _MOST_AT_ONCE = 64 * 1024
 """The bytes of a stream that is kept in one piece: what is larger would be copied too often to be taken apart."""
+
+
+class StreamMaker(Protocol):
+    """What makes the event stream that answers a POST."""
+
+    def new_stream(self) -> ResumableStream:
+        """One that goes on."""
+
+    def write_whole(self, frames: Sequence[bytes]) -> bytes:
+        """One that begins and ends with these frames: all its bytes."""
 
 
 class Relay(Protocol):
@@ -58,29 +68,55 @@ class ResumableStreams:
 
     def get(self, number: int) -> ResumableStream | None:
         """The stream of that number."""
-        return self._by_number.get(number)
+        stream = self._by_number.get(number)
+        if stream is None and self._store.__class__ is MemoryEventStore:
+            last = self._store.last(number)
+            if last:
+                stream = ResumableStream(number, self)
+                stream.resume_whole(last)
+        return stream
 
     def add(self, stream: ResumableStream, number: int, data: bytes) -> None:
         """Keep an event."""
-        self._forget(self._keep(stream).add(stream.number, number, data))
-
-    def add_whole(self, stream: ResumableStream, count: int, data: bytes) -> bool:
-        """Keep so many events that are all of a stream; False if the store takes them only one by one."""
-        if len(data) > _MOST_AT_ONCE:
-            return False
-        store = self._keep(stream)
-        if store.__class__ is not MemoryEventStore:  # nor one of a derived class, which may add in its own way
-            return False
-        stream.is_complete = stream.is_over = True
-        self._forget(store.add_whole(stream.number, 1, count, data))
-        return True
-
-    def _keep(self, stream: ResumableStream) -> EventStore:
-        if self._store is None:
-            self._store = self._make_store(self._session_id)  # most sessions never have an event stream
         stream.is_kept = True
         self._by_number[stream.number] = stream
-        return self._store
+        store = self._open() if self._store is None else self._store
+        self._forget(store.add(stream.number, number, data))
+
+    def write_whole(self, number: int, frames: Sequence[bytes], *, primes: bool) -> bytes:
+        """All the bytes of a new stream that begins and ends with this: `priming`, `write` for each frame, `complete`.
+
+        The same, and mostly in one step. Of such a stream only its events are kept, in one piece: few clients come
+        back for one, and for these `get` makes it.
+        """
+        store = self._open() if self._store is None else self._store
+        if store.__class__ is MemoryEventStore:  # one of a derived class may add in its own way
+            prefix = self.prefix(number)
+            first = 2 if primes else 1
+            whole = numbered(frames, prefix, first)
+            if whole is not None and len(whole) <= _MOST_AT_ONCE:
+                if primes:
+                    whole = priming(prefix + b"1", self.retry_ms) + whole
+                self._forget(store.add_whole(number, 1, first + len(frames) - 1, whole))
+                return whole
+
+        stream = ResumableStream(number, self, primes=primes)
+        parts = [stream.priming(), *map(stream.write, frames)]
+        stream.complete()
+        return b"".join(parts)
+
+    def prefix(self, number: int, *, is_listening: bool = False) -> bytes:
+        """What the ids of a stream's events begin with.
+
+        Of a node's stream they say whose it is, and whether it goes on elsewhere if that is gone.
+        """
+        return (
+            b"%s.%s%d-" % (self.node.encode(), b"g" if is_listening else b"", number) if self.node else b"%d-" % number
+        )
+
+    def _open(self) -> EventStore:
+        store = self._store = self._make_store(self._session_id)  # most sessions never have an event stream
+        return store
 
     def _forget(self, streams: Iterable[int]) -> None:
         for forgotten in streams:
@@ -149,9 +185,7 @@ class ResumableStream:
         self._streams = streams
         self._primes = primes
         if streams is not None:
-            # Of a node's stream the id says whose it is, and whether it goes on elsewhere if that is gone.
-            whose = f"{streams.node}.{'g' if is_listening else ''}" if streams.node else ""
-            self._prefix = f"{whose}{number}-".encode()
+            self._prefix = streams.prefix(number, is_listening=is_listening)
 
     @property
     def is_resumable(self) -> bool:
@@ -175,30 +209,6 @@ class ResumableStream:
         data = event(frame, b"%b%d" % (self._prefix, self._last))
         self._streams.add(self, self._last, data)
         return data
-
-    def write_whole(self, frames: Sequence[bytes]) -> bytes:
-        """All the bytes of a stream that begins and ends with this: `priming`, `write` for each frame, `complete`.
-
-        The same, and mostly in one step: nobody can have asked for a part of it yet.
-        """
-        streams = self._streams
-        if streams is None:
-            self.is_complete = self.is_over = True
-            return events(frames)
-
-        first = 2 if self._primes else 1
-        whole = numbered(frames, self._prefix, first)
-        if whole is not None:
-            if self._primes:
-                whole = priming(self._prefix + b"1", streams.retry_ms) + whole
-            last = first + len(frames) - 1
-            if streams.add_whole(self, last, whole):
-                self._last = last
-                return whole
-
-        parts = [self.priming(), *map(self.write, frames)]
-        self.complete()
-        return b"".join(parts)
 
     def push(self, frame: bytes) -> None:
         """Send an event on the connection that carries the stream now, and keep it for a client that resumes."""
@@ -237,6 +247,11 @@ class ResumableStream:
             position = max(last, found[-1][0] if found else 0)
         return missed
 
+    def resume_whole(self, last: int) -> None:
+        """It came whole, and this was the number of its last event."""
+        self.is_complete = self.is_over = self.is_kept = True
+        self._last = last
+
     def complete(self) -> None:
         """No more events will come."""
         self.is_complete = self.is_over = True
@@ -244,3 +259,16 @@ class ResumableStream:
             self.relay.end()
         if self._streams is not None:
             self._streams.release(self)
+
+
+class _NotResumable:
+    """Makes streams that end with their connection."""
+
+    def new_stream(self) -> ResumableStream:
+        return ResumableStream()
+
+    def write_whole(self, frames: Sequence[bytes]) -> bytes:
+        return events(frames)
+
+
+NOT_RESUMABLE: StreamMaker = _NotResumable()

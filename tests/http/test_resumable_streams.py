@@ -203,10 +203,11 @@ async def test_of_what_is_forgotten_the_rest_is_replayed() -> None:
             assert await resumed.event() is None
         found = port.app.sessions.find(session.id, "")
         assert found is not None
-        assert len(found.streams) == 1
+        assert found.streams.get(1) is not None
         for number in range(5):
             await session.ask("tools/call", count(3, "")["params"], id=10 + number)
-        assert len(found.streams) == 1
+        assert [found.streams.get(number) is None for number in range(1, 7)] == [True] * 5 + [False]
+        assert len(found.streams) == 0
 
 
 async def test_a_stream_goes_on_after_others_have_said_much() -> None:
@@ -361,20 +362,21 @@ def test_a_whole_stream_is_what_its_events_are_one_by_one(
 ) -> None:
     """The same bytes, and the same is kept of it and of those before it."""
     plain, whole = kept(most_events, most_bytes), kept(most_events, most_bytes)
-    streams = []
     for number, frames in enumerate(written):
-        one, other = ResumableStream(number, plain, primes=primes), ResumableStream(number, whole, primes=primes)
-        streams.append((one, other))
-        piece = b"".join([one.priming(), *map(one.write, frames)])
-        one.complete()
-        assert other.write_whole(frames) == piece
-        assert (other.is_complete, other.is_over) == (True, True)
-        assert [plain.get(each) is None for each in range(number + 1)] == [
-            whole.get(each) is None for each in range(number + 1)
-        ]
-        for one, other in streams:
-            for position in range(8):
-                assert at_once(one.numbered_since(position)) == at_once(other.numbered_since(position))
+        stream = ResumableStream(number, plain, primes=primes)
+        piece = b"".join([stream.priming(), *map(stream.write, frames)])
+        stream.complete()
+        assert whole.write_whole(number, frames, primes=primes) == piece
+        for earlier in range(number + 1):
+            assert resumed(whole, earlier) == resumed(plain, earlier)
+
+
+def resumed(streams: ResumableStreams, number: int) -> object:
+    """What a client can have of a stream after each of its events; None if the stream is forgotten."""
+    stream = streams.get(number)
+    if stream is None:
+        return None
+    return stream.is_complete, stream.is_over, [at_once(stream.numbered_since(position)) for position in range(8)]
 
 
 async def test_the_store_of_somebody_else_gets_a_whole_stream_event_by_event() -> None:
@@ -387,7 +389,7 @@ async def test_the_store_of_somebody_else_gets_a_whole_stream_event_by_event() -
             return super().add(stream, number, data)
 
     streams = ResumableStreams("id", lambda _: Heard(10, 1000), 1)
-    whole = ResumableStream(1, streams, primes=True).write_whole([b"{}", b"[]"])
+    whole = streams.write_whole(1, [b"{}", b"[]"], primes=True)
     assert added == [b"id: 1-1\nretry: 1\ndata: \n\n", b"id: 1-2\ndata: {}\n\n", b"id: 1-3\ndata: []\n\n"]
     assert whole == b"".join(added)
 
@@ -395,8 +397,7 @@ async def test_the_store_of_somebody_else_gets_a_whole_stream_event_by_event() -
 async def test_a_large_stream_is_kept_event_by_event() -> None:
     """What is large is not kept in one piece, of which a copy would be made for each event that is forgotten."""
     store = MemoryEventStore(3, 1 << 20)
-    stream = ResumableStream(1, ResumableStreams("id", lambda _: store, 1))
-    stream.write_whole([b"{}", b"x" * 70_000])
+    ResumableStreams("id", lambda _: store, 1).write_whole(1, [b"{}", b"x" * 70_000], primes=False)
     assert [number for number, _ in await store.after(1, 0)] == [1, 2]
     assert len(store._kept) == 2
 
