@@ -129,6 +129,8 @@ class Http1Protocol(SlottedProtocol):
         self._writer = self.transport = ResponseWriter(transport, self)  # type: ignore[assignment]
         self.flow = Flow(transport)
         self.server = self.server_state.shared(self.server)  # type: ignore[attr-defined]
+        if self.client is not None:
+            self.client = self.server_state.shared(self.client[0]), self.client[1]  # type: ignore[attr-defined]
         self._start = self.server_state.start(self.loop)  # type: ignore[attr-defined]
         if self.server_state.connection_limit.is_exceeded:  # type: ignore[attr-defined]
             transport.abort()  # nothing can be said to it: an answer that is not read keeps the descriptor

@@ -49,8 +49,8 @@ class HttpState(ServerState):
             self._start = self._runner.start
         return self._start
 
-    def shared(self, address: object) -> object:
-        """An address of ours, the same for all connections to it."""
+    def shared(self, address: Any) -> Any:
+        """An address of ours, or the host of a client, as one object for all connections: each is kept by each."""
         if len(self._addresses) > _MOST_ADDRESSES:
             self._addresses.clear()
         return self._addresses.setdefault(address, address)
