@@ -41,7 +41,7 @@ EXTRAS: dict[str, set[str]] = {
     "redis": {"backplane"},
     "ruamel": {"install"},
     "selectolax": {"docs", "verdict"},
-    "typing_extensions": {"cli", "client"},  # anyio brings it before Python 3.13, and it is used before 3.12
+    "typing_extensions": {"cli", "client"},  # anyio brings it before Python 3.13; the command hands it on to msgspec
     "uvicorn": {"http"},
     "uvloop": {"server"},
     "watchfiles": {"sources"},
@@ -172,7 +172,7 @@ def test_each_module_imports_first(child: Child) -> None:
 # What `mcpd serve --stdio` must not pay for (issue: at most 1.6 times the raw floor from spawn to first answer).
 # Each is loaded at one seam, by the command, transport or extra that needs it.
 NOT_FOR_STDIO = {
-    "array", "asyncio.sslproto", "asyncio.staggered", "asyncio.trsock", "binascii", "click", "email", "http",
+    "array", "asyncio.sslproto", "asyncio.staggered", "binascii", "click", "email", "http",
     "httptools", "importlib.metadata", "jsonschema_rs", "opentelemetry", "platform", "publicsuffixlist", "pydantic",
     "redis", "sqlite3", "ssl", "subprocess", "typing_extensions", "urllib.request", "uvicorn",
     "uvloop", "watchfiles", "websockets",

@@ -47,9 +47,10 @@ def _run(words: Sequence[str]) -> int:
 
     try:
         if words[:1] == ["serve"]:
-            from .deferred import load_libraries
+            if "--stdio" in words:
+                from .deferred import load_libraries
 
-            load_libraries()
+                load_libraries()
             from . import launch, quick
 
             options = quick.read(words, os.environ)

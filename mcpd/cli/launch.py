@@ -159,7 +159,10 @@ class _Later:
         Thread(target=self._watch, args=(stop,), name="mcpd-watch", daemon=True).start()
 
     def _watch(self, stop: Event) -> None:
-        from ..sources.watch import can_watch, watch_later
+        try:
+            from ..sources.watch import can_watch, watch_later
+        except OSError:
+            return  # no descriptor is left to load it with, and so none to watch with
 
         if can_watch():
             watch_later([make(self._options, self._began) for make in self._watched], stop, self._began)

@@ -25,7 +25,8 @@ def read(words: Sequence[str], environment: Mapping[str, str]) -> Options | None
 
     Of the options those are read that stand alone, and those that take one of some words.
     """
-    if not words or words[0] != "serve" or "--stdio" not in words:
+    ours = words[: words.index("--")] if "--" in words else words
+    if not words or words[0] != "serve" or "--stdio" not in ours:
         return None
     if any(name.startswith("MCPD_") and name not in _READ_ELSEWHERE for name in environment):
         return None

@@ -167,7 +167,9 @@ def _from_file(path: str, loading: Loading) -> ModuleType:
     name = os.path.splitext(base)[0]
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    spec = spec_from_file_location(name if name.isidentifier() and name not in sys.modules else f"mcpd_{name}", path)
+    # Whoever imports a module of Python's own by its name, loaded or not, is not to have this file.
+    is_free = name.isidentifier() and name not in sys.modules and name not in sys.stdlib_module_names
+    spec = spec_from_file_location(name if is_free else f"mcpd_{name}", path)
     if spec is None or spec.loader is None:
         from .wrong_target import no_file
 

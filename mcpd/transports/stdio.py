@@ -269,8 +269,11 @@ class StdioChannel:
         if self._out:
             self._flush()
         if self._apart is None:
-            from .apart import Apart  # few tools report anything, and this costs start-up
-
+            try:
+                from .apart import Apart  # few tools report anything, and this costs start-up
+            except OSError:  # no descriptor is left to load it with
+                self.send(frame)
+                return
             self._apart = Apart(self._loop, self.send, self._is_read)
         self._apart.hold(frame)
 

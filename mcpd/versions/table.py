@@ -187,8 +187,10 @@ class Version:
             self._asked.add(method)
         elif method in self.readers and (self._frames is None or method not in self._frames):
             if self._frames is None:
-                from .frames import Frames  # noqa: PLC0415
-
+                try:
+                    from .frames import Frames  # noqa: PLC0415
+                except OSError:
+                    return  # no descriptor is left to load it with; the plain way needs none
                 self._frames = Frames(self.name if self.is_modern else None)
             self._frames.add(method, self._known_part(_class(self.requests[method])))
             self.read_frame = self._frames.read

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import typing
 from pathlib import Path
+from typing import Any
 
+import pytest
 import typing_extensions
 from conftest import Child
 from support.wires import LEGACY, process_wire
@@ -54,20 +57,19 @@ assert not set(names) & set(sys.modules), "a stand-in stayed, or the real one wa
 
 import asyncio, msgspec, socket, uuid
 base, events = asyncio.base_events, asyncio.unix_events
-assert asyncio.sslproto.SSLProtocol.__module__ == "asyncio.sslproto"
-stand_ins = {
-    "asyncio.sslproto": base.sslproto, "asyncio.staggered": base.staggered, "asyncio.trsock": base.trsock,
-    "ssl": base.ssl, "subprocess": events.subprocess,
+holders = {
+    "asyncio.sslproto": base, "asyncio.staggered": base, "ssl": base, "subprocess": events,
+    "array": socket, "platform": uuid,  # newer Pythons import them when they use them
 }
-for name, holder in {"array": socket, "platform": uuid}.items():  # newer Pythons import them when they use them
-    if hasattr(holder, name):
-        stand_ins[name] = getattr(holder, name)
-assert set(names) - {"array", "platform"} == {*stand_ins, "typing_extensions"} - {"array", "platform"}
+assert set(names) == {*holders, "typing_extensions"}
 
-import array, asyncio.sslproto, asyncio.staggered, asyncio.trsock, platform, ssl, subprocess
+import array, asyncio.sslproto, asyncio.staggered, platform, ssl, subprocess
 import typing_extensions
-for name, stand_in in stand_ins.items():
-    real = sys.modules[name]
+for name, holder in holders.items():
+    real, attribute = sys.modules[name], name.rpartition(".")[2]
+    if not hasattr(holder, attribute):
+        continue
+    stand_in = getattr(holder, attribute)
     assert stand_in is not real, name
     for each in vars(real):
         if not each.startswith("__") and (name, each) != ("platform", "system"):
@@ -78,9 +80,8 @@ for name, stand_in in stand_ins.items():
         pass
     else:
         raise AssertionError(name)
+    assert getattr(holder, attribute) is real, f"{name}: the stand-in stayed after its first use"
 assert asyncio.sslproto is sys.modules["asyncio.sslproto"]
-if hasattr(uuid, "platform"):
-    assert uuid.platform.system() == platform.system()
 
 # What others put into a module later is seen.
 marker = ssl.SSLContext = type("Other", (ssl.SSLContext,), {})
@@ -88,6 +89,20 @@ assert asyncio.base_events.ssl.SSLContext is marker
 load_libraries()
 assert sys.modules["ssl"] is ssl
 """
+
+# Each line in a process of its own: what is done to a module by way of asyncio is done to that module.
+THROUGH_A_STAND_IN = [
+    "asyncio.base_events.subprocess.Popen = 5; import subprocess; assert subprocess.Popen == 5",
+    "del asyncio.base_events.ssl.SSLContext; import ssl; assert not hasattr(ssl, 'SSLContext')",
+    "asyncio.sslproto.SSLProtocol = 5; import asyncio.sslproto; assert asyncio.sslproto.SSLProtocol == 5",
+    "assert {'SSLContext', 'CERT_NONE'} <= set(dir(asyncio.base_events.ssl))",
+    "from asyncio import sslproto; sslproto.SSLProtocol; from asyncio import sslproto as again; "
+    "import asyncio.sslproto; assert again is sys.modules['asyncio.sslproto'] is asyncio.base_events.sslproto",
+    "from unittest import mock\n"
+    "with mock.patch('asyncio.base_events.subprocess.Popen', 5):\n"
+    "    import subprocess; assert subprocess.Popen == 5\n"
+    "assert subprocess.Popen != 5",
+]
 
 HINTS = """
 import sys
@@ -154,6 +169,11 @@ def test_everybody_else_has_the_real_modules(child: Child) -> None:
     run(child, SAME)
 
 
+@pytest.mark.parametrize("code", THROUGH_A_STAND_IN)
+def test_what_is_done_to_a_stand_in_is_done_to_the_module(child: Child, code: str) -> None:
+    run(child, f"import sys; from mcpd.cli.deferred import load_libraries; load_libraries(); import asyncio\n{code}")
+
+
 def test_msgspec_reads_the_same_types(child: Child) -> None:
     plain = run(child, HINTS)
     assert "that are indented" in plain
@@ -163,3 +183,88 @@ def test_msgspec_reads_the_same_types(child: Child) -> None:
 def test_names_that_are_given_at_once_are_the_real_ones() -> None:
     assert typing_extensions.Required is typing.Required
     assert typing_extensions.NotRequired is typing.NotRequired
+
+
+SERVER = """
+import asyncio, socket
+from mcpd import Server
+server = Server("other")
+
+@server.tool
+async def used() -> str:
+    process = await asyncio.create_subprocess_exec("echo", "hello", stdout=asyncio.subprocess.PIPE)
+    said, _ = await process.communicate()
+    near, far = socket.socketpair()
+    with near, far:
+        far.setblocking(False)
+        near.send(said)
+        return (await asyncio.get_running_loop().sock_recv(far, 99)).decode()
+"""
+
+
+async def used(child: Child, path: Path) -> Any:
+    async with process_wire(child, str(path), version=LEGACY[-1]) as wire:
+        answer = await wire.answer(wire.ask("tools/call", {"name": "used"}))
+    return answer["result"]["content"][0]["text"]
+
+
+@pytest.mark.parametrize("name", ["base64", "locale", "platform", "ssl", "struct", "subprocess"])
+async def test_a_file_beside_the_target_is_not_taken_for_it(child: Child, tmp_path: Path, name: str) -> None:
+    """Python had them loaded already when the folder of the target came into its path."""
+    (tmp_path / f"{name}.py").write_text("raise RuntimeError('not this one')\n", encoding="utf-8")
+    (tmp_path / "server.py").write_text(SERVER, encoding="utf-8")
+    assert await used(child, tmp_path / "server.py") == "hello\n"
+
+
+@pytest.mark.parametrize("name", ["platform", "ssl", "subprocess"])
+async def test_nor_is_the_target_itself(child: Child, tmp_path: Path, name: str) -> None:
+    (tmp_path / f"{name}.py").write_text(SERVER, encoding="utf-8")
+    assert await used(child, tmp_path / f"{name}.py") == "hello\n"
+
+
+async def test_where_tls_cannot_be_loaded_the_rest_works(child: Child, tmp_path: Path) -> None:
+    """asyncio does without it then, in a Python whose libssl is gone."""
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "_ssl.py").write_text("raise ImportError('no libssl')\n", encoding="utf-8")
+    (tmp_path / "server.py").write_text(SERVER, encoding="utf-8")
+    child.env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(tmp_path / "broken"), child.env.get("PYTHONPATH")]))
+    assert await used(child, tmp_path / "server.py") == "hello\n"
+
+
+NO_DESCRIPTORS = """
+import os, resource
+from mcpd import Context, Server
+server = Server("full")
+held = []
+
+@server.tool
+async def take() -> str:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+    try:
+        while True:
+            held.append(os.dup(2))
+    except OSError:
+        return "taken"
+
+@server.tool
+async def echo(text: str) -> str:
+    return text
+
+@server.tool
+async def steps(ctx: Context) -> str:
+    await ctx.progress(1)
+    return "done"
+"""
+
+
+async def test_without_descriptors_calls_are_answered(child: Child, tmp_path: Path) -> None:
+    """What is loaded at the second call of a kind, or after a progress message, cannot be loaded then."""
+    (tmp_path / "full.py").write_text(NO_DESCRIPTORS, encoding="utf-8")
+    async with process_wire(child, str(tmp_path / "full.py"), version=LEGACY[-1]) as wire:
+        said = [(await wire.answer(wire.ask("tools/call", {"name": "take"})))["result"]["content"][0]["text"]]
+        for number in range(4):
+            arguments = {"name": "echo", "arguments": {"text": f"{number}"}}
+            said.append((await wire.answer(wire.ask("tools/call", arguments)))["result"]["content"][0]["text"])
+        id = wire.ask("tools/call", {"name": "steps", "_meta": {"progressToken": 1}})
+        said.append((await wire.answer(id))["result"]["content"][0]["text"])
+    assert said == ["taken", "0", "1", "2", "3", "done"]

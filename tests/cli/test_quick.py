@@ -61,6 +61,7 @@ def test_what_hosts_start_is_read_without_click(words: list[str]) -> None:
         ["serve", "--stdio", "--log-level=debug"],
         ["serve", "--stdio", "--grace", "5"],
         ["serve", "--stdio", ""],
+        ["serve", "server.py", "--", "--stdio"],
         ["--stdio", "serve"],
     ],
 )
