@@ -6,7 +6,6 @@ form that msgspec decodes. Never sees values. Raises RegistrationError with what
 
 from __future__ import annotations
 
-import copy
 import sys
 import typing
 from inspect import Parameter as Slot
@@ -65,8 +64,10 @@ def _default(default: Any) -> dict[str, Any]:
     try:
         hash(default)
     except TypeError:
+        from copy import deepcopy  # noqa: PLC0415 - most defaults are values
+
         # Python would share one list between all calls; what one call does to it is not for the next.
-        return {"default_factory": lambda: copy.deepcopy(default)}
+        return {"default_factory": lambda: deepcopy(default)}
     return {"default_factory": lambda: default}
 
 
@@ -102,7 +103,9 @@ def _field_default(info: Any, where: str) -> dict[str, Any]:
 
 
 def _without_options(info: Any) -> Any:
-    plain = copy.copy(info)
+    from copy import copy  # noqa: PLC0415 - whoever has pydantic has it loaded
+
+    plain = copy(info)
     plain.default = type(info)().default
     plain.default_factory = plain.alias = plain.validation_alias = plain.serialization_alias = None
     return plain

@@ -148,7 +148,7 @@ def _load(path: str, shown: str) -> tuple[str, dict[str, Any], tuple[str, ...]]:
             data = file.read(_MOST_BYTES + 1)
         if len(data) > _MOST_BYTES:
             raise ConfigurationError(f"{shown} is larger than {_MOST_BYTES} bytes; that is no configuration")
-        text = data.decode("utf-8-sig")
+        text = data.decode().removeprefix("\ufeff")
         members = tomllib.loads(text)
     except OSError as error:
         raise ConfigurationError(f"{shown} cannot be read: {error.strerror}") from None

@@ -146,7 +146,7 @@ def _prompt(file: File, folder: str, report: Report) -> FilePrompt:
     if len(data) > MOST_BYTES:
         raise FrontMatterError(1, f"is larger than {MOST_BYTES} bytes")
     try:
-        text = data.decode("utf-8-sig").replace("\r\n", "\n")
+        text = data.decode().removeprefix("\ufeff").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise FrontMatterError(1, f"is not UTF-8 (byte {error.start}); save it as UTF-8") from None
 

@@ -187,7 +187,7 @@ def _text(data: bytes) -> str | None:
     if b"\0" in data:
         return None
     try:
-        return data.decode("utf-8-sig")
+        return data.decode().removeprefix("\ufeff")
     except UnicodeDecodeError:
         return None
 

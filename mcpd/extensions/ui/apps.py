@@ -289,7 +289,7 @@ def _as_text(where: str, html: str | bytes) -> str:
     if isinstance(html, str):
         return html.removeprefix("\ufeff")
     try:
-        return html.decode("utf-8-sig")
+        return html.decode().removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         raise RegistrationError(f"{where}: the HTML is not UTF-8 (byte {error.start})") from None
 

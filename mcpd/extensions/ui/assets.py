@@ -59,7 +59,7 @@ def load_app(path: str, folder: str = "") -> AppFile | Problem:
     where = f"app {path}"
     try:
         data = read_within(path, folder, MAX_HTML_BYTES + 1)
-        html = data.decode("utf-8-sig")
+        html = data.decode().removeprefix("\ufeff")
     except OSError as error:
         return Problem(where, f"cannot be read ({error.strerror}); going on without it")
     except UnicodeDecodeError as error:
