@@ -143,13 +143,15 @@ class MemoryEventStore:
             if not (is_over and self._count > 1) and self._has_memory():  # the newest it may have in any case
                 break
 
+            # Of the oldest piece those events go that are too many; or, where it is the bytes, one event after the
+            # other; or, if no more than that are left of it, all of it.
             oldest, first, many, piece = kept[0]
             gone = many - self._hidden
             if gone > surplus > 0:
                 self._hidden += surplus
                 gone = surplus
             elif surplus <= 0 and (self._hidden or gone > 1):
-                # It is the bytes: those that are hidden go first, then one event after the other.
+                # Hidden ones are counted as gone already, but their bytes are still here: these go first, alone.
                 gone = 0 if self._hidden else 1
                 rest = piece.split(_EMPTY_LINE, gone + self._hidden)[-1]
                 kept[0] = (oldest, first + self._hidden + gone, many - self._hidden - gone, rest)

@@ -222,7 +222,7 @@ class ServerConnection(ClientPeer):
         if batch is not None:
             self._batches = self._batches or {}
             self._batches[call] = batch
-        call.version.asked(call.method)
+        call.version.learn_to_read(call.method)
         self._run(call)
 
     def _run(self, call: Call) -> None:
@@ -231,7 +231,7 @@ class ServerConnection(ClientPeer):
         if answer.__class__ is not CoroutineType:
             self._send(call, answer)  # type: ignore[arg-type]
         elif (task := (self._runner or self._make_runner()).start(answer)) is not None:
-            self._running[call] = task  # type: ignore[index]  # it waits; most do not
+            self._running[call] = task  # type: ignore[index]  # made with the runner; most calls do not wait
             call.began = call.began or perf_counter()
 
     def _charge(self, size: int) -> Charge | None:

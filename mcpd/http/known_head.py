@@ -173,7 +173,8 @@ ANSWERED = _Answered({}, None, None, [], lambda: None, True)
 
 
 def _lay_out() -> None:
-    """Have a first object with all that an answer may set: later ones have places for it then, and need no dict."""
+    """Have a first object with all that an answer may set. CPython gives later ones a place for each attribute that an
+    earlier one had, and those that set others a dict of their own (held by tests/http/test_waiting_memory.py)."""
     first = WholeCycle({}, None, None, [], lambda: None, True)
     first.response_started = first.response_complete = first.disconnected = first.chunked_encoding = False
     first.expected_content_length = 0

@@ -90,7 +90,7 @@ class FunctionTool:
         """How many seconds a call may take, see `time_limit`; None for as long as it takes."""
 
         self._call: Callable[..., Any] | None = None
-        """What reads the arguments and calls the function, and in `_direct` both apart; once the tool was called."""
+        """Reads the arguments and calls the function; `_direct` has both apart. None until the first call."""
         self._is_async = callee.is_async
         self._direct: tuple[Callable[..., Any], Callable[..., Any]] | None = None
         self._has_schema: bool | None = None

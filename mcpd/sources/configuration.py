@@ -164,7 +164,7 @@ def _load(path: str, shown: str) -> tuple[str, dict[str, Any], tuple[str, ...]]:
     return text, table if isinstance(table, dict) else {}, ("tool", "mcpd")
 
 
-# Keys of Configuration that take any text with a letter in it. Most files have no others, and for these msgspec need
+# Keys of Configuration that take any text that is not empty. Most files have no others, and for these msgspec need
 # not be told of all tables and their patterns first: a twentieth of the time to the first answer.
 _TEXTS = {"name", "version", "title", "description", "instructions", "website-url"}
 

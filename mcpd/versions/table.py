@@ -181,8 +181,8 @@ class Version:
                 self.readers[method] = reader
         return reader
 
-    def asked(self, method: str) -> None:
-        """A method was asked for on a connection that may ask again: `read_frame` learns to read it."""
+    def learn_to_read(self, method: str) -> None:
+        """A method was asked for on a connection that may ask again: from the second time on `read_frame` reads it."""
         if method not in self._asked:  # most are asked for once
             self._asked.add(method)
         elif method in self.readers and (self._frames is None or method not in self._frames):

@@ -42,7 +42,7 @@ def session_of(version: str) -> Session:
         asked = decode(frame_of(version, method, params))
         assert isinstance(asked, Request)
         for _ in range(2):
-            session.receive_request(asked).version.asked(method)
+            session.receive_request(asked).version.learn_to_read(method)
             session.cancel(asked.id)
     return session
 
