@@ -39,6 +39,12 @@ def _load_datetime() -> None:
     gc.collect(0)
 
 
+def _is_stdio_alone(words: Sequence[str]) -> bool:
+    """Whether `serve` has `--stdio` and no sockets; what stands behind `--` is the target's."""
+    ours = words[: words.index("--")] if "--" in words else words
+    return "--stdio" in ours and not any(word.startswith(("--http", "--ws")) for word in ours)
+
+
 def _run(words: Sequence[str]) -> int:
     try:
         from ..errors import ConfigurationError
@@ -47,7 +53,7 @@ def _run(words: Sequence[str]) -> int:
 
     try:
         if words[:1] == ["serve"]:
-            if "--stdio" in words:
+            if _is_stdio_alone(words):  # before anything imports asyncio
                 from .deferred import load_libraries
 
                 load_libraries()

@@ -143,14 +143,7 @@ _ADVICE = (
 
 async def _try(named: CommandTarget | UrlTarget, report: Report, timeout: float) -> None:
     if isinstance(named, UrlTarget):
-        try:
-            from ..doctor.urls import try_url
-        except ModuleNotFoundError as error:
-            if (error.name or "").startswith("mcpd"):
-                raise
-            text = f"servers behind URLs are reached with the package {error.name}, which is not installed"
-            report.fail("found", text, "pip install 'mcpd-server[client]'")
-            return
+        from ..doctor.urls import try_url
 
         await try_url(named, report, timeout)
         return

@@ -175,8 +175,10 @@ class ThreadPool:
     def _prune(self) -> None:
         self._is_pruning = False
         with self._lock:
-            surplus = min(self._least_idle, self._threads - _WARM)
+            surplus = min(self._least_idle, self._idle, self._threads - _WARM)
             if surplus > 0 and not self._is_closed:
+                # From now on nobody counts on them: who has a job next, before they have read this, wakes others.
+                self._idle -= surplus
                 os.write(self._wake_out, _QUIT * surplus)
 
     def close(self) -> None:
@@ -244,13 +246,12 @@ class ThreadPool:
                     self._tell()
 
             if job is None:
-                said = os.read(self._wake_in, 1)
+                if os.read(self._wake_in, 1) == _QUIT:
+                    return  # who wrote that counts it no more
                 with lock:
                     self._idle -= 1
                     if self._idle < self._least_idle:
                         self._least_idle = self._idle
-                if said == _QUIT:
-                    return
                 is_told_to_look = True
             else:
                 job.run()

@@ -7,19 +7,22 @@ import json
 import socket
 import ssl
 import subprocess
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import Child
 from support.login_world import world
 from support.raw_http import Asked, as_json, raw_server, reply
 
-from mcpd import Client
+from mcpd import Client, Server
 from mcpd.client.targets.named import UrlTarget
 from mcpd.doctor import network, streams
 from mcpd.doctor.report import Report, Step
 from mcpd.doctor.urls import try_url
+from mcpd.transports.websocket_server import WebSocketListener
 
 VERSIONS = ("2025-11-25", "2025-06-18")
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n: hello\n\n"
@@ -465,3 +468,31 @@ async def test_a_stream_that_begins_late(monkeypatch: pytest.MonkeyPatch) -> Non
     assert step.status == "warning"
     assert "through nginx" in step.text
     assert "proxy_buffering off" in step.advice
+
+
+async def _doctored_without_aiohttp(child: Child, url: str) -> str:
+    """What `mcpd doctor URL` prints where only what every installation has is installed."""
+    program = "import sys; sys.modules['aiohttp'] = None; from mcpd.cli import main; main(['doctor', sys.argv[1]])"
+    process = await asyncio.create_subprocess_exec(
+        child.python, "-c", program, url, env=child.env, stdout=PIPE, stderr=DEVNULL
+    )  # fmt: skip
+    printed, _ = await process.communicate()
+    return printed.decode()
+
+
+async def test_a_websocket_needs_no_extra(child: Child) -> None:
+    listener = WebSocketListener("127.0.0.1:0")
+    server = Server("garden", version="3")
+    await listener.start(server.connect)
+    try:
+        printed = await _doctored_without_aiohttp(child, listener.url)
+    finally:
+        await listener.aclose()
+    assert "garden 3" in printed
+    assert "It works" in printed
+
+
+async def test_what_http_needs_is_named(child: Child) -> None:
+    printed = await _doctored_without_aiohttp(child, "http://127.0.0.1:9/mcp")
+    assert "servers behind http:// URLs are reached with the package aiohttp, which is not installed" in printed
+    assert "pip install 'mcpd-server[client]'" in printed

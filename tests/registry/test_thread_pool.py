@@ -82,6 +82,30 @@ async def test_threads_that_had_nothing_to_do_are_let_go(monkeypatch: pytest.Mon
     await together(10)
 
 
+async def test_a_thread_that_is_let_go_does_not_count_for_what_comes_next() -> None:
+    """It has not read yet that it is to end: a function that comes in the same turn of the loop is not its to run."""
+    await together(3)
+    pool = pool_of_loop()
+    begun, go = threading.Semaphore(0), threading.Event()
+
+    def stay() -> bool:
+        begun.release()
+        return go.wait(60)
+
+    stays = [asyncio.create_task(run_in_thread(stay)) for _ in range(2)]
+    for _ in stays:
+        assert await asyncio.to_thread(begun.acquire, timeout=30)
+    await until(lambda: pool._idle == 1)
+    pool._least_idle = 1
+    pool._prune()
+    try:
+        async with asyncio.timeout(20):
+            assert await run_in_thread(abs, -1) == 1
+    finally:
+        go.set()
+        await asyncio.gather(*stays)
+
+
 def test_the_end_of_a_loop_ends_its_threads_and_closes_its_pipes() -> None:
     before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
     for _ in range(3):
