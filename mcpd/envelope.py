@@ -71,7 +71,7 @@ class Opening(Struct, frozen=True, gc=False):
 class ClientIdentity:
     """What a peer says of itself: in `initialize`, or in one request's `_meta` (then decoded when asked for).
 
-    Clients that say the same may have the same one: nothing of it is ever changed.
+    Clients that say the same may have the same one: nothing of it is ever changed, and authors get a `copy`.
     """
 
     __slots__ = ("_capabilities", "_info", "_raw_capabilities", "_raw_info")
@@ -109,6 +109,14 @@ class ClientIdentity:
             except MALFORMED:
                 return None
         return self._info
+
+    def copy(self) -> ClientIdentity:
+        """One that may be changed, without another client's tools seeing it."""
+        from copy import deepcopy  # few tools ask, and this costs start-up
+
+        return ClientIdentity(
+            deepcopy(self._capabilities), deepcopy(self._info), self._raw_capabilities, self._raw_info
+        )  # fmt: skip
 
 
 def said_by(params: bytes, version: str) -> ClientIdentity:

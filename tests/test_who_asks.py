@@ -9,7 +9,7 @@ import pytest
 from support.http_peer import Port, serving
 from support.http_wire import http_wire
 from support.websocket_peer import PING, PONG, TEXT, Peer, frame
-from support.wires import MODERN, each_version, each_wire, initialize
+from support.wires import LEGACY, MODERN, each_version, each_wire, initialize, memory_wire
 
 from mcpd import Context, Server
 
@@ -144,3 +144,27 @@ async def test_of_a_websocket_they_are_those_of_its_handshake(tool: str) -> None
     assert known["headers"]["x-tenant"] == "grün"
     assert known["headers"]["upgrade"] == "websocket"
     assert "abc" not in json.dumps(known)
+
+
+async def test_what_a_tool_does_to_what_a_client_said_is_seen_by_no_other_client() -> None:
+    """Clients that say the same of themselves are kept as one."""
+    server = Server("notes")
+
+    @server.tool
+    async def note(who: str, ctx: Context) -> str:
+        seen = repr((ctx.client_capabilities, ctx.client_info, ctx.client.capabilities))
+        for offered in (ctx.client_capabilities, ctx.client.capabilities):
+            assert offered.experimental is not None
+            offered.experimental["last"] = who
+            offered.experimental["deep"]["last"] = who
+        assert ctx.client_info is not None
+        ctx.client_info.title = who
+        return seen
+
+    said: list[str] = []
+    for who in ("alice", "bob", "carol"):
+        async with memory_wire(server, LEGACY[-1], capabilities={"experimental": {"deep": {}}}) as wire:
+            result = await wire.result("tools/call", {"name": "note", "arguments": {"who": who}})
+            said.append(result["content"][0]["text"])
+    assert "deep" in said[0]
+    assert said[0] == said[1] == said[2]

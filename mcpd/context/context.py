@@ -96,17 +96,17 @@ class RequestInfo:
     @property
     def client_info(self) -> Implementation | None:
         """The client's name and version, None if it did not say."""
-        return self._exchange.call.client.info
+        return self.client.info
 
     @property
     def client_capabilities(self) -> ClientCapabilities:
         """What the client offers for this request."""
-        return self._exchange.call.client.capabilities
+        return self.client.capabilities
 
     @property
     def client(self) -> ClientIdentity:
-        """Identity and capabilities together."""
-        return self._exchange.call.client
+        """Identity and capabilities together; a copy, each time."""
+        return self._exchange.call.client.copy()
 
     @property
     def user(self) -> Principal:

@@ -199,7 +199,7 @@ class Http1Protocol(SlottedProtocol):
     def _learn(self, data: bytes) -> None:
         """Keep the head of a request that was just read, if all of these bytes are that one request."""
         self._to_learn -= 1
-        head = KnownHead.learn(data, self.scope)
+        head = KnownHead.learn(data, self.scope, self._most_head_bytes)
         if head is not None:
             self._known = known = self.server_state.heads.setdefault(head.key, head)  # type: ignore[attr-defined]
             if known is not head:
@@ -341,7 +341,7 @@ class Http1Protocol(SlottedProtocol):
             return
 
         head = without_upgrade(self.parser.get_method(), self.url, self.parser.get_http_version(), self.headers)
-        self.parser = httptools.HttpRequestParser(self)
+        self.parser = self.new_parser()
         self._head_bytes = 0
         self._again = head + self._data[stopped.args[0] :]
 

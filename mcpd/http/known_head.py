@@ -44,12 +44,13 @@ class KnownHead:
         self._place = [name for name, _ in headers].index(_LENGTH)
 
     @classmethod
-    def learn(cls, data: bytes, scope: Mapping[str, Any]) -> KnownHead | None:
+    def learn(cls, data: bytes, scope: Mapping[str, Any], most_bytes: int = _LONGEST) -> KnownHead | None:
         """Of a request that was just read, all of which is `data`; None if it is not to be kept, or not as simple.
 
-        The caller has looked that the connection stays, and that this is HTTP/1.1.
+        The caller has looked that the connection stays, and that this is HTTP/1.1. `most_bytes` is what a head may
+        have: this one has to fit with more digits, too.
         """
-        end = data.find(b"\r\n\r\n", 0, _LONGEST)
+        end = data.find(b"\r\n\r\n", 0, max(0, min(_LONGEST, most_bytes - _MOST_DIGITS)))
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         lengths = [value for name, value in headers if name == _LENGTH]
         if end < 0 or len(lengths) != 1 or scope["method"] != "POST":

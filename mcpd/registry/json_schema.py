@@ -29,7 +29,7 @@ _DIALECTS = (
     "http://json-schema.org/draft-06/schema",
     "http://json-schema.org/draft-04/schema",
 )
-_MOST_LEVELS = 250
+MOST_LEVELS = 250
 _MANY = 20
 _LONG = 400
 
@@ -87,7 +87,7 @@ class JsonSchema:
         `is_flat`: that it has few levels is known, and not asked again.
         """
         if not is_flat and not self.can_check(value):
-            return [f"nested deeper than {_MOST_LEVELS}"]
+            return [f"nested deeper than {MOST_LEVELS}"]
         found = []
         for error in self._validator.iter_errors(value):
             path = ".".join(map(str, error.instance_path))
@@ -107,7 +107,7 @@ class JsonSchema:
         stack is left: JSON that Python 3.13 and later read may have levels enough to end the process.
         """
         level = [value]
-        for _ in range(_MOST_LEVELS):
+        for _ in range(MOST_LEVELS):
             holders = [one for one in level if isinstance(one, (dict, list, tuple))]
             level = [part for one in holders for part in (one.values() if isinstance(one, dict) else one)]
             if not level:
@@ -180,11 +180,13 @@ class SchemaCallee:
         arguments = read_object(raw, "arguments")
         written = bytes(raw)
         # Each bracket is a level at most, and most arguments have hardly any.
-        is_flat = written.count(b"{") + written.count(b"[") < _MOST_LEVELS
+        is_flat = written.count(b"{") + written.count(b"[") < MOST_LEVELS
         problems = self._schema.problems(arguments, is_flat=is_flat)
         if problems and (is_flat or self._schema.can_check(arguments)):
-            arguments = coerce(arguments, self.input_schema)
-            problems = self._schema.problems(arguments, is_flat=is_flat)
+            repaired = coerce(arguments, self.input_schema)
+            # A text that was read as JSON may have any number of levels, and have written its brackets as escapes.
+            problems = self._schema.problems(repaired, is_flat=is_flat and repaired is arguments)
+            arguments = repaired
         if problems:
             raise ArgumentsError("\n".join(problems))
         return arguments

@@ -186,7 +186,7 @@ async def test_a_talk_has_the_same_bytes_both_ways(name: str, reads: Reads, monk
     found = await talk(pieces)
     assert sum(reads.known) >= known
 
-    monkeypatch.setattr(KnownHead, "learn", lambda data, scope: None)
+    monkeypatch.setattr(KnownHead, "learn", lambda data, scope, most: None)
     reads.known.clear()
     assert found == await talk(pieces)
     assert reads.known == []
@@ -195,10 +195,30 @@ async def test_a_talk_has_the_same_bytes_both_ways(name: str, reads: Reads, monk
     assert found == await talk(pieces)
 
 
+async def test_a_head_that_grows_by_its_digits_is_held_against_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the limit is: what the parser would refuse is refused."""
+    large = post(call("ping", {"x": "y" * 5000}))
+    size = PING.index(b"\r\n\r\n") + 4
+
+    async def statuses(most: int) -> list[int]:
+        async with serving(Stage().server, HttpSettings(max_head_bytes=most)) as port:
+            peer = await port.connect()
+            first = await peer.ask(PING)
+            return [first.status, (await peer.ask(large)).status if first.status == 200 else 0]
+
+    limits = range(size - 30, size + 12)
+    found = [await statuses(most) for most in limits]
+    assert [200, 431] in found
+    assert [200, 200] in found
+
+    monkeypatch.setattr(KnownHead, "learn", lambda data, scope, most: None)
+    assert found == [await statuses(most) for most in limits]
+
+
 async def test_a_client_that_never_writes_the_same_is_not_looked_at_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[bytes] = []
     learn = KnownHead.learn
-    monkeypatch.setattr(KnownHead, "learn", lambda data, scope: learn(looked.append(data) or data, scope))
+    monkeypatch.setattr(KnownHead, "learn", lambda data, *more: learn(looked.append(data) or data, *more))
     await talk([post(call("ping"), {"X-Number": str(number)}) for number in range(10)])
     assert len(looked) == 4
 

@@ -226,6 +226,23 @@ async def test_a_call_of_too_many_levels_is_an_error_and_nothing_else(levels: in
         assert not (await called(250)).is_error
 
 
+@pytest.mark.parametrize(("levels", "text"), [(240, "taken"), (300, "nested deeper than 250")])
+async def test_levels_of_a_list_that_came_as_a_text_count_too(levels: int, text: str) -> None:
+    """However its brackets are written: a text with JSON is read where the schema wants a list."""
+    lists = {"type": "array", "items": {"anyOf": [{"$ref": "#/$defs/list"}, {"type": "string"}]}}
+    server = Server("nested")
+
+    @server.tool(input_schema=object_of(a={"$ref": "#/$defs/list"}) | {"$defs": {"list": lists}})
+    def take(given: dict[str, Any]) -> str:
+        return "taken"
+
+    argument = b"\\u005b" * levels + b"\\u005d" * levels
+    params = b'{"name":"take","arguments":{"a":"%b"}}' % argument
+    async with memory_wire(server, LEGACY[-1]) as wire:
+        wire.send(b'{"jsonrpc":"2.0","id":77,"method":"tools/call","params":%b}' % params)
+        assert (await wire.answer(77))["result"]["content"][0]["text"].endswith(text)
+
+
 def test_without_the_library_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
     with pytest.raises(RegistrationError, match=r"pip install 'mcpd-server\[schema\]'"):
