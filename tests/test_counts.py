@@ -8,6 +8,7 @@ Recorded is what was found, with little room: who makes it less writes the new n
 from __future__ import annotations
 
 import asyncio
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,31 +19,35 @@ from typing import Any, TypeAlias
 
 import pytest
 from conftest import Child
-from support.http_peer import modern, serving
+from support.http_peer import Session, envelope, modern, serving
 from support.wires import LEGACY, MODERN, OpenWire, stdio_wire, websocket_wire
 from test_imports import PLAIN_SERVER, loaded_at_start
 
 import mcpd
-from mcpd import Server
+from mcpd import CatalogEntry, Context, Principal, Server
+from mcpd.auth import StaticTokens
 
-Most: TypeAlias = tuple[float, float, float]
-"""Steps, system calls and turns of the loop for one call."""
+Most: TypeAlias = tuple[float, float, float, float]
+"""Steps, system calls, turns of the loop, and calls of sockets for one call."""
 
 PACKAGE = str(Path(mcpd.__file__).parent)
 SYSTEM = {"posix", "nt", "select"}
+SOCKET = {"send", "sendmsg", "recv", "recv_into"}
 TURN = asyncio.BaseEventLoop._run_once.__code__  # type: ignore[attr-defined]
 CALLS = 64
+GARDEN = Path(__file__).parents[1] / "examples" / "garden"
 HELD_BLOCKS = str(Path(__file__).parent / "support" / "held_blocks.py")
 
 
 class Counts:
-    """Of the loop's thread: how often a function of mcpd is entered or resumed, how often one asks the system, and
-    how often the loop turns."""
+    """Of the loop's thread: how often a function of mcpd is entered or resumed, how often one asks the system, how
+    often the loop turns, and how often anybody reads or writes a socket, whose other end is in the same process."""
 
     def __init__(self) -> None:
         self.steps = 0
         self.system = 0
         self.turns = 0
+        self.sockets = 0
         self._is_ours: dict[CodeType, bool] = {}
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
@@ -53,13 +58,14 @@ class Counts:
         if event == "call":
             self.steps += is_ours
             self.turns += code is TURN
-        elif event == "c_call" and is_ours and getattr(argument, "__module__", None) in SYSTEM:
-            self.system += 1
+        elif event == "c_call":
+            self.system += is_ours and getattr(argument, "__module__", None) in SYSTEM
+            self.sockets += argument.__name__ in SOCKET and isinstance(argument.__self__, socket.socket)
 
-    def check(self, most: Most) -> None:
+    def check(self, most: Most, calls: int = CALLS) -> None:
         """Of 64 calls: no more for each than recorded."""
-        found = (self.steps / CALLS, self.system / CALLS, self.turns / CALLS)
-        print(f"{found[0]:.1f} steps, {found[1]:.2f} system calls, {found[2]:.2f} turns")
+        found = (self.steps / calls, self.system / calls, self.turns / calls, self.sockets / calls)
+        print(f"{found[0]:.1f} steps, {found[1]:.2f} system calls, {found[2]:.2f} turns, {found[3]:.2f} of sockets")
         assert all(one <= limit for one, limit in zip(found, most, strict=True)), f"{found} is more than {most}"
 
 
@@ -73,17 +79,17 @@ def counting() -> Iterator[Counts]:
         sys.setprofile(None)
 
 
-# (the wire, version, tool, how many at a time): the most steps, system calls and turns for 64 calls. Of an end in the
-# same process some turns are the client's.
+# (the wire, version, tool, how many at a time): the most for 64 calls. Of an end in the same process some turns, and
+# half of what sockets are asked, are the client's.
 ROWS: list[tuple[OpenWire, str, str, int, Most]] = [
-    (stdio_wire, LEGACY[-1], "echo", 1, (15.5, 2, 3.5)),
-    (stdio_wire, LEGACY[-1], "echo", 64, (12.5, 0.1, 0.1)),
-    (stdio_wire, MODERN, "echo", 1, (15.5, 2, 3.5)),
-    (stdio_wire, MODERN, "echo", 64, (12.5, 0.1, 0.1)),
-    (stdio_wire, LEGACY[-1], "plain", 1, (59.5, 4, 5.5)),
-    (stdio_wire, LEGACY[-1], "plain", 64, (34, 0.2, 0.2)),
-    (websocket_wire, LEGACY[-1], "echo", 1, (17.5, 0, 4.5)),
-    (websocket_wire, LEGACY[-1], "echo", 64, (13.5, 0, 0.1)),
+    (stdio_wire, LEGACY[-1], "echo", 1, (15.5, 2, 3.5, 0)),
+    (stdio_wire, LEGACY[-1], "echo", 64, (12.5, 0.1, 0.1, 0)),
+    (stdio_wire, MODERN, "echo", 1, (15.5, 2, 3.5, 0)),
+    (stdio_wire, MODERN, "echo", 64, (12.5, 0.1, 0.1, 0)),
+    (stdio_wire, LEGACY[-1], "plain", 1, (59.5, 4, 5.5, 0)),
+    (stdio_wire, LEGACY[-1], "plain", 64, (34, 0.2, 0.2, 0)),
+    (websocket_wire, LEGACY[-1], "echo", 1, (17.5, 0, 4.5, 4)),
+    (websocket_wire, LEGACY[-1], "echo", 64, (13.5, 0, 0.1, 1.5)),
 ]
 
 
@@ -115,35 +121,97 @@ async def test_a_call_takes_no_more_than_recorded(
     counts.check(most)
 
 
-@pytest.mark.parametrize(("in_a_session", "most"), [(True, (47.5, 0, 3.5)), (False, (43.5, 0, 3.5))])
-async def test_a_post_takes_no_more_than_recorded(in_a_session: bool, most: Most) -> None:
-    server = Server("counts")
+# (in a session, what the client sends beside a call): what is counted of one POST.
+POSTS: list[tuple[bool, str, Most]] = [
+    (True, "nothing", (47.5, 0, 3.5, 4)),
+    (False, "nothing", (43.5, 0, 3.5, 4)),
+    (True, "a token", (54.5, 0, 3.5, 4)),
+    (False, "a token", (50.5, 0, 3.5, 4)),
+    (True, "a wish for progress", (90.5, 0, 3.5, 4)),
+    (False, "a wish for progress", (71.5, 0, 3.5, 4)),
+]
+
+
+@pytest.mark.parametrize(("in_a_session", "sends", "most"), POSTS)
+async def test_a_post_takes_no_more_than_recorded(in_a_session: bool, sends: str, most: Most) -> None:
+    """With a wish for progress the answer is an event stream, of three messages and the result."""
+    has_token, has_events = sends == "a token", sends == "a wish for progress"
+    server = Server("counts", auth=StaticTokens({"t" * 32: Principal("ada")}) if has_token else None)
 
     @server.tool
     async def echo(text: str) -> str:
         return text
 
-    call = {"name": "echo", "arguments": {"text": "a"}}
+    @server.tool
+    async def steps(text: str, ctx: Context) -> str:
+        for number in range(3):
+            await ctx.progress(number + 1, total=3, message="on the way")
+        return text
+
+    headers: dict[str, str | None] = {"Authorization": "Bearer " + "t" * 32} if has_token else {}
+    call: dict[str, Any] = {"name": "steps" if has_events else "echo", "arguments": {"text": "a"}}
+    meta = {"progressToken": "p"} if has_events else {}
     async with serving(server) as port:
-        session = await port.open() if in_a_session else None
+        session = Session(port, LEGACY[-1]) if in_a_session else None
+        if session is not None:
+            session.extra = headers
+            await session.open()
         peer = await port.connect()
 
         async def calls(count: int) -> None:
             for number in range(count):
                 if session is None:
-                    peer.send(modern("tools/call", call))
+                    peer.send(modern("tools/call", call, headers, meta=envelope() | meta))
                 else:
-                    peer.send(
-                        session.bytes({"jsonrpc": "2.0", "id": number + 9, "method": "tools/call", "params": call})
-                    )
+                    asked = {**call, "_meta": meta} if meta else call
+                    message = {"jsonrpc": "2.0", "id": number + 9, "method": "tools/call", "params": asked}
+                    peer.send(session.bytes(message))
                 answer = await peer.answer()
                 assert answer.status == 200
                 assert b'"a"' in answer.body
+                assert answer.body.count(b"notifications/progress") == (3 if has_events else 0)
 
         await calls(2 * CALLS)
         with counting() as counts:
             await calls(CALLS)
     counts.check(most)
+
+
+# Who may see 1,000 tools is decided by a rule that looks at tags: the most for one list.
+LISTS: list[tuple[str, Most]] = [("nothing", (31, 6, 7, 0)), ("async def", (56, 4, 5, 0)), ("def", (90, 6, 7.5, 0))]
+
+
+@pytest.mark.parametrize(("rule", "most"), LISTS)
+async def test_a_list_of_1000_takes_no_more_than_recorded(rule: str, most: Most) -> None:
+    server = Server("counts")
+    for number in range(1000):
+
+        async def tool(text: str) -> str:
+            return text
+
+        tool.__name__ = f"tool{number}"
+        server.tool(tags={"even" if number % 2 == 0 else "odd"})(tool)
+
+    def seen(entry: CatalogEntry, ctx: Context) -> bool:
+        return "even" in entry.tags
+
+    async def seen_later(entry: CatalogEntry, ctx: Context) -> bool:
+        return "even" in entry.tags
+
+    if rule != "nothing":
+        server.visibility(seen if rule == "def" else seen_later)
+
+    async with stdio_wire(server, LEGACY[-1]) as wire:
+
+        async def lists(count: int) -> None:
+            for _ in range(count):
+                tools = (await wire.request("tools/list"))["result"]["tools"]
+                assert len(tools) == (1000 if rule == "nothing" else 500)
+
+        await lists(3)
+        with counting() as counts:
+            await lists(4)
+    counts.check(most, 4)
 
 
 # (version, the tool): how many blocks of memory a call holds while it waits.
@@ -160,10 +228,11 @@ def test_a_call_that_waits_holds_no_more_memory_than_recorded(child: Child) -> N
     assert all(found[row] <= most for row, most in HELD.items()), f"{found} is more than {HELD}"
 
 
-@pytest.mark.parametrize(("is_file", "most"), [(False, 109), (True, 88)])
-def test_a_start_imports_no_more_than_recorded(child: Child, tmp_path: Path, is_file: bool, most: int) -> None:
+@pytest.mark.parametrize(("target", "most"), [("starter", 109), ("file", 88), ("folder", 137)])
+def test_a_start_imports_no_more_than_recorded(child: Child, tmp_path: Path, target: str, most: int) -> None:
     (tmp_path / "plain.py").write_text(PLAIN_SERVER, encoding="utf-8")
-    loaded = loaded_at_start(child, *([str(tmp_path / "plain.py")] if is_file else []))
+    targets = {"starter": [], "file": [str(tmp_path / "plain.py")], "folder": [str(GARDEN)]}
+    loaded = loaded_at_start(child, *targets[target])
     ours = sum(name.startswith("mcpd") for name in loaded)
     print(len(loaded), ours)
     assert ours <= most + (sys.version_info >= (3, 12))  # `dispatcher.eager`, beside what it builds on
