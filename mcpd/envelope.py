@@ -112,7 +112,7 @@ class ClientIdentity:
 
     def copy(self) -> ClientIdentity:
         """One that may be changed, without another client's tools seeing it."""
-        from copy import deepcopy  # few tools ask, and this costs start-up
+        from copy import deepcopy  # noqa: PLC0415  # few tools ask, and this costs start-up
 
         return ClientIdentity(
             deepcopy(self._capabilities), deepcopy(self._info), self._raw_capabilities, self._raw_info

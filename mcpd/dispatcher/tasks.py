@@ -15,6 +15,9 @@ already, coroutines start as ordinary tasks, one turn of the loop later.
 
 A coroutine that is stepped from Python tells its end by an exception, which costs more than the task does. So it is
 awaited by a generator, `_driver`, that is there already, and yields `_DONE` when one has ended and another may come.
+
+A spare that somebody has kept, named, or hung a callback on means the coroutine that ended in it, to libraries that know
+work by its task: it ends too, and the next coroutine has a new one.
 """
 
 from __future__ import annotations
@@ -23,8 +26,10 @@ import asyncio
 from asyncio.tasks import _enter_task, _leave_task
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, copy_context
+from sys import getrefcount
 from types import coroutine
 from typing import Any
+from weakref import getweakrefcount
 
 __all__ = ["EagerTaskRunner", "FirstStepAlways", "Resumption"]
 
@@ -32,6 +37,9 @@ Work = Coroutine[Any, Any, None]
 _Driver = Generator[Any, Any, None]
 
 _DONE = object()
+_NAME = "mcpd-call"
+_REFERENCES = 5
+"""Those to a spare that nobody has kept: two of the runner, what wakes it, and two of whoever asks."""
 
 
 @coroutine
@@ -199,6 +207,7 @@ class EagerTaskRunner:
         self._tasks = tasks
         self._parked: _ParkedFuture
         self._task: asyncio.Task[Any]
+        self._get_name: Callable[[], str]
         self._driver: _Driver
         self._drive: Callable[[Work], Any]
         self._take_driver()
@@ -211,7 +220,8 @@ class EagerTaskRunner:
 
     def _park(self) -> None:
         self._parked = _ParkedFuture(self._loop)
-        self._task = self._loop.create_task(_spare(self._parked), name="mcpd-call")
+        self._task = task = self._loop.create_task(_spare(self._parked), name=_NAME)
+        self._get_name = task.get_name
 
     def start(self, work: Work) -> asyncio.Task[Any] | None:
         """Run the first step of `work` now; gives its task if it waits, None if it is done.
@@ -237,6 +247,14 @@ class EagerTaskRunner:
         finally:
             _leave_task(loop, task)
         if waits_for is _DONE:
+            if (
+                getrefcount(task) > _REFERENCES
+                or getweakrefcount(task) > 1  # asyncio's own
+                or task._callbacks  # type: ignore[attr-defined]
+                or self._get_name() is not _NAME
+            ):
+                parked.wake()
+                self._park()
             return None
 
         parked.driver, parked.context, parked.waits_for = self._driver, context, waits_for

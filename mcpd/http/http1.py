@@ -23,7 +23,6 @@ from .request import ANSWER_AT_ONCE, WHEN_GONE, WHOLE_BODY
 from .response_writer import ResponseWriter, answer_at_once
 
 try:
-    import httptools
     from uvicorn import Config
     from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
@@ -260,8 +259,15 @@ class Http1Protocol(SlottedProtocol):
 
     # -- what the parser calls -----------------------------------------------------------
 
+    def on_message_begin(self) -> None:
+        if self._head_bytes == 0:
+            self._head_bytes = 1  # of a head that stands behind another request in what is parsed: it is not whole
+        super().on_message_begin()
+
     def on_headers_complete(self) -> None:
-        if self._head_bytes > self._most_head_bytes and head_size(self.headers) > self._most_head_bytes:
+        # Of a head behind another request no more is known than that it is somewhere in what is parsed.
+        at_most = self._head_bytes + len(self._data)
+        if at_most > self._most_head_bytes and head_size(self.headers) > self._most_head_bytes:
             self._refuse(_TOO_LARGE)
             raise _StopParsing
         # As a dict, for its speed.

@@ -58,9 +58,10 @@ class KnownHead:
 
         # The name stands there once, so it is that header's; and its value as the parser has it, so nothing is folded.
         head = data[:end].lower()
-        start = head.find(b"\r\n" + _LENGTH + b": ") + len(_LENGTH) + 4
+        line = head.find(b"\r\n" + _LENGTH + b": ")
+        start = line + len(_LENGTH) + 4
         digits = lengths[0]
-        is_plain = digits.isdigit() and len(digits) <= _MOST_DIGITS and head.count(_LENGTH) == 1
+        is_plain = line >= 0 and digits.isdigit() and len(digits) <= _MOST_DIGITS and head.count(_LENGTH) == 1
         stop = start + len(digits)
         if not is_plain or data[start : stop + 2] != digits + b"\r\n" or len(data) - end - 4 != int(digits):
             return None

@@ -79,7 +79,12 @@ class ThreadPool:
         self._is_closed = False
         self._is_pruning = False
         self._wake_in, self._wake_out = os.pipe()
-        self._told_in, self._told_out = os.pipe()
+        try:
+            self._told_in, self._told_out = os.pipe()
+        except OSError:  # no descriptor is left
+            os.close(self._wake_in)
+            os.close(self._wake_out)
+            raise
         self._tell: Callable[[], object] = partial(os.write, self._told_out, _LOOK)
         self._at_end: AsyncGenerator[None, None] | None = None
 
@@ -176,7 +181,7 @@ class ThreadPool:
         self._is_pruning = False
         with self._lock:
             surplus = min(self._least_idle, self._idle, self._threads - _WARM)
-            if surplus > 0 and not self._is_closed:
+            if surplus > 0 and not (self._is_closed or self._is_waking):
                 # From now on nobody counts on them: who has a job next, before they have read this, wakes others.
                 self._idle -= surplus
                 os.write(self._wake_out, _QUIT * surplus)

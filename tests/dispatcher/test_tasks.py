@@ -10,6 +10,7 @@ import asyncio
 import contextvars
 import gc
 import sys
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -75,16 +76,85 @@ async def test_what_does_not_wait_leaves_no_task() -> None:
     seen: list[Any] = []
 
     async def body() -> None:
-        seen.append(asyncio.current_task())
+        seen.append(repr(asyncio.current_task()))
 
     loop.call_soon(lambda: [starter.start(body()) for _ in range(100)])
     await asyncio.sleep(0)
     assert len(seen) == 100
-    if sys.version_info < (3, 12):
-        assert len(set(seen)) == 1  # the spare, which serves again
-    assert None not in seen
+    assert all("mcpd-call" in one for one in seen)
     assert not tasks
     await finish(starter, tasks)
+
+
+async def test_what_is_known_by_its_task_is_known_by_no_other_call() -> None:
+    """A task that somebody has kept, or done something to, is that call's alone, and ends with it."""
+    loop = asyncio.get_running_loop()
+    tasks: set[asyncio.Task[Any]] = set()
+    starter = EagerTaskRunner(loop, tasks)
+    await asyncio.sleep(0)
+    kept: list[asyncio.Task[Any]] = []
+    weak: weakref.WeakKeyDictionary[asyncio.Task[Any], str] = weakref.WeakKeyDictionary()
+    seen: list[tuple[str, list[str]]] = []
+    ended: list[asyncio.Task[Any]] = []
+
+    async def noted(how: str) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        seen.append((task.get_name(), [weak[task]] if task in weak else []))
+        if how == "keeps":
+            kept.append(task)
+        elif how == "weakly":
+            weak[task] = how
+        elif how == "names":
+            task.set_name("mine")
+        elif how == "calls back":
+            task.add_done_callback(ended.append)
+
+    for how in ("nothing", "keeps", "nothing", "weakly", "nothing", "names", "nothing", "calls back", "nothing"):
+        done = asyncio.Event()
+
+        def start(how: str = how, done: asyncio.Event = done) -> None:
+            starter.start(noted(how))
+            done.set()
+
+        loop.call_soon(start)
+        await done.wait()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert seen == [("mcpd-call", [])] * 9
+    assert [task.done() for task in kept] == [True]
+    assert len(ended) == 1
+    assert not weak
+    await finish(starter, tasks)
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="each has a task of its own there")
+async def test_the_spare_serves_as_long_as_nobody_keeps_it() -> None:
+    loop = asyncio.get_running_loop()
+    starter = EagerTaskRunner(loop, set())
+    await asyncio.sleep(0)
+    spare = id(starter._task)  # type: ignore[attr-defined]
+    found: list[int] = []
+
+    async def looks() -> None:
+        found.append(id(asyncio.current_task()))
+
+    async def looks_in_a_scope() -> None:
+        async with asyncio.timeout(60):
+            found.append(id(asyncio.current_task()))
+        with anyio.CancelScope():
+            await looks()
+
+    def starts() -> None:
+        for _ in range(3):
+            starter.start(looks())
+            starter.start(looks_in_a_scope())
+
+    loop.call_soon(starts)
+    await asyncio.sleep(0)
+    assert set(found) == {spare}
+    starter.close()
+    await asyncio.sleep(0)
 
 
 async def test_the_task_of_the_first_step_is_the_task_of_the_others() -> None:

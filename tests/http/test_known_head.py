@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import random
 import re
 from typing import Any
@@ -95,6 +96,7 @@ def test_what_is_known_again_is_what_the_parser_would_find() -> None:
         b"GET /mcp HTTP/1.1\r\nContent-Length: 2\r\n\r\nab",
         b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n\r\n",
         b"POST /mcp HTTP/1.1\r\nContent-Length:2\r\n\r\nab",
+        b"POST /mcp HTTP/1.1\r\nContent-Length:1\r\n\r\n1",
         b"POST /mcp HTTP/1.1\r\nContent-Length: 2 \r\n\r\nab",
         b"POST /mcp HTTP/1.1\r\nX: content-length: 2\r\nContent-Length: 2\r\n\r\nab",
         b"POST /mcp?content-length HTTP/1.1\r\nContent-Length: 2\r\n\r\nab",
@@ -148,6 +150,11 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
 
 LAST = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 PING = post(call("ping"))
+BODY = json.dumps(call("ping")).encode()
+BEGUN = b"GET /foo HTTP/1.1\r\nHost: localhost\r\nX-Value: "
+"""A request whose next bytes are the value of a header, whatever they look like."""
+TIGHT = PING[: PING.index(b"\r\n\r\n")].replace(b"HTTP/1.1", b"HTTP/1.%d")
+TIGHT = re.sub(rb"Content-Length: \d+", b"Content-Length:%d", TIGHT) + b"\r\n\r\n"
 # What a client sends, each piece after the answers to the one before, and how many of them are known.
 TALKS: dict[str, tuple[list[bytes], int]] = {
     "calls": ([numbered(number, "x" * number) for number in range(12)], 11),
@@ -159,6 +166,10 @@ TALKS: dict[str, tuple[list[bytes], int]] = {
     "behind an empty line": ([PING, b"\r\n" + PING, b"\r\n" + PING, PING], 1),
     "it is waited for": ([PING, PING.replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n\r\n"), PING], 0),
     "the client wishes to close": ([PING, PING.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")], 0),
+    "the next begins in the same piece": ([PING, PING, PING + PING[:3], PING[3:], PING], 0),
+    "another begins in the same piece": ([PING, PING + PING + BEGUN, PING], 0),
+    "it begins behind two": ([PING, PING + PING + PING[:5], PING[5:], PING], 0),
+    "no blank before the length": ([TIGHT % (1, 1) + b"1", TIGHT % (len(BODY), 1) + BODY], 0),
     "HTTP/1.0": ([PING, PING.replace(b"HTTP/1.1", b"HTTP/1.0")], 0),
 }
 

@@ -167,6 +167,17 @@ async def test_a_head_over_the_limit_is_431(head: str) -> None:
         assert (await port.ask(post(PING[:-1] + b" " * 6000 + b"}"))).body == PONG
 
 
+async def test_a_head_over_the_limit_behind_another_request_ends_the_connection() -> None:
+    """In the same piece with it, where nobody counts where it begins: the answer to that one is the last."""
+    stage = Stage()
+    async with serving(stage.server, HttpSettings(max_head_bytes=5000)) as port:
+        peer = await port.connect()
+        peer.send(post(PING) + request("GET", "/mcp", [("X", "x" * 6000)]))
+        answer = await peer.answer()
+        assert (answer.body, answer["connection"]) == (PONG, "close")
+        assert await peer.rest() == b""
+
+
 async def test_a_stream_for_http_1_0_has_no_chunks() -> None:
     """RFC 9112 6.1: it ends with the connection. Proxies ask so, unless they are told otherwise."""
     stage = Stage()
