@@ -42,12 +42,13 @@ class _StandIn(ModuleType):
             raise AttributeError(name)
         try:
             real = self.make_way()
-        except ImportError:
+        except (ImportError, OSError) as error:
             if (self.__name__, name) != ("ssl", "SSLSocket"):
                 raise
-            # A Python whose TLS cannot be loaded. asyncio has None for it then, and asks of each socket what it is.
-            self._replace_by(None)
-            return ()
+            # asyncio asks of each socket whether it is one of these: none is, as long as the module is not loaded.
+            if isinstance(error, ImportError):  # a Python whose TLS cannot be loaded, where asyncio has None for it
+                self._replace_by(None)
+            return ()  # else no descriptor was left to load it with: the next time it may be
         return getattr(real, name)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -92,7 +93,7 @@ class _FoundAsAtTheStart:
         """See `importlib.abc.MetaPathFinder`."""
         if name not in self._names or name in sys.builtin_module_names:
             return None
-        return PathFinder.find_spec(name, self._path)
+        return PathFinder.find_spec(name, self._path if path is None else path)  # else it is in a package
 
 
 def load_libraries() -> None:

@@ -16,8 +16,8 @@ already, coroutines start as ordinary tasks, one turn of the loop later.
 A coroutine that is stepped from Python tells its end by an exception, which costs more than the task does. So it is
 awaited by a generator, `_driver`, that is there already, and yields `_DONE` when one has ended and another may come.
 
-A spare that somebody has kept, named, or hung a callback on means the coroutine that ended in it, to libraries that know
-work by its task: it ends too, and the next coroutine has a new one.
+A spare that somebody has kept, named, or hung a callback on means the coroutine that ended in it, to libraries that
+know work by its task: it ends too, and the next coroutine has a new one.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ class EagerTaskRunner:
             if (
                 getrefcount(task) > _REFERENCES
                 or getweakrefcount(task) > 1  # asyncio's own
-                or task._callbacks  # type: ignore[attr-defined]
+                or task._callbacks
                 or self._get_name() is not _NAME
             ):
                 parked.wake()

@@ -2,24 +2,22 @@
 
 Theory of operation. Of most rules the answer depends on tags and on who asks, and a list has a thousand entries with
 ten kinds of tags. So entries are put into groups: those of one group have the same component, tags and own rule. A rule
-is told of the first of a group by an `Unnamed`, which notes whether the rule looked at more: a name, a URI, what there
-is of `_meta`. If it did not, it came to its answer by what is the same in the whole group, and would come to it again.
-If it did, or failed, it is asked about each entry, told as it is. Groups are made once for a listing, until it changes.
+is told of an entry that has only what the group has in common (`unnamed`), and whether it looked at more is noted: at a
+name, a URI, what there is of `_meta`. If it did not, it came to its answer by what is the same in the whole group, and
+would come to it again. If it did, or failed, it is asked about each entry, told as it is. Groups are made once for a
+listing, until it changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from msgspec import Struct
 
 from .rules import CatalogEntry, EntryRule
 
-if TYPE_CHECKING:
-    from .switches import Component
-
-__all__ = ["Group", "Groups", "Row", "Unnamed"]
+__all__ = ["Group", "Groups", "Look", "Row", "unnamed"]
 
 _MOST_UNIONS = 64
 """So many sets of hidden groups are kept as sets of keys."""
@@ -68,66 +66,34 @@ class Groups:
         return keys
 
 
-class Unnamed:
-    """A `CatalogEntry`, to whoever is given it, that stands for others like it. `looked` tells that it does not any
-    more: something of it was looked at that is its own.
-    """
+class Look:
+    """Gives what an entry that stands for others does not have, from one of these; `was_taken` tells that it did."""
 
-    __slots__ = ("_entry", "component", "looked", "tags")
-
-    component: Component
-    looked: bool
-    tags: frozenset[str]
+    __slots__ = ("_entry", "was_taken")
 
     def __init__(self, entry: CatalogEntry) -> None:
-        put = object.__setattr__
-        put(self, "_entry", entry)
-        put(self, "component", entry.component)
-        put(self, "tags", entry.tags)
-        put(self, "looked", False)
+        self._entry = entry
+        self.was_taken = False
 
-    @property
-    def _own(self) -> CatalogEntry:
-        object.__setattr__(self, "looked", True)
-        entry: CatalogEntry = object.__getattribute__(self, "_entry")
-        return entry
+    def __call__(self, name: str) -> Any:
+        self.was_taken = True
+        return getattr(self._entry, name)
 
-    @property
-    def name(self) -> str:
-        return self._own.name
 
-    @property
-    def uri(self) -> str | None:
-        return None if self.component in ("tool", "prompt") else self._own.uri
+def unnamed(entry: CatalogEntry) -> tuple[CatalogEntry, Look]:
+    """An entry that stands for all that are like this one, and what tells whether it still does.
 
-    @property
-    def meta(self) -> Mapping[str, Any]:
-        entry: CatalogEntry = object.__getattribute__(self, "_entry")
-        return self._own.meta if entry.meta else {}
-
-    # Whatever else can be done with an entry looks at all of it.
-
-    @property  # type: ignore[misc]
-    def __class__(self) -> type:  # what `isinstance` asks
-        return CatalogEntry
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._own, name)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        setattr(self._own, name, value)  # which nobody may
-
-    def __eq__(self, other: object) -> bool:
-        return self._own == (other._own if type(other) is Unnamed else other)
-
-    def __hash__(self) -> int:
-        return hash(self._own)
-
-    def __repr__(self) -> str:
-        return repr(self._own)
-
-    def __copy__(self) -> CatalogEntry:
-        return self._own
-
-    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
-        return self._own.__reduce_ex__(protocol)
+    It is of the same class, and only what they have in common is set in it: what reads a member asks for it, and what
+    reads all of them at once, as functions of msgspec do, raises AttributeError.
+    """
+    look = Look(entry)
+    stands = CatalogEntry(component=entry.component, name="", uri=None, tags=entry.tags, meta={})
+    vars(stands)["look"] = look
+    own = ["name"]
+    if entry.component not in ("tool", "prompt"):
+        own.append("uri")
+    if entry.meta:
+        own.append("meta")
+    for name in own:
+        getattr(CatalogEntry, name).__delete__(stands)  # it is frozen only to who sets an attribute
+    return stands, look

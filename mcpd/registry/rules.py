@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 
@@ -13,7 +13,7 @@ from .switches import Component
 __all__ = ["CatalogEntry", "EntryRule", "VisibilityRule"]
 
 
-class CatalogEntry(Struct, frozen=True, kw_only=True):
+class CatalogEntry(Struct, frozen=True, kw_only=True, dict=True):
     """A tool, resource, template or prompt, as a rule is told of it."""
 
     component: Component
@@ -23,6 +23,15 @@ class CatalogEntry(Struct, frozen=True, kw_only=True):
     tags: frozenset[str]
     meta: Mapping[str, Any]
     """Its `_meta`, without what extensions add; {} if there is none."""
+
+    if not TYPE_CHECKING:
+        # Hidden from type checkers: to them a name that is not here is a mistake.
+        def __getattr__(self, name):
+            """A member that is not set: in an entry that stands for others, see `alike`, which hears of it."""
+            look = vars(self).get("look")
+            if look is None or name not in self.__struct_fields__:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            return look(name)
 
 
 VisibilityRule: TypeAlias = Callable[[CatalogEntry, Context], bool | Awaitable[bool]]

@@ -22,7 +22,7 @@ from ..context.context import Context
 from ..context.exchange import Exchange
 from ..errors import McpdError, as_told
 from ..printable import printable
-from .alike import Group, Groups, Row, Unnamed
+from .alike import Group, Groups, Look, Row, unnamed
 from .annotations import is_coroutine_function
 from .pages import ActiveExtensions, Entry, Listing
 from .rules import CatalogEntry
@@ -54,7 +54,7 @@ class _Question(Struct):
     is_of_entry: bool
     """It is the group's own rule, which is told of nothing but the request."""
 
-    def of_all(self, told: Unnamed, context: Context) -> Any:
+    def of_all(self, told: CatalogEntry, context: Context) -> Any:
         return self.rule(context) if self.is_of_entry else self.rule(told, context)
 
     def of_one(self, row: Row, context: Context) -> Any:
@@ -66,7 +66,7 @@ class _Promise(Struct):
 
     answer: Awaitable[Any]
     question: _Question
-    told: Unnamed | None
+    look: Look | None
     row: Row | None
 
 
@@ -173,17 +173,17 @@ class _Asking:
     def _ask(self, question: _Question, promises: list[_Promise]) -> None:
         group, context = question.group, self._context
         if len(group.rows) > 1:
-            told = _unnamed(group)
+            told, look = _unnamed(group)
             try:
                 answer = question.of_all(told, context)
                 if isawaitable(answer):
-                    promises.append(_Promise(answer, question, told, None))  # by itself it would count as yes
+                    promises.append(_Promise(answer, question, look, None))  # by itself it would count as yes
                     return
                 is_hidden = not answer
             except BaseException:
                 pass  # each by itself: what fails is logged with its key
             else:
-                if not told.looked:
+                if not look.was_taken:
                     if is_hidden:
                         self._whole.add(group)
                     return
@@ -209,7 +209,7 @@ class _Asking:
             return
 
         if len(group.rows) > 1:
-            told = _unnamed(group)
+            told, look = _unnamed(group)
             try:
                 is_hidden = not await _answer(question.of_all(told, context))
             except (asyncio.CancelledError, GeneratorExit):
@@ -217,7 +217,7 @@ class _Asking:
             except BaseException:
                 pass  # each by itself, as above
             else:
-                if not told.looked:
+                if not look.was_taken:
                     if is_hidden:
                         self._whole.add(group)
                     return
@@ -236,7 +236,7 @@ class _Asking:
 
     async def _hear(self, promise: _Promise) -> None:
         """Await what was asked already; whatever is hidden meanwhile, or it would be a coroutine nobody awaits."""
-        question, told, row = promise.question, promise.told, promise.row
+        question, look, row = promise.question, promise.look, promise.row
         try:
             is_hidden = not await promise.answer
         except (asyncio.CancelledError, GeneratorExit):
@@ -246,7 +246,7 @@ class _Asking:
                 self._fail(question.rule, row, error)
                 return
         else:
-            if row is not None or (told is not None and not told.looked):
+            if row is not None or (look is not None and not look.was_taken):
                 if is_hidden and row is not None:
                     self._single.add(row.key)
                 elif is_hidden:
@@ -263,10 +263,10 @@ class _Asking:
         self._single.add(row.key)
 
 
-def _unnamed(group: Group) -> Unnamed:
+def _unnamed(group: Group) -> tuple[CatalogEntry, Look]:
     told = group.rows[0].told
     assert told is not None
-    return Unnamed(told)
+    return unnamed(told)
 
 
 async def _answer(given: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import typing
@@ -216,6 +217,29 @@ async def test_a_file_beside_the_target_is_not_taken_for_it(child: Child, tmp_pa
     assert await used(child, tmp_path / "server.py") == "hello\n"
 
 
+CONNECTING = """
+import asyncio, sys
+from mcpd import Server
+server = Server("connects")
+
+@server.tool
+async def used() -> str:
+    try:
+        await asyncio.open_connection("localhost", 9, happy_eyeballs_delay=0.1)
+    except OSError:
+        return sys.modules["asyncio.staggered"].__file__
+"""
+
+
+async def test_a_module_of_a_package_is_looked_for_in_that_package(child: Child, tmp_path: Path) -> None:
+    (tmp_path / "found").mkdir()
+    for name in ("staggered", "sslproto"):
+        (tmp_path / "found" / f"{name}.py").write_text("raise RuntimeError('not this one')\n", encoding="utf-8")
+    (tmp_path / "server.py").write_text(CONNECTING, encoding="utf-8")
+    child.env["PYTHONPATH"] = os.pathsep.join(filter(None, [child.env.get("PYTHONPATH"), str(tmp_path / "found")]))
+    assert await used(child, tmp_path / "server.py") == str(Path(asyncio.__file__).parent / "staggered.py")
+
+
 @pytest.mark.parametrize("name", ["platform", "ssl", "subprocess"])
 async def test_nor_is_the_target_itself(child: Child, tmp_path: Path, name: str) -> None:
     (tmp_path / f"{name}.py").write_text(SERVER, encoding="utf-8")
@@ -232,10 +256,17 @@ async def test_where_tls_cannot_be_loaded_the_rest_works(child: Child, tmp_path:
 
 
 NO_DESCRIPTORS = """
-import os, resource
+import asyncio, os, resource, socket
 from mcpd import Context, Server
 server = Server("full")
 held = []
+near, far = socket.socketpair()
+far.setblocking(False)
+
+@server.tool
+async def receive() -> str:
+    near.send(b"sent")
+    return (await asyncio.get_running_loop().sock_recv(far, 9)).decode()
 
 @server.tool
 async def take() -> str:
@@ -267,4 +298,6 @@ async def test_without_descriptors_calls_are_answered(child: Child, tmp_path: Pa
             said.append((await wire.answer(wire.ask("tools/call", arguments)))["result"]["content"][0]["text"])
         id = wire.ask("tools/call", {"name": "steps", "_meta": {"progressToken": 1}})
         said.append((await wire.answer(id))["result"]["content"][0]["text"])
-    assert said == ["taken", "0", "1", "2", "3", "done"]
+        id = wire.ask("tools/call", {"name": "receive"})  # asyncio asks of its socket whether it is TLS's
+        said.append((await wire.answer(id))["result"]["content"][0]["text"])
+    assert said == ["taken", "0", "1", "2", "3", "done", "sent"]

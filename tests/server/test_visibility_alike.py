@@ -8,12 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from msgspec import structs
+from msgspec import structs, to_builtins
+from msgspec.json import encode
 from support.wires import MODERN, memory_wire
 
 from mcpd import CatalogEntry, Context, Server
 from mcpd.registry import visibility
-from mcpd.registry.alike import Groups, Row, Unnamed
+from mcpd.registry.alike import Groups, Row, unnamed
 
 
 def numbered(count: int = 12) -> Server:
@@ -72,6 +73,14 @@ def of_text(entry: CatalogEntry, ctx: Context) -> bool:
     return "tool-7" not in repr(entry)
 
 
+def of_what_its_class_has(entry: CatalogEntry, ctx: Context) -> bool:
+    return all(getattr(entry, name, None) != "tool-4" for name in type(entry).__annotations__)
+
+
+def of_its_very_class(entry: CatalogEntry, ctx: Context) -> bool:
+    return type(entry) is not CatalogEntry or entry.name != "tool-4"
+
+
 def of_nothing(entry: CatalogEntry, ctx: Context) -> bool:
     return False
 
@@ -83,7 +92,8 @@ def that_fails_for_some(entry: CatalogEntry, ctx: Context) -> bool:
 
 
 RULES = [
-    of_tags, of_names, of_names_of_some, of_meta, of_uri, of_all_members, of_a_copy, of_text, of_nothing,
+    of_tags, of_names, of_names_of_some, of_meta, of_uri, of_all_members, of_a_copy, of_text,
+    of_what_its_class_has, of_its_very_class, of_nothing,
     that_fails_for_some,
 ]  # fmt: skip
 
@@ -175,36 +185,58 @@ async def test_what_comes_and_goes_is_asked_about() -> None:
 ENTRY = CatalogEntry(component="resource", name="a", uri="a://b", tags=frozenset({"t"}), meta={"m": 1})
 
 
+def _matched(entry: CatalogEntry) -> bool:
+    match entry:
+        case CatalogEntry(name="a"):
+            return True
+    return False
+
+
 @pytest.mark.parametrize(
     ("look", "is_own"),
     [
         (lambda entry: entry.component, False),
         (lambda entry: entry.tags, False),
         (lambda entry: isinstance(entry, CatalogEntry), False),
+        (type, False),
+        (lambda entry: type(entry).__struct_fields__, False),
         (lambda entry: entry.name, True),
         (lambda entry: entry.uri, True),
         (lambda entry: entry.meta, True),
-        (repr, True),
-        (lambda entry: entry == ENTRY, True),
-        (lambda entry: ENTRY == entry, True),  # noqa: SIM300 - the other way round
-        (copy.copy, True),
-        (copy.deepcopy, True),
-        (lambda entry: pickle.loads(pickle.dumps(entry)), True),
-        (lambda entry: entry.__struct_fields__, True),
+        (_matched, True),
+        (lambda entry: [getattr(entry, name, None) for name in type(entry).__annotations__], True),
+        (lambda entry: getattr(entry, "title", "none"), False),
     ],
 )
 def test_one_that_stands_for_others_is_as_the_entry_and_knows_what_was_looked_at(look: Any, is_own: bool) -> None:
-    stands = Unnamed(ENTRY)
+    stands, noted = unnamed(ENTRY)
     assert look(stands) == look(ENTRY)
-    assert stands.looked is is_own
+    assert noted.was_taken is is_own
 
 
-def test_one_that_stands_for_others_cannot_be_changed_nor_taken_apart() -> None:
-    for name in ("name", "tags"):
+@pytest.mark.parametrize(
+    "look",
+    [
+        structs.asdict, structs.astuple, to_builtins, repr, str, hash, copy.copy, copy.deepcopy, pickle.dumps, encode,
+        lambda entry: entry == ENTRY, lambda entry: ENTRY == entry,  # noqa: SIM300 - the other way round
+        lambda entry: CatalogEntry.name.__get__(entry),  # type: ignore[attr-defined]
+    ],
+)  # fmt: skip
+def test_what_takes_one_that_stands_for_others_apart_fails_so_that_it_is_asked_about_each(look: Any) -> None:
+    with pytest.raises(AttributeError):
+        look(unnamed(ENTRY)[0])
+
+
+def test_one_that_stands_for_others_cannot_be_changed() -> None:
+    for name in ("name", "tags", "look"):
         with pytest.raises(AttributeError):
-            setattr(Unnamed(ENTRY), name, "b")
-    with pytest.raises(TypeError):
-        structs.asdict(Unnamed(ENTRY))  # type: ignore[arg-type]  # the rule fails, and is asked about each
+            setattr(unnamed(ENTRY)[0], name, "b")
+
+
+def test_an_entry_has_no_other_names() -> None:
+    with pytest.raises(AttributeError, match="'CatalogEntry' object has no attribute 'nam'"):
+        ENTRY.nam  # type: ignore[attr-defined]  # noqa: B018
+    assert vars(ENTRY) == {}
 
 
 def test_the_keys_of_groups_are_the_same_object_for_the_same_groups() -> None:
