@@ -9,6 +9,7 @@ from support.clock import until
 from support.http_peer import Session, modern, request, serving
 
 from mcpd import Server
+from mcpd.http.known_head import WholeCycle
 
 LISTEN = modern("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
 
@@ -34,13 +35,17 @@ async def test_a_call_ends_when_its_client_leaves(is_known: bool) -> None:
     async with serving(server) as port:
         peer = await port.connect()
         if is_known:
+            # As many digits of its length, so that its head is the very same.
             await peer.ask(modern("tools/call", {"name": "wait", "arguments": {"is_long": False}}))
             started.clear()
             ended.clear()
+        (connection,) = port.listener._state.connections
+        assert (connection._known is not None) is is_known
         peer.send(modern("tools/call", {"name": "wait", "arguments": {"is_long": True}}))
         await started.wait()
         await asyncio.sleep(0)
         assert not watchers()
+        assert connection.cycle.__class__ is WholeCycle
         peer.abort()
         await asyncio.wait_for(ended.wait(), 5)
 

@@ -47,6 +47,25 @@ def session_of(version: str) -> Session:
     return session
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_method_is_read_whole_from_its_second_time_on(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no other with it. A version is the process's: what other tests have asked for is set aside."""
+    monkeypatch.setattr(table, "_versions", {})
+    session = Session(opening=Opening(table.get(version)))
+    for number, (method, params) in enumerate(ASKED):
+        frame = frame_of(version, method, params)
+        for _ in range(2):
+            assert session.open_frame(frame) is None
+            call = plainly(session, frame)
+            assert isinstance(call, Call)
+            call.version.learn_to_read(method)
+            session.cancel(call.id)
+        assert session.open_frame(frame) is not None
+        session.cancel(1)
+        for other, more in ASKED[number + 1 :]:
+            assert session.open_frame(frame_of(version, other, more)) is None
+
+
 def plainly(session: Session, frame: bytes) -> Call | ProtocolError:
     """The plain way: envelope and params one after the other."""
     try:
