@@ -5,6 +5,7 @@
 The starter, a file with two tools and a resource, and a folder with tools, prompts, resources and an app, each by
 `python -m mcpd` and by the installed command, beside the harness's floor (asyncio and msgspec) and beside Python alone.
 All take turns; the ratio is of the least of all rounds, as a start is the same work each time. Medians are told too.
+Needs the harness in ../shared/bench, which is not part of the repository.
 """
 
 from __future__ import annotations
@@ -50,9 +51,11 @@ def waited(command: list[str], folder: Path, *, answers: bool = True) -> float:
 def main() -> None:
     """Prints the least and the median of each, and its ratio."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=31)
+    parser.add_argument("--rounds", type=int, default=31, help="of all commands in turn: %(default)s")
     parser.add_argument("--python", type=Path, default=Path(sys.executable), help="of another environment")
     options = parser.parse_args()
+    if not HARNESS.is_dir():
+        parser.error("the floor is in ../shared/bench, which this checkout does not have beside it")
 
     # An environment's Python is a link: followed, it would be a Python without the environment's packages.
     python = str(options.python.absolute())
