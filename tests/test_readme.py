@@ -61,7 +61,7 @@ RUN_BY_A_TEST = {
     "claude mcp add --transport http mcpd http://127.0.0.1:8080/mcp",
     """code --add-mcp '{"name":"mcpd","type":"http","url":"http://127.0.0.1:8080/mcp"}'""",
     "npx @modelcontextprotocol/inspector --transport http --server-url http://127.0.0.1:8080/mcp",
-    "mcpd install claude-desktop              # the starter",
+    "mcpd install claude-desktop              # the starter, in a folder that is no server itself",
     "mcpd install claude-desktop server.py    # a server of your own",
     "mcpd check server.py",
     "mcpd serve --stdio server.py",
@@ -139,7 +139,7 @@ def test_make_serve_installs_what_it_serves() -> None:
         ["make", "--dry-run", "--always-make", "--no-print-directory", "setup-serve"],
         cwd=REPOSITORY, capture_output=True, text=True, timeout=100, check=True,
     )  # fmt: skip
-    assert "install --editable '.[http]'" in done.stdout
+    assert "install --editable '.[http,client]'" in done.stdout
 
 
 # ---------------------------------------------------------------------------------------- hosts

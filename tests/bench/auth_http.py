@@ -1,6 +1,6 @@
 """What authorization costs: echoes over HTTP at 64 in flight, as CPU time of the server for each, side by side.
 
-`.venv/bin/python tests/bench/auth_http.py [ROUNDS]`: servers that ask nobody, for a static token, for a JWT that is
+`.venv/bin/python tests/bench/auth_http.py [--rounds 15]`: servers that ask nobody, for a static token, for a JWT that is
 known, for a new JWT at each request, and for a proof of possession take turns; printed is what each costs, and its rate
 as a ratio to the open server's: of the least of all rounds, which a busy machine disturbs least, and the median of the
 ratios within each round. Proofs are signed with each algorithm that clients may use. Before each is its `floor`:
@@ -11,6 +11,7 @@ check (`openssl speed ecdsap256 ed25519 rsa2048` says how much).
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import base64
 import json
@@ -190,4 +191,6 @@ async def main(rounds: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else 15))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=15, help="of all servers in turn: %(default)s")
+    asyncio.run(main(parser.parse_args().rounds))

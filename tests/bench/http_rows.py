@@ -179,7 +179,7 @@ def used(pid: int) -> float:
 def main() -> None:
     """Take turns, and print what each costs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--rounds", type=int, default=9, help="of all servers in turn: %(default)s")
     parser.add_argument("--package", type=Path, help="another folder that has mcpd/, measured as `before`")
     parser.add_argument("--only", default="", help="rows whose names begin so, comma separated")
     options = parser.parse_args()

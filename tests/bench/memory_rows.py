@@ -86,7 +86,7 @@ async def each(package: Path, name: str, many: int) -> float:
 def main() -> None:
     """Print what one more of each kind takes."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--many", type=int, default=2000)
+    parser.add_argument("--many", type=int, default=2000, help="of each kind: %(default)s")
     parser.add_argument("--package", type=Path, help="another folder that has mcpd/, measured beside")
     parser.add_argument("--only", default="", help="the kinds whose names begin so")
     options = parser.parse_args()

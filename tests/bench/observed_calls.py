@@ -62,8 +62,9 @@ class Peer:
     """A server on stdio, and its one client."""
 
     def __init__(
-        self, text: str, options: Sequence[str], version: str, package: Path = ROOT, prefix: Sequence[str] = ()
-    ) -> None:
+        self, text: str, options: Sequence[str], version: str, package: Path = ROOT, prefix: Sequence[str] = (),
+        capabilities: Mapping[str, object] | None = None,
+    ) -> None:  # fmt: skip
         self._folder = tempfile.TemporaryDirectory()
         target = Path(self._folder.name, "server.py")
         target.write_text(text)
@@ -78,10 +79,12 @@ class Peer:
         self._number = 0
         if version == LEGACY:
             client = {"name": "bench", "version": "1"}
-            self._ask("initialize", {"protocolVersion": version, "capabilities": {}, "clientInfo": client})
+            self._ask(
+                "initialize", {"protocolVersion": version, "capabilities": capabilities or {}, "clientInfo": client}
+            )
             self._write({"jsonrpc": "2.0", "method": "notifications/initialized"})
         else:
-            self._meta = {"_meta": {f"{META}protocolVersion": version, f"{META}clientCapabilities": {}}}
+            self._meta = {"_meta": {f"{META}protocolVersion": version, f"{META}clientCapabilities": capabilities or {}}}
 
     def _start(self, line: list[str], environment: Mapping[str, str], *, is_counted: bool) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
