@@ -1,7 +1,7 @@
-"""What a peer says of itself and of a request's version, in `initialize` and in `_meta`: read, and checked. Before it
-has said anything there is an `Opening`.
+"""What a peer says of itself and of a request's version, in `initialize` and in `_meta`: read, and checked; and what
+its transport knows before it has said anything, an `Opening`.
 
-Pure functions of what was received; what follows from it for the connection is the session's.
+What follows from all that for the connection is the session's.
 Spec: 2026-07-28 basic/index, basic/versioning; 2025-11-25 basic/lifecycle.
 """
 

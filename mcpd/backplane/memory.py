@@ -95,6 +95,7 @@ class MemorySessionStore:
 
 _FEW = 16
 """So many pieces are in a list, more in a deque, which takes 760 bytes if it is empty; most streams say little."""
+
 _Piece: TypeAlias = tuple[int, int, int, bytes]
 """One or more events: their stream, the number of the first, how many they are, their bytes."""
 
@@ -130,7 +131,7 @@ class MemoryEventStore:
         """
         kept, of_stream = self._kept, self._of_stream
         kept.append((stream, number, count, data))
-        if len(kept) == _FEW:
+        if len(kept) == _FEW and kept.__class__ is list:
             kept = self._kept = deque(kept)
         of_stream[stream] = of_stream.get(stream, 0) + count
         self._count += count

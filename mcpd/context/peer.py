@@ -26,7 +26,7 @@ class Peer(Protocol):
     def say(self, method: str, params: Any, related_request: Call | None = None) -> Coroutine[Any, Any, None] | None:
         """Send a notification for `related_request`; dropped if that is answered, or the version has no such.
 
-        What it gives is to be awaited before more is said, None if that is nothing.
+        Gives a coroutine that the caller has to await before it says more, or None if there is nothing to wait for.
         """
 
     async def notify(self, method: str, params: Any, related_request: Call | None = None) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 __all__ = ["Announcer", "Kind"]
 
-Kind: TypeAlias = 'Literal["tools", "prompts", "resources"]'
+Kind: TypeAlias = 'Literal["tools", "resources", "prompts"]'  # a text: `Literal[…]` is made at each start
 
 if TYPE_CHECKING:
     import asyncio

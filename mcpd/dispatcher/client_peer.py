@@ -70,9 +70,9 @@ class ClientPeer:
         self._on_closed = (*self._on_closed, callback)
 
     def say(self, method: str, params: Any, related_request: Call | None = None) -> Coroutine[Any, Any, None] | None:
-        """Send a notification. What it gives is to be awaited before more is said; mostly that is nothing.
+        """Send a notification. Gives a coroutine that the caller has to await before it says more; mostly None.
 
-        It waits while the peer does not read, and lets others go on if one call says much.
+        That waits while the peer does not read, and lets others go on if one call says much.
         """
         frame = self.session.notify(method, params, related_request)
         if frame is None:

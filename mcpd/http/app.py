@@ -270,7 +270,8 @@ class HttpApp:
             if not request.accepts_both:
                 fault = 406, "Not acceptable: Accept has to name application/json and text/event-stream"
             elif not request.has_json:
-                fault = 415, "Unsupported media type: the body has to be application/json in UTF-8, as it is"
+                wanted = "send Content-Type: application/json, and the body in UTF-8 and not compressed"
+                fault = 415, f"Unsupported media type: {wanted}"
             refusal = self.guard.check_source(request.header(b"host"), request.header(b"origin"))
             check = _HeaderCheck(refusal, fault)
             if sum(map(len, filter(None, key))) <= _LONGEST_CHECKED:  # anybody may send them, and long ones

@@ -34,7 +34,7 @@ except ImportError as error:
         f"HTTP needs the package {error.name}: install mcpd with its extra http, pip install 'mcpd-server[http]'"
     ) from None
 
-__all__ = ["LINGER", "Http1Protocol", "new_config"]
+__all__ = ["LINGER", "Config", "Http1Protocol"]
 
 log = logging.getLogger("mcpd.http")
 
@@ -48,26 +48,6 @@ _BLANK = (b"\r\n", b"\n")
 """What old clients send behind a body, and no beginning of a request (RFC 9112 2.2)."""
 _LEARNED = 4
 _NONE: list[tuple[bytes, bytes]] = []
-
-
-def new_config(app: Application, upgrade: Callable[..., asyncio.BaseProtocol]) -> Config:
-    """What uvicorn's connections ask of their server; `upgrade` makes what takes a WebSocket's connection over."""
-    config = Config(
-        app,
-        http=Http1Protocol,
-        ws="none",
-        lifespan="off",
-        proxy_headers=False,
-        server_header=False,
-        # False would take the handlers from uvicorn's log of accesses, which a program may use for a server of its own.
-        access_log=True,
-        log_config=None,
-    )
-    config.load()
-    # Not what `load` makes of them: the application as it is, and our own framing.
-    config.loaded_app = app
-    config.ws_protocol_class = upgrade  # type: ignore[assignment]
-    return config
 
 
 class _StopParsing(Exception):
@@ -130,7 +110,7 @@ class Http1Protocol(SlottedProtocol):
         self.server = self.server_state.shared(self.server)  # type: ignore[attr-defined]
         if self.client is not None:
             self.client = self.server_state.shared(self.client[0]), self.client[1]  # type: ignore[attr-defined]
-        self._start = self.server_state.start(self.loop)  # type: ignore[attr-defined]
+        self._start = self.server_state.starter(self.loop)  # type: ignore[attr-defined]
         if self.server_state.connection_limit.is_exceeded:  # type: ignore[attr-defined]
             transport.abort()  # nothing can be said to it: an answer that is not read keeps the descriptor
             return
@@ -386,7 +366,10 @@ class Http1Protocol(SlottedProtocol):
                 self._set_timer(self._settings.head_timeout)
 
     def close_idle(self, since: float) -> None:
-        """Close a connection that was answered before that time, and has asked for nothing since."""
+        """Close a connection that was answered before that time, and has asked for nothing since.
+
+        One that waits for more than `LINGER` seconds lets go of its last head, which may hold a token.
+        """
         is_idle = self._head_bytes == 0 and self.cycle is not None and self.cycle.response_complete  # type: ignore[redundant-expr]
         if is_idle and not self.transport.is_closing():
             if self._idle_since < since:

@@ -14,7 +14,7 @@ __all__ = ["Pipeline", "SlottedProtocol"]
 
 
 class SlottedProtocol(HttpToolsProtocol):
-    """One connection."""
+    """One connection. A new attribute of uvicorn's goes into a dict: `tests/http/test_waiting_memory.py` shows it."""
 
     __slots__ = ("access_log", "access_logger", "app", "app_state", "asgi_version", "client", "config", "connections",
                  "cycle", "expect_100_continue", "flow", "headers", "limit_concurrency", "logger", "loop", "parser",
@@ -32,8 +32,8 @@ class SlottedProtocol(HttpToolsProtocol):
 
 
 class Pipeline(list[Any]):
-    """As much of a deque as uvicorn uses: most connections never have anything in it, and an empty deque takes 760
-    bytes."""
+    """Requests that wait behind another, the newest first: as much of a deque as uvicorn uses. Most connections never
+    have anything in it, and an empty deque takes 760 bytes."""
 
     __slots__ = ()
 
@@ -42,5 +42,5 @@ class Pipeline(list[Any]):
         self.insert(0, waiting)
 
     def popleft(self) -> Any:
-        """Take out what came last."""
+        """Take out the newest."""
         return self.pop(0)

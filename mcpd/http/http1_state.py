@@ -42,7 +42,7 @@ class HttpState(ServerState):
         self._runner: EagerTaskRunner | None = None
         self._start: Callable[[Coroutine[Any, Any, None]], object] | None = None
 
-    def start(self, loop: asyncio.AbstractEventLoop) -> Callable[[Coroutine[Any, Any, None]], object]:
+    def starter(self, loop: asyncio.AbstractEventLoop) -> Callable[[Coroutine[Any, Any, None]], object]:
         """What runs the first step of answering a request at once: most have no second one, and need no task."""
         if self._start is None:
             self._runner = EagerTaskRunner(loop, self.tasks)

@@ -29,7 +29,7 @@ from ..transports.address import (
 from ..transports.guards import Access
 from ..transports.websocket_server import Endpoint, WebSocketLimits
 from .application import Application
-from .http1 import LINGER, Http1Protocol, new_config
+from .http1 import LINGER, Config, Http1Protocol
 from .http1_state import HttpState
 
 __all__ = ["HttpListener"]
@@ -66,7 +66,7 @@ class HttpListener:
         self._acceptor: Acceptor | None = None
         self._websockets: Endpoint
         self._timer: asyncio.TimerHandle | None = None
-        self.config = new_config(app, self._upgrade)
+        self.config = _new_config(app, self._upgrade)
 
     @property
     def connections(self) -> Iterable[Ending]:
@@ -183,3 +183,23 @@ class HttpListener:
     async def _settle(self) -> None:
         if self._state.tasks:
             await asyncio.wait(self._state.tasks, timeout=LINGER)
+
+
+def _new_config(app: Application, upgrade: Callable[..., asyncio.BaseProtocol]) -> Config:
+    """What uvicorn's connections ask of their server; `upgrade` makes what takes a WebSocket's connection over."""
+    config = Config(
+        app,
+        http=Http1Protocol,
+        ws="none",
+        lifespan="off",
+        proxy_headers=False,
+        server_header=False,
+        # False would take the handlers from uvicorn's log of accesses, which a program may use for a server of its own.
+        access_log=True,
+        log_config=None,
+    )
+    config.load()
+    # Not what `load` makes of them: the application as it is, and our own framing.
+    config.loaded_app = app
+    config.ws_protocol_class = upgrade  # type: ignore[assignment]
+    return config

@@ -173,7 +173,7 @@ class Reply:
                 frames.append(answer)
             body = self._maker.write_whole(frames)
             if headers:
-                await self.request.answer(200, body, HEADERS[0], (*HEADERS[1:], *headers))
+                await self.request.answer(200, body, HEADERS[0], (*_MORE_HEADERS, *headers))
             else:
                 await self.request.answer(200, body, HEADERS[0], _MORE_HEADERS, HEAD_LINES)
         elif answer is not None:

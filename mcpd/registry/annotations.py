@@ -142,8 +142,8 @@ def written_annotations(thing: Any) -> dict[str, Any]:
 
 
 def read_plainly(function: Any) -> tuple[list[inspect.Parameter], dict[str, Any]] | None:
-    """The parameters, and the hint of each and of "return", of a function that is nothing else and whose annotations
-    are classes; None for all others, and for what may have to be refused.
+    """The parameters, and the hint of each and of "return", of a `def` or `async def` without decorators whose
+    annotations are classes; None for all others, and for what may have to be refused.
 
     Of such, `inspect.signature` and `resolved` give the same, for four times the work: a server may have many tools.
     """

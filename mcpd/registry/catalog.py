@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Catalog"]
 
-Kind: TypeAlias = 'Literal["tools", "resources", "prompts"]'
+Kind: TypeAlias = 'Literal["tools", "resources", "prompts"]'  # a text: `Literal[…]` is made at each start
 
 _NONE_ACTIVE: ActiveExtensions = frozenset()
 

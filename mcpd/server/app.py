@@ -135,7 +135,8 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         self._listeners: dict[str, NotificationListener] = {}
         self._methods = ExtensionMethods(self.handlers.put, self._listen)
         self._connections = Announcer(change_bus)
-        self._state_keys, self._new_codec = state_keys_of(state_key), self._get_state_codec
+        self._state_keys = state_keys_of(state_key)
+        self._codec_getter = self._get_state_codec  # one bound method for all connections
         self._state_codec: RequestStateCodec | None = None
         self._observers, self._observed = tuple(observers), _Observed()
         self._roots_watchers: RootsWatchers | None = None
@@ -310,7 +311,7 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         )
 
         connection: ServerConnection = make(
-            session, self.handlers, channel, self._new_codec, self._listeners, to_builtins
+            session, self.handlers, channel, self._codec_getter, self._listeners, to_builtins
         )
         if opening.subscribes:
             self._connections.add(connection)

@@ -35,6 +35,9 @@ _SHOWN = frozenset(
 
 
 def _without_secrets(record: logging.LogRecord) -> bool:
+    if record.levelno == logging.INFO and not wire_log.isEnabledFor(logging.DEBUG):
+        return False  # "connection open", which does not say whose
+
     args = record.args
     if isinstance(args, tuple):
         if record.msg in ("< %s: %s", "> %s: %s"):

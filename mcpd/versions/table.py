@@ -152,7 +152,7 @@ class Version:
         self.readers: dict[str, Reader] = {}
         """Those of requests that were asked for before, without `initialize`: what `Session` takes by the short way."""
         self.read_frame: Callable[[bytes], Frame] | None = None
-        """What reads requests whole that were asked for often, see `frames`; None while there is none."""
+        """What reads requests whole whose method was asked for before, see `frames`; None while there is none."""
         self._frames: Frames | None = None
         self._asked: set[str] = set()
         self._plans: dict[type, _Plan | None] = {}

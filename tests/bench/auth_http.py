@@ -1,12 +1,12 @@
 """What authorization costs: echoes over HTTP at 64 in flight, as CPU time of the server for each, side by side.
 
-`.venv/bin/python tests/bench/auth_http.py [--rounds 15]`: servers that ask nobody, for a static token, for a JWT that is
-known, for a new JWT at each request, and for a proof of possession take turns; printed is what each costs, and its rate
-as a ratio to the open server's: of the least of all rounds, which a busy machine disturbs least, and the median of the
-ratios within each round. Proofs are signed with each algorithm that clients may use. Before each is its `floor`:
-the open server, which gets the same bytes in headers of other names, and whose tool checks one signature of that
-algorithm by `cryptography`, and nothing else. No proof costs less, and OpenSSL's own arithmetic is nine tenths of the
-check (`openssl speed ecdsap256 ed25519 rsa2048` says how much).
+`.venv/bin/python tests/bench/auth_http.py [--rounds 15]`: servers that ask nobody, for a static token, for a JWT that
+is known, for a new JWT at each request, and for a proof of possession take turns; printed is what each costs, and its
+rate as a ratio to the open server's: of the least of all rounds, which a busy machine disturbs least, and the median
+of the ratios within each round. Proofs are signed with each algorithm that clients may use. Before each is its
+`floor`: the open server, which gets the same bytes in headers of other names, and whose tool checks one signature of
+that algorithm by `cryptography`, and nothing else. No proof costs less, and OpenSSL's own arithmetic is nine tenths
+of the check (`openssl speed ecdsap256 ed25519 rsa2048` says how much).
 """
 
 from __future__ import annotations

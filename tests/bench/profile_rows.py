@@ -245,9 +245,10 @@ def run(row: str, package: Path, calls: int, tool: list[str], *, names: bool = F
         if "Redis" in row:
             options += ("--backplane", stack.enter_context(RedisServer()).url)
         token = {"MCPD_TOKEN": TOKEN} if "token" in row else {}
+        key = {"MCPD_STATE_KEY": TOKEN} if "Redis" in row else {}
         process = subprocess.Popen(
             [*tool, sys.executable, "-m", "mcpd", "serve", "--no-reload", *options, str(target)],
-            env={**os.environ, **ENVIRONMENT, **token}, cwd=package,
+            env={**os.environ, **ENVIRONMENT, **token, **key}, cwd=package,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
         if transport != "stdio":
