@@ -123,8 +123,7 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
             name, instructions, icons, version=version, title=title, description=description, website_url=website_url
         )
         self.authenticate = one_of(auth, authenticate)
-        self.authenticate_timeout = authenticate_timeout
-        self.max_in_flight = max_in_flight
+        self.authenticate_timeout, self.max_in_flight = authenticate_timeout, max_in_flight
         self._max_frame_bytes = MAX_FRAME_BYTES
         self.catalog = Catalog(self.identity, instructions, page_size)
         self.catalog.shows_errors = show_errors
