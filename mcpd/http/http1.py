@@ -34,7 +34,7 @@ except ImportError as error:
         f"HTTP needs the package {error.name}: install mcpd with its extra http, pip install 'mcpd-server[http]'"
     ) from None
 
-__all__ = ["LINGER", "Config", "Http1Protocol"]
+__all__ = ["LINGER", "Http1Protocol"]
 
 log = logging.getLogger("mcpd.http")
 

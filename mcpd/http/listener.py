@@ -10,7 +10,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..channel import Channel, Receiver
 from ..errors import ConfigurationError
@@ -29,8 +29,11 @@ from ..transports.address import (
 from ..transports.guards import Access
 from ..transports.websocket_server import Endpoint, WebSocketLimits
 from .application import Application
-from .http1 import LINGER, Config, Http1Protocol
+from .http1 import LINGER, Http1Protocol
 from .http1_state import HttpState
+
+if TYPE_CHECKING:
+    from uvicorn import Config
 
 __all__ = ["HttpListener"]
 
@@ -187,6 +190,8 @@ class HttpListener:
 
 def _new_config(app: Application, upgrade: Callable[..., asyncio.BaseProtocol]) -> Config:
     """What uvicorn's connections ask of their server; `upgrade` makes what takes a WebSocket's connection over."""
+    from uvicorn import Config  # noqa: PLC0415  # an extra, which `http1` has missed before if it is not there
+
     config = Config(
         app,
         http=Http1Protocol,
