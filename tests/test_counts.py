@@ -127,8 +127,8 @@ POSTS: list[tuple[bool, str, Most]] = [
     (False, "nothing", (43.5, 0, 3.5, 4)),
     (True, "a token", (54.5, 0, 3.5, 4)),
     (False, "a token", (50.5, 0, 3.5, 4)),
-    (True, "a wish for progress", (90.5, 0, 3.5, 4)),
-    (False, "a wish for progress", (71.5, 0, 3.5, 4)),
+    (True, "a wish for progress", (84.5, 0, 3.5, 4)),
+    (False, "a wish for progress", (68.5, 0, 3.5, 4)),
 ]
 
 

@@ -5,6 +5,7 @@ A `Context` looks the same in every protocol version. It belongs to one request 
 
 from __future__ import annotations
 
+from asyncio import _get_running_loop
 from collections.abc import Awaitable, Coroutine, Generator, Mapping
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, NewType, NoReturn, Self, TypeVar, Unpack, overload
@@ -183,10 +184,13 @@ class Context(RequestInfo):
         `progress` has to rise; a value that does not is dropped. Without a progress token from the client
         nothing is sent. Spec: 2026-07-28 basic/patterns/progress.
         """
-        return self._exchange.do(self._progress(progress, total, message))
+        exchange = self._exchange
+        work = self._progress(progress, total, message)
+        # As `do` has it, in a call less: some tools say this for each row that they read.
+        return work if _get_running_loop() is exchange.peer.loop else exchange.do(work)
 
     async def _progress(self, progress: float, total: float | None, message: str | None) -> None:
-        # One step where nothing has to be waited for: some tools say this for each row that they read.
+        # One step where nothing has to be waited for.
         exchange = self._exchange
         call = exchange.call
         meta = call.meta

@@ -139,7 +139,9 @@ class HttpSession:
 
     def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """Say something on the stream of the request it belongs to, else on the newest GET stream, or hold it."""
-        reply = self._reply(related_request_id)
+        replies = self.replies
+        # As `_reply` has it, in a call less.
+        reply = None if related_request_id is None or replies is None else replies.get(related_request_id)
         if reply is not None:
             self._latest = reply
             reply.send(frame)
