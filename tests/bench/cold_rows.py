@@ -2,8 +2,9 @@
 
     .venv/bin/python tests/bench/cold_rows.py [--rounds 31] [--python PYTHON]
 
-The starter, a file with two tools and a resource, and a folder with tools, prompts, resources and an app, each by
-`python -m mcpd` and by the installed command, beside the harness's floor (asyncio and msgspec) and beside Python alone.
+The starter, a file with two tools and a resource, and a folder with tools, prompts, resources and an app
+(`examples/garden`, and the same without the SQLite and dataclasses that it imports itself), each by `python -m mcpd`
+and by the installed command, beside the harness's floor (asyncio and msgspec) and beside Python alone.
 All take turns; the ratio is of the least of all rounds, as a start is the same work each time. Medians are told too.
 Needs the harness in ../shared/bench, which is not part of the repository.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -22,6 +24,36 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 HARNESS = ROOT.parent / "shared" / "bench" / "servers"
+LIGHT = {
+    "lifespan.py": """
+from collections.abc import AsyncIterator
+
+class Shared:
+    db: dict[str, list[str]]
+
+async def lifespan() -> AsyncIterator[Shared]:
+    shared = Shared()
+    shared.db = {"north": ["kale"], "south": ["beans", "mint"]}
+    yield shared
+""",
+    "tools/beds.py": """
+from msgspec import Struct
+
+class Bed(Struct):
+    name: str
+    plants: list[str]
+
+def list_beds() -> list[Bed]:
+    "List the beds, and what grows in each."
+    return []
+
+def plant(bed: str, name: str) -> str:
+    "Plant something in a bed."
+    return name
+""",
+}
+"""Files of the garden that import nothing of their own, in place of its own ones."""
+
 HELLO = {
     "jsonrpc": "2.0", "id": 1, "method": "initialize",
     "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}},
@@ -71,9 +103,16 @@ def main() -> None:
         commands[f"{name}, python -m mcpd"] = [python, "-m", "mcpd", "serve", "--stdio", *served]
         commands[f"{name}, mcpd"] = [script, "serve", "--stdio", *served]
 
-    times: dict[str, list[float]] = {name: [] for name in commands}
+    times: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        light = folder / "garden"
+        shutil.copytree(garden, light, ignore=shutil.ignore_patterns("__pycache__"))
+        for file, text in LIGHT.items():
+            (light / file).write_text(text, encoding="utf-8")
+        commands["light folder, python -m mcpd"] = [python, "-m", "mcpd", "serve", "--stdio", str(light)]
+        commands["light folder, mcpd"] = [script, "serve", "--stdio", str(light)]
+        times = {name: [] for name in commands}
         for number in range(options.rounds + 2):
             for name, command in commands.items():
                 took = waited(command, folder, answers="-c" not in command)

@@ -37,9 +37,10 @@ def suite() -> ModuleType:
     return module
 
 
-# The suite asks at once after a DELETE, and another process has 100 ms to hear of it (SCALE-09): seldom enough, on a
-# machine that is busy with all legs, it asks first.
-_TOO_SOON = "server-session-terminated-returns-404"
+# The suite asks at once after a DELETE, and another process has 100 ms to hear of it (SCALE-09); of a change at another
+# process it waits only so long to be told. On a machine that is busy with all legs it is, seldom enough, there first:
+# such a leg has to pass when nothing runs beside it.
+_TOO_SOON = ("server-session-terminated-returns-404", "list-changed-on-subscription")
 
 
 @pytest.mark.timeout(300)
@@ -59,8 +60,9 @@ def test_the_official_suite_and_clients_find_what_one_process_gives(
         legs = [(proxy, leg) for proxy in PROXIES for leg in ("2025-11-25", "2026-07-28")]
         with ThreadPoolExecutor(len(legs)) as threads:
             scores = threads.map(lambda each: suite.run_leg(node, suite.LEGS[each[1]], served.url(each[0])), legs)
-            for (proxy, leg), score in zip(legs, scores, strict=True):
-                if len(score.blemishes) == 1 and _TOO_SOON in score.blemishes[0]:
+            at_once = list(zip(legs, scores, strict=True))  # none runs any more
+            for (proxy, leg), score in at_once:
+                if score.blemishes and all(any(late in each for late in _TOO_SOON) for each in score.blemishes):
                     score = suite.run_leg(node, suite.LEGS[leg], served.url(proxy))
                 assert not score.blemishes, f"{proxy} {leg}\n" + "\n".join(score.blemishes)
                 assert score.scenarios == suite.LEGS[leg].scenarios, score.output[-2000:]
