@@ -14,6 +14,8 @@ import typing_extensions
 from conftest import Child
 from support.wires import LEGACY, process_wire
 
+from mcpd.cli import _is_stdio_alone
+
 # A tool that has a TLS client and a TLS server of its own, by asyncio alone.
 TLS_SERVER = """
 import asyncio, sys
@@ -301,3 +303,18 @@ async def test_without_descriptors_calls_are_answered(child: Child, tmp_path: Pa
         id = wire.ask("tools/call", {"name": "receive"})  # asyncio asks of its socket whether it is TLS's
         said.append((await wire.answer(id))["result"]["content"][0]["text"])
     assert said == ["taken", "0", "1", "2", "3", "done", "sent"]
+
+
+@pytest.mark.parametrize(
+    ("words", "is_alone"),
+    [
+        ("serve --stdio", True),
+        ("serve --stdio server.py -- --http", True),
+        ("serve --http :8080 server.py -- --stdio", False),
+        ("serve --stdio --http :8080", False),
+        ("serve --stdio --ws=:8080", False),
+        ("serve server.py", False),
+    ],
+)
+def test_it_is_for_stdio_alone(words: str, is_alone: bool) -> None:
+    assert _is_stdio_alone(words.split()) is is_alone

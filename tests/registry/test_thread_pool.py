@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import os
 import subprocess
@@ -162,6 +163,24 @@ async def test_where_the_system_has_no_more_threads_the_call_fails_or_waits(monk
         patched.setattr(threading.Thread, "start", no_more)
         assert await asyncio.gather(*(run_in_thread(abs, -number) for number in range(9))) == list(range(9))
     assert len(our_threads()) == 1
+
+
+def test_a_pool_that_cannot_be_made_leaves_no_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    pipe = os.pipe
+
+    def one_and_no_more() -> tuple[int, int]:
+        if made:
+            raise OSError(errno.EMFILE, "Too many open files")
+        made.extend(pipe())
+        return made[0], made[1]
+
+    monkeypatch.setattr(os, "pipe", one_and_no_more)
+    with pytest.raises(OSError, match="Too many open files"):
+        ThreadPool()
+    for descriptor in made:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)
 
 
 def test_where_pipes_cannot_be_waited_for_the_loop_is_called() -> None:
