@@ -78,9 +78,9 @@ test-all-pythons: $(VENV)/.test
 
 # Those beside floors of the harness in ../shared/bench first, where that is; the others anywhere.
 bench: $(VENV)/.test
-	@if [ -d ../shared/bench ]; then \
-		echo $(PY) tests/bench/run.py $(BENCH_ARGS); $(PY) tests/bench/run.py $(BENCH_ARGS); \
-		echo $(PY) tests/bench/cold_rows.py; $(PY) tests/bench/cold_rows.py; \
+	@if [ -d ../shared/bench ]; then set -x; \
+		$(PY) tests/bench/run.py $(BENCH_ARGS); \
+		$(PY) tests/bench/cold_rows.py; \
 	else echo "without the harness in ../shared/bench: its floors, and how long a start takes, are left out"; fi
 	$(PY) tests/bench/listed_tools.py
 	$(PY) tests/bench/http_rows.py

@@ -59,6 +59,13 @@ class _Done:
 _DONE = _Done()
 
 
+def _copied(value: T) -> T:
+    """What a client says of itself is kept once for all that say the same: authors may change what they get."""
+    from copy import deepcopy  # few tools ask, and this costs start-up
+
+    return deepcopy(value)
+
+
 class RequestInfo:
     """What is known of one request: who asks, which way, and in which version."""
 
@@ -97,12 +104,12 @@ class RequestInfo:
     @property
     def client_info(self) -> Implementation | None:
         """The client's name and version, None if it did not say."""
-        return self.client.info
+        return _copied(self._exchange.call.client.info)
 
     @property
     def client_capabilities(self) -> ClientCapabilities:
         """What the client offers for this request."""
-        return self.client.capabilities
+        return _copied(self._exchange.call.client.capabilities)
 
     @property
     def client(self) -> ClientIdentity:

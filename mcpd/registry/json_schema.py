@@ -184,9 +184,9 @@ class SchemaCallee:
         problems = self._schema.problems(arguments, is_flat=is_flat)
         if problems and (is_flat or self._schema.can_check(arguments)):
             repaired = coerce(arguments, self.input_schema)
-            # A text that was read as JSON may have any number of levels, and have written its brackets as escapes.
-            problems = self._schema.problems(repaired, is_flat=is_flat and repaired is arguments)
-            arguments = repaired
+            if repaired is not arguments:
+                # Its levels are counted: a text that was read as JSON may have written its brackets as escapes.
+                arguments, problems = repaired, self._schema.problems(repaired)
         if problems:
             raise ArgumentsError("\n".join(problems))
         return arguments

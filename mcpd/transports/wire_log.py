@@ -34,10 +34,12 @@ _SHOWN = frozenset(
 )
 
 
-def _without_secrets(record: logging.LogRecord) -> bool:
-    if record.levelno == logging.INFO and not wire_log.isEnabledFor(logging.DEBUG):
-        return False  # "connection open", which does not say whose
+def _says_something(record: logging.LogRecord) -> bool:
+    """At level info the library says "connection open", and not whose: without the lines around it that is nothing."""
+    return record.levelno != logging.INFO or wire_log.isEnabledFor(logging.DEBUG)
 
+
+def _without_secrets(record: logging.LogRecord) -> bool:
     args = record.args
     if isinstance(args, tuple):
         if record.msg in ("< %s: %s", "> %s: %s"):
@@ -61,4 +63,5 @@ def _shown(arg: object) -> object:
     return arg if isinstance(arg, int) else printable(arg)
 
 
+wire_log.addFilter(_says_something)
 wire_log.addFilter(_without_secrets)

@@ -37,12 +37,23 @@ LEGACY, MODERN = "2025-11-25", "2026-07-28"
 META = "io.modelcontextprotocol/"
 FEW, MANY = 512, 2560
 
-SERVER = """
-import json, sys
+COUNTING = """
 from collections import Counter
+
+counts = Counter()
+
+def entered(frame, event, argument):
+    if event == "call":
+        code = frame.f_code
+        place = code.co_filename.rpartition("/mcpd/")[2] if "/mcpd/" in code.co_filename else ""
+        counts[place and place + ":" + code.co_qualname] += 1
+"""
+SERVER = (
+    COUNTING
+    + """
+import json, sys
 from mcpd import Context, Server
 server = Server("profile")
-counts = Counter()
 
 @server.tool
 async def echo(text: str) -> str:
@@ -58,14 +69,6 @@ async def steps(text: str, *, ctx: Context) -> str:
         await ctx.progress(number + 1, total=3, message="on the way")
     return text
 
-LISTED
-
-def entered(frame, event, argument):
-    if event == "call":
-        code = frame.f_code
-        place = code.co_filename.rpartition("/mcpd/")[2] if "/mcpd/" in code.co_filename else ""
-        counts[place and place + ":" + code.co_qualname] += 1
-
 @server.tool
 async def watch() -> str:
     counts.clear()
@@ -77,6 +80,7 @@ async def told() -> str:
     sys.setprofile(None)
     return json.dumps(counts.most_common(60))
 """
+)
 
 LISTED = """
 for number in range(1000):
@@ -90,18 +94,11 @@ RULE = """
 KIND seen(entry, ctx):
     return "admin" not in entry.tags
 """
-CLIENT = """
-import asyncio, json, os, sys
-from collections import Counter
+CLIENT = (
+    COUNTING
+    + """
+import asyncio, json, sys
 from mcpd import Client
-
-counts = Counter()
-
-def entered(frame, event, argument):
-    if event == "call":
-        code = frame.f_code
-        place = code.co_filename.rpartition("/mcpd/")[2] if "/mcpd/" in code.co_filename else ""
-        counts[place and place + ":" + code.co_qualname] += 1
 
 async def main(server, calls, names):
     async with Client(server) as client:
@@ -116,6 +113,7 @@ async def main(server, calls, names):
 
 asyncio.run(main(sys.argv[1], int(sys.argv[2]), len(sys.argv) > 3))
 """
+)
 TOKEN = "0123456789abcdef0123456789abcdef"
 
 ROWS: Mapping[str, tuple[str, str, str, int]] = {
@@ -288,7 +286,7 @@ def run(row: str, package: Path, calls: int, tool: list[str], *, names: bool = F
 def server_of(row: str) -> str:
     """The text of a row's server."""
     rule = RULE.replace("KIND", row.split(", ")[1].removesuffix(" rule")) if row.endswith("rule") else ""
-    return SERVER.replace("LISTED", LISTED + rule if row.startswith("list") else "")
+    return SERVER + (LISTED + rule if row.startswith("list") else "")
 
 
 def run_client(package: Path, calls: int, tool: list[str], *, names: bool) -> tuple[str, Any]:
@@ -310,7 +308,7 @@ def run_start(target: str, package: Path, tool: list[str]) -> str:
     opening = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "profile", "version": "1"}}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "server.py")
-        file.write_text(SERVER.replace("LISTED", ""))
+        file.write_text(SERVER)
         served = {"starter": [], "file": [str(file)], "folder": [str(package / "examples" / "garden")]}[target]
         done = subprocess.run(
             [*tool, sys.executable, "-m", "mcpd", "serve", "--stdio", *served], cwd=package, capture_output=True,
