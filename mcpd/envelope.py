@@ -114,9 +114,10 @@ class ClientIdentity:
         """One that may be changed, without another client's tools seeing it."""
         from copy import deepcopy  # noqa: PLC0415  # few tools ask, and this costs start-up
 
-        return ClientIdentity(
-            deepcopy(self._capabilities), deepcopy(self._info), self._raw_capabilities, self._raw_info
-        )  # fmt: skip
+        capabilities = deepcopy(self._capabilities)
+        if capabilities is None and self._raw_capabilities is NO_JSON:
+            capabilities = ClientCapabilities()
+        return ClientIdentity(capabilities, deepcopy(self._info), self._raw_capabilities, self._raw_info)
 
 
 def said_by(params: bytes, version: str) -> ClientIdentity:

@@ -6,12 +6,13 @@ import json
 from typing import Any
 
 import pytest
-from support.http_peer import Port, serving
+from support.http_peer import Port, call, post, serving
 from support.http_wire import http_wire
 from support.websocket_peer import PING, PONG, TEXT, Peer, frame
 from support.wires import LEGACY, MODERN, each_version, each_wire, initialize, memory_wire
 
 from mcpd import Context, Server
+from mcpd.http import HttpSettings
 
 SECRETS = {"Authorization": "Bearer abc", "Cookie": "session=abc", "X-Api-Key": "abc"}
 
@@ -154,11 +155,12 @@ async def test_what_a_tool_does_to_what_a_client_said_is_seen_by_no_other_client
     async def note(who: str, ctx: Context) -> str:
         seen = repr((ctx.client_capabilities, ctx.client_info, ctx.client.capabilities))
         for offered in (ctx.client_capabilities, ctx.client.capabilities):
-            assert offered.experimental is not None
+            if offered.experimental is None:
+                offered.experimental = {}
             offered.experimental["last"] = who
-            offered.experimental["deep"]["last"] = who
-        assert ctx.client_info is not None
-        ctx.client_info.title = who
+            offered.experimental.setdefault("deep", {})["last"] = who
+        if ctx.client_info is not None:
+            ctx.client_info.title = who
         return seen
 
     said: list[str] = []
@@ -168,3 +170,11 @@ async def test_what_a_tool_does_to_what_a_client_said_is_seen_by_no_other_client
             said.append(result["content"][0]["text"])
     assert "deep" in said[0]
     assert said[0] == said[1] == said[2]
+
+    async with serving(server, HttpSettings(stateless=True)) as port:  # where nothing at all was said
+        for who in ("dora", "emil"):
+            asked = {"name": "note", "arguments": {"who": who}}
+            answer = await port.ask(post(call("tools/call", asked), {"MCP-Protocol-Version": LEGACY[-1]}))
+            said.append(answer.messages[0]["result"]["content"][0]["text"])
+    assert "deep" not in said[3]
+    assert said[3] == said[4]

@@ -42,7 +42,8 @@ def _load_datetime() -> None:
 def _is_stdio_alone(words: Sequence[str]) -> bool:
     """Whether `serve` has `--stdio` and no sockets; what stands behind `--` is the target's."""
     ours = words[: words.index("--")] if "--" in words else words
-    return "--stdio" in ours and not any(word.startswith(("--http", "--ws")) for word in ours)
+    has_sockets = any(word.startswith(("--http", "--ws")) for word in ours)
+    return "--stdio" in ours and not (has_sockets or os.environ.get("MCPD_HTTP") or os.environ.get("MCPD_WS"))
 
 
 def _run(words: Sequence[str]) -> int:

@@ -16,8 +16,8 @@ already, coroutines start as ordinary tasks, one turn of the loop later.
 A coroutine that is stepped from Python tells its end by an exception, which costs more than the task does. So it is
 awaited by a generator, `_driver`, that is there already, and yields `_DONE` when one has ended and another may come.
 
-A spare that somebody has kept, named, or hung a callback on means the coroutine that ended in it, to libraries that
-know work by its task: it ends too, and the next coroutine has a new one.
+A spare that somebody has kept, named, set something on, or hung a callback on means the coroutine that ended in it, to
+libraries that know work by its task: it ends too, and the next coroutine has a new one.
 """
 
 from __future__ import annotations
@@ -37,9 +37,8 @@ Work = Coroutine[Any, Any, None]
 _Driver = Generator[Any, Any, None]
 
 _DONE = object()
-_NAME = "mcpd-call"
-_REFERENCES = 5
-"""Those to a spare that nobody has kept: two of the runner, what wakes it, and two of whoever asks."""
+_REFERENCES = 4
+"""Those to a spare that nobody has kept: the runner's, what wakes it, and two of whoever asks."""
 
 
 @coroutine
@@ -199,6 +198,26 @@ async def _spare(parked: _ParkedFuture) -> None:
             parked.tasks.discard(task)
 
 
+class _SpareTask(asyncio.Task[None]):
+    """A spare, which notes what is done to it; who only keeps it is told by its references."""
+
+    __slots__ = ()
+
+    was_touched = False
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        super().__setattr__("was_touched", True)
+
+    def set_name(self, name: object) -> None:
+        super().set_name(name)
+        super().__setattr__("was_touched", True)
+
+    def add_done_callback(self, *arguments: Any, **options: Any) -> None:
+        super().add_done_callback(*arguments, **options)
+        super().__setattr__("was_touched", True)
+
+
 class EagerTaskRunner:
     """Starts coroutines on one event loop; `tasks` holds those that wait."""
 
@@ -207,7 +226,6 @@ class EagerTaskRunner:
         self._tasks = tasks
         self._parked: _ParkedFuture
         self._task: asyncio.Task[Any]
-        self._get_name: Callable[[], str]
         self._driver: _Driver
         self._drive: Callable[[Work], Any]
         self._take_driver()
@@ -220,8 +238,15 @@ class EagerTaskRunner:
 
     def _park(self) -> None:
         self._parked = _ParkedFuture(self._loop)
-        self._task = task = self._loop.create_task(_spare(self._parked), name=_NAME)
-        self._get_name = task.get_name
+        if self._loop.get_task_factory() is None:
+            self._task = _SpareTask(_spare(self._parked), loop=self._loop, name="mcpd-call")
+        else:
+            self._task = self._loop.create_task(_spare(self._parked), name="mcpd-call")
+
+    def _exchange(self) -> None:
+        """Let the spare end, and have another one."""
+        self._parked.wake()
+        self._park()
 
     def start(self, work: Work) -> asyncio.Task[Any] | None:
         """Run the first step of `work` now; gives its task if it waits, None if it is done.
@@ -240,21 +265,19 @@ class EagerTaskRunner:
 
         context = copy_context()
         try:
-            waits_for = context.run(self._drive, work)
+            try:
+                waits_for = context.run(self._drive, work)
+            finally:
+                _leave_task(loop, task)
         except BaseException:
             self._take_driver()  # it has ended with what the work raised
+            self._exchange()
             raise
-        finally:
-            _leave_task(loop, task)
         if waits_for is _DONE:
-            if (
-                getrefcount(task) > _REFERENCES
-                or getweakrefcount(task) > 1  # asyncio's own
-                or task._callbacks
-                or self._get_name() is not _NAME
-            ):
-                parked.wake()
-                self._park()
+            # One of a program's own factory notes nothing. One weak reference is asyncio's own.
+            is_noted = task.__class__ is not _SpareTask or task.was_touched
+            if is_noted or getrefcount(task) > _REFERENCES or getweakrefcount(task) > 1:
+                self._exchange()
             return None
 
         parked.driver, parked.context, parked.waits_for = self._driver, context, waits_for

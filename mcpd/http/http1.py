@@ -57,9 +57,10 @@ class _StopParsing(Exception):
 class Http1Protocol(SlottedProtocol):
     """One connection. `_head_bytes` counts what came of a head that is not whole, and is -1 while a body comes."""
 
-    __slots__ = ("_again", "_begun", "_beside_bytes", "_data", "_ends_next", "_has_other_upgrade", "_head_bytes",
-                 "_idle_since", "_ignores_input", "_is_again", "_is_in_head", "_known", "_most_head_bytes", "_running",
-                 "_settings", "_start", "_timer", "_to_learn", "_unread", "_write_timer", "_writer")  # fmt: skip
+    __slots__ = ("_again", "_begun", "_beside_bytes", "_data", "_ends_next", "_has_other_upgrade",
+                 "_head_bytes", "_idle_since", "_ignores_input", "_is_again", "_is_behind", "_is_in_head",
+                 "_known", "_most_head_bytes", "_running", "_settings", "_start", "_timer", "_to_learn",
+                 "_unread", "_write_timer", "_writer")  # fmt: skip
 
     config: Config
     _writer: ResponseWriter
@@ -85,6 +86,8 @@ class Http1Protocol(SlottedProtocol):
         self._ignores_input = False
         """What still comes is not listened to."""
         self._has_other_upgrade = False
+        self._is_behind = False
+        """A head is read of which `_head_bytes` does not know how much came."""
         self._idle_since = 0.0
         self._data = b""
         """What is being parsed."""
@@ -241,13 +244,15 @@ class Http1Protocol(SlottedProtocol):
 
     def on_message_begin(self) -> None:
         if self._head_bytes == 0:
-            self._head_bytes = 1  # of a head that stands behind another request in what is parsed: it is not whole
+            # Its head stands behind another request in what is parsed: nobody knows where, only that it is not whole.
+            self._head_bytes = 1
+            self._is_behind = True
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        # Of a head behind another request no more is known than that it is somewhere in what is parsed.
-        at_most = self._head_bytes + len(self._data)
-        if at_most > self._most_head_bytes and head_size(self.headers) > self._most_head_bytes:
+        may_be_large = self._is_behind or self._head_bytes > self._most_head_bytes
+        self._is_behind = False
+        if may_be_large and head_size(self.headers) > self._most_head_bytes:
             self._refuse(_TOO_LARGE)
             raise _StopParsing
         # As a dict, for its speed.

@@ -11,7 +11,6 @@ listing, until it changes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from msgspec import Struct
 
@@ -67,7 +66,7 @@ class Groups:
 
 
 class Look:
-    """Gives what an entry that stands for others does not have, from one of these; `was_taken` tells that it did."""
+    """Gives one of the entries that another stands for, which lacks what is asked for; `was_taken` if it did."""
 
     __slots__ = ("_entry", "was_taken")
 
@@ -75,16 +74,16 @@ class Look:
         self._entry = entry
         self.was_taken = False
 
-    def __call__(self, name: str) -> Any:
+    def __call__(self) -> CatalogEntry:
         self.was_taken = True
-        return getattr(self._entry, name)
+        return self._entry
 
 
 def unnamed(entry: CatalogEntry) -> tuple[CatalogEntry, Look]:
     """An entry that stands for all that are like this one, and what tells whether it still does.
 
-    It is of the same class, and only what they have in common is set in it: what reads a member asks for it, and what
-    reads all of them at once, as functions of msgspec do, raises AttributeError.
+    It is of the same class, and only what they have in common is set in it: what reads another member, or all of them,
+    asks for the one. Functions of msgspec ask for nothing, and raise AttributeError.
     """
     look = Look(entry)
     stands = CatalogEntry(component=entry.component, name="", uri=None, tags=entry.tags, meta={})

@@ -31,7 +31,28 @@ class CatalogEntry(Struct, frozen=True, kw_only=True, dict=True):
             look = vars(self).get("look")
             if look is None or name not in self.__struct_fields__:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            return look(name)
+            return getattr(look(), name)
+
+        # What reads all of it reads that of the one it has it from.
+
+        def _whole(self):
+            look = vars(self).get("look")
+            return self if look is None else look()
+
+        def __repr__(self):
+            return Struct.__repr__(self._whole())
+
+        def __eq__(self, other):
+            return Struct.__eq__(self._whole(), other._whole() if type(other) is CatalogEntry else other)
+
+        def __hash__(self):
+            return Struct.__hash__(self._whole())
+
+        def __copy__(self):
+            return self._whole()  # it is frozen
+
+        def __reduce__(self):
+            return Struct.__reduce__(self._whole())
 
 
 VisibilityRule: TypeAlias = Callable[[CatalogEntry, Context], bool | Awaitable[bool]]

@@ -140,6 +140,8 @@ class ThreadPool:
         options: dict[str, Any] = {"context": Context()} if sys.version_info >= (3, 14) else {}
         thread = threading.Thread(target=self._live, args=(loop,), name="mcpd-function", **options)
         with self._lock:
+            if self._is_closed:  # by another thread, and with it the pipes
+                return
             self._threads += 1
         try:
             thread.start()

@@ -316,5 +316,7 @@ async def test_without_descriptors_calls_are_answered(child: Child, tmp_path: Pa
         ("serve server.py", False),
     ],
 )
-def test_it_is_for_stdio_alone(words: str, is_alone: bool) -> None:
+def test_it_is_for_stdio_alone(words: str, is_alone: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     assert _is_stdio_alone(words.split()) is is_alone
+    monkeypatch.setenv("MCPD_WS", ":8080")
+    assert not _is_stdio_alone(words.split())

@@ -100,17 +100,31 @@ async def test_what_is_known_by_its_task_is_known_by_no_other_call() -> None:
     async def noted(how: str) -> None:
         task = asyncio.current_task()
         assert task is not None
-        seen.append((task.get_name(), [weak[task]] if task in weak else []))
+        seen.append((task.get_name(), [weak[task]] if task in weak else [*filter(None, [getattr(task, "user", "")])]))
         if how == "keeps":
             kept.append(task)
         elif how == "weakly":
             weak[task] = how
+        elif how == "sets":
+            task.user = how  # type: ignore[attr-defined]
         elif how == "names":
             task.set_name("mine")
         elif how == "calls back":
             task.add_done_callback(ended.append)
 
-    for how in ("nothing", "keeps", "nothing", "weakly", "nothing", "names", "nothing", "calls back", "nothing"):
+    for how in (
+        "nothing",
+        "keeps",
+        "nothing",
+        "weakly",
+        "nothing",
+        "names",
+        "nothing",
+        "calls back",
+        "nothing",
+        "sets",
+        "nothing",
+    ):
         done = asyncio.Event()
 
         def start(how: str = how, done: asyncio.Event = done) -> None:
@@ -121,11 +135,52 @@ async def test_what_is_known_by_its_task_is_known_by_no_other_call() -> None:
         await done.wait()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-    assert seen == [("mcpd-call", [])] * 9
+    assert seen == [("mcpd-call", [])] * 11
     assert [task.done() for task in kept] == [True]
     assert len(ended) == 1
     assert not weak
     await finish(starter, tasks)
+
+
+@pytest.mark.parametrize("how", ["raises", "has a factory"])
+async def test_no_call_has_the_task_of_another_however_it_came_to_it(how: str) -> None:
+    loop = asyncio.get_running_loop()
+    made: list[asyncio.Task[Any]] = []
+
+    class Own(asyncio.Task[Any]):
+        """Of a program that makes its tasks itself; what is set on it nobody notes."""
+
+    if how == "has a factory":
+        loop.set_task_factory(lambda loop, work, **more: Own(work, loop=loop, **more))
+    starter = EagerTaskRunner(loop, set())
+    await asyncio.sleep(0)
+
+    async def keeps() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        made.append(task)
+        if how == "raises":
+            raise SystemError
+
+    for _ in range(3):
+        done = asyncio.Event()
+
+        def start(done: asyncio.Event = done) -> None:
+            try:
+                starter.start(keeps())
+            except SystemError:
+                pass
+            done.set()
+
+        loop.call_soon(start)
+        await done.wait()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    loop.set_task_factory(None)
+    assert len({id(task) for task in made}) == 3
+    assert sys.version_info >= (3, 12) or {type(task) is Own for task in made} == {how == "has a factory"}
+    starter.close()
+    await asyncio.sleep(0)
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="each has a task of its own there")

@@ -178,6 +178,19 @@ async def test_a_head_over_the_limit_behind_another_request_ends_the_connection(
         assert await peer.rest() == b""
 
 
+@pytest.mark.parametrize("cut", [-2, 50, 3000])
+async def test_such_a_head_in_pieces_is_431(cut: int) -> None:
+    """Its first bytes came with the request before it."""
+    large = request("GET", "/mcp", [("X", "x" * 6000)])
+    async with serving(Stage().server, HttpSettings(max_head_bytes=5000)) as port:
+        peer = await port.connect()
+        peer.send(post(PING) + large[:cut])
+        assert (await peer.answer()).body == PONG
+        peer.send(large[cut:])
+        assert (await peer.answer()).status == 431
+        assert await peer.rest() == b""
+
+
 async def test_a_stream_for_http_1_0_has_no_chunks() -> None:
     """RFC 9112 6.1: it ends with the connection. Proxies ask so, unless they are told otherwise."""
     stage = Stage()

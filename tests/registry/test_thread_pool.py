@@ -183,6 +183,18 @@ def test_a_pool_that_cannot_be_made_leaves_no_descriptor(monkeypatch: pytest.Mon
             os.fstat(descriptor)
 
 
+async def test_a_pool_that_another_thread_has_closed_starts_no_thread() -> None:
+    """Its pipes are closed: by the time that such a thread ended, their numbers might be somebody else's."""
+    pool = ThreadPool()
+    pool.close()
+    others = os.pipe()  # the same numbers, as a rule
+    pool._start_thread()
+    for thread in our_threads():
+        await asyncio.to_thread(thread.join, 30)
+    for descriptor in others:
+        os.close(descriptor)
+
+
 def test_where_pipes_cannot_be_waited_for_the_loop_is_called() -> None:
     """As on Windows."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -73,6 +74,18 @@ def of_text(entry: CatalogEntry, ctx: Context) -> bool:
     return "tool-7" not in repr(entry)
 
 
+def of_text_that_is_caught(entry: CatalogEntry, ctx: Context) -> bool:
+    try:
+        return "tool-4" not in str(entry)
+    except AttributeError:
+        return True
+
+
+def that_logs(entry: CatalogEntry, ctx: Context) -> bool:
+    logging.getLogger("of the rule").warning("is %s seen?", entry)
+    return True
+
+
 def of_what_its_class_has(entry: CatalogEntry, ctx: Context) -> bool:
     return all(getattr(entry, name, None) != "tool-4" for name in type(entry).__annotations__)
 
@@ -93,7 +106,8 @@ def that_fails_for_some(entry: CatalogEntry, ctx: Context) -> bool:
 
 RULES = [
     of_tags, of_names, of_names_of_some, of_meta, of_uri, of_all_members, of_a_copy, of_text,
-    of_what_its_class_has, of_its_very_class, of_nothing,
+    of_what_its_class_has, of_its_very_class,
+    of_text_that_is_caught, that_logs, of_nothing,
     that_fails_for_some,
 ]  # fmt: skip
 
@@ -126,7 +140,9 @@ async def test_the_lists_are_those_of_asking_about_each_entry(
         server.visibility(kind(rule))
         caplog.clear()
         pages = await listed(server)
-        return pages, sorted({record.getMessage() for record in caplog.records if record.name == "mcpd"})
+        return pages, sorted(
+            {record.getMessage() for record in caplog.records if record.name in ("mcpd", "of the rule")}
+        )
 
     short = await found()
     monkeypatch.setattr(visibility, "Groups", Apart)
@@ -206,6 +222,15 @@ def _matched(entry: CatalogEntry) -> bool:
         (_matched, True),
         (lambda entry: [getattr(entry, name, None) for name in type(entry).__annotations__], True),
         (lambda entry: getattr(entry, "title", "none"), False),
+        (repr, True),
+        (str, True),
+        (lambda entry: f"{entry}", True),
+        (lambda entry: entry == ENTRY, True),
+        (lambda entry: ENTRY == entry, True),  # noqa: SIM300 - the other way round
+        (lambda entry: entry in [ENTRY], True),
+        (copy.copy, True),
+        (copy.deepcopy, True),
+        (lambda entry: pickle.loads(pickle.dumps(entry)), True),
     ],
 )
 def test_one_that_stands_for_others_is_as_the_entry_and_knows_what_was_looked_at(look: Any, is_own: bool) -> None:
@@ -217,8 +242,7 @@ def test_one_that_stands_for_others_is_as_the_entry_and_knows_what_was_looked_at
 @pytest.mark.parametrize(
     "look",
     [
-        structs.asdict, structs.astuple, to_builtins, repr, str, hash, copy.copy, copy.deepcopy, pickle.dumps, encode,
-        lambda entry: entry == ENTRY, lambda entry: ENTRY == entry,  # noqa: SIM300 - the other way round
+        structs.asdict, structs.astuple, to_builtins, encode,
         lambda entry: CatalogEntry.name.__get__(entry),  # type: ignore[attr-defined]
     ],
 )  # fmt: skip
