@@ -8,7 +8,6 @@ Recorded is what was found, with little room: who makes it less writes the new n
 from __future__ import annotations
 
 import asyncio
-import gc
 import socket
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from typing import Any, TypeAlias
 import pytest
 from conftest import Child
 from support.http_peer import Session, envelope, modern, serving
+from support.profiled import profiled
 from support.wires import LEGACY, MODERN, OpenWire, stdio_wire, websocket_wire
 from test_imports import PLAIN_SERVER, loaded_at_start
 
@@ -75,17 +75,9 @@ class Counts:
 
 @contextmanager
 def counting() -> Iterator[Counts]:
-    """What earlier tests left in cycles is collected before, not while it counts: a coroutine of mcpd that ends then,
-    or a `__del__`, would be steps of nobody's call."""
     counts = Counts()
-    gc.collect()
-    gc.disable()
-    sys.setprofile(counts)
-    try:
+    with profiled(counts):
         yield counts
-    finally:
-        sys.setprofile(None)
-        gc.enable()
 
 
 # (the wire, version, tool, how many at a time): the most for 64 calls. Of an end in the same process some turns, and

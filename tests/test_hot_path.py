@@ -13,6 +13,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, cast
 
+from support.profiled import profiled
 from support.websocket_peer import Socket, opened_client
 from support.wires import LEGACY, MODERN, stdio_wire
 from websockets.frames import Frame
@@ -66,11 +67,8 @@ async def path_of_an_echo(server: Server, path: CallPath, version: str) -> CallP
     async with stdio_wire(server, version) as wire:
         for _ in range(2):  # the first calls make what is kept
             await wire.text("echo", text="a")
-        sys.setprofile(path)
-        try:
+        with profiled(path):
             await wire.text("echo", text="a")
-        finally:
-            sys.setprofile(None)
     return path
 
 
@@ -123,11 +121,8 @@ async def test_a_call_of_a_client_over_websocket() -> None:
     async with asyncio.timeout(30), Client(channel, version=LEGACY[-1]) as client:
         for _ in range(2):  # the first calls make what is kept
             await client.call("echo", text="a")
-        sys.setprofile(count)
-        try:
+        with profiled(count):
             await client.call_tool("echo", {"text": "a"})
-        finally:
-            sys.setprofile(None)
         socket.abort()
     print(len(steps), *steps, sep="\n  ")
     assert len(steps) <= MOST_STEPS_OF_A_CLIENT, steps

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from types import CodeType, FrameType
 from typing import Any
 
 import pytest
 from support.http_peer import META, MODERN, Headers, call, envelope, post, request, serving
 from support.http_stage import Stage
+from support.profiled import profiled
 
 from mcpd import jsonrpc, session
 
@@ -82,9 +82,6 @@ async def test_a_message_is_decoded_once() -> None:
         client = await port.open()
         for posted, functions in ((message, 2), (answer, 1)):
             decoded.clear()
-            sys.setprofile(watch)
-            try:
+            with profiled(watch):
                 assert (await client.post(posted)).status == 202
-            finally:
-                sys.setprofile(None)
             assert len(decoded) == functions, decoded

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from support.http_wire import http_wire
+from support.profiled import profiled
 from support.wires import LEGACY, MODERN, OpenWire, stdio_wire
 
 import mcpd
@@ -54,11 +55,8 @@ async def steps_of(
     async with open_wire(server, version) as wire:
         for _ in range(2):  # the first calls make what is kept
             await wire.result(method, params)
-        sys.setprofile(steps)
-        try:
+        with profiled(steps):
             await wire.result(method, params)
-        finally:
-            sys.setprofile(None)
     return steps
 
 

@@ -7,13 +7,13 @@ import gc
 import logging
 import os
 import socket
-import sys
 from types import CodeType
 from typing import cast
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from support.profiled import profiled
 from support.websocket_peer import TEXT, Bare, frame
 from websockets.client import ClientProtocol
 from websockets.frames import Frame, Opcode
@@ -133,11 +133,8 @@ async def test_a_message_and_its_answer_take_few_steps() -> None:
     bare = Bare()
     bare.open()
     way: list[CodeType] = []
-    sys.setprofile(lambda frame, event, _: way.append(frame.f_code) if event == "call" else None)
-    try:
+    with profiled(lambda frame, event, _: way.append(frame.f_code) if event == "call" else None):
         bare.channel.data_received(frame(TEXT, b"seen"))
-    finally:
-        sys.setprofile(None)
     assert bare.socket.writes == [b"\x81\x04seen"]
     ours = [code.co_name for code in way if f"{os.sep}mcpd{os.sep}transports{os.sep}" in code.co_filename]
     assert ours == ["data_received", "whole_masked", "_push_alone", "send", "text_frame", "_flush"]
