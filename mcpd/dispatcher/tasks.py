@@ -52,8 +52,8 @@ def _driver() -> _Driver:
 class _ParkedFuture:
     """What a spare task waits for: a future as far as a task needs one, which is woken by hand."""
 
-    __slots__ = ("_asyncio_future_blocking", "_loop", "context", "driver", "is_cancelled", "task", "tasks", "waits_for",
-                 "wakeup")  # fmt: skip
+    __slots__ = ("_asyncio_future_blocking", "_loop", "context", "driver", "is_cancelled", "message", "task", "tasks",
+                 "waits_for", "wakeup")  # fmt: skip
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._asyncio_future_blocking = False
@@ -61,6 +61,8 @@ class _ParkedFuture:
         self.wakeup: Callable[[_ParkedFuture], object] | None = None
         """What steps the task that is parked here; None while there is none."""
         self.is_cancelled = False
+        self.message: object = None
+        """Of whoever cancelled it."""
         self.driver: _Driver | None = None
         """What awaits the work that this task took over."""
         self.context: Context | None = None
@@ -85,7 +87,7 @@ class _ParkedFuture:
 
     def cancel(self, msg: object = None) -> bool:
         if not self.is_cancelled and self.wakeup is not None:
-            self.is_cancelled = True
+            self.is_cancelled, self.message = True, msg
             self._loop.call_soon(self.wakeup, self)
         return True
 
@@ -178,12 +180,11 @@ async def _spare(parked: _ParkedFuture) -> None:
         try:
             await parked
         except asyncio.CancelledError:
-            if parked.driver is None or parked.context is None:
+            if parked.driver is None or parked.task is None:
                 raise
-            # Cancelled by its own first step: it finds out where it waits.
-            waits_for = parked.context.run(parked.driver.throw, asyncio.CancelledError())
-            await _ResumptionInContext(parked.driver, parked.context, waits_for)
-            return
+            # Cancelled by its own first step: it finds out where it waits, and what it waits for is cancelled, too.
+            parked.task.cancel(parked.message)
+            parked.task.uncancel()  # that was counted already
 
         if parked.driver is not None and parked.context is not None:
             await _ResumptionInContext(parked.driver, parked.context, parked.waits_for)
@@ -212,6 +213,10 @@ class _SpareTask(asyncio.Task[None]):
     def set_name(self, name: object) -> None:
         super().set_name(name)
         super().__setattr__("was_touched", True)
+
+    def get_coro(self) -> Any:
+        super().__setattr__("was_touched", True)
+        return super().get_coro()
 
     def add_done_callback(self, *arguments: Any, **options: Any) -> None:
         super().add_done_callback(*arguments, **options)

@@ -172,7 +172,10 @@ class Extension:
         server.announce(self)
 
     def admits(self, client: ClientIdentity) -> bool:
-        """Whether the extension is active for that client: by default, if it offers it with an object."""
+        """Whether the extension is active for that client: by default, if it offers it with an object.
+
+        All clients that say the same have one `client`: read it, and change nothing of it.
+        """
         return isinstance((client.capabilities.extensions or {}).get(self.id), dict)
 
     def tool(self, name: str, options: Mapping[str, Any], meta: dict[str, Any] | None) -> ToolAddition | None:

@@ -77,6 +77,8 @@ class ThreadPool:
         self._is_telling = False
         """The loop was told that something has ended, or that it is to start a thread, and has not looked yet."""
         self._is_closed = False
+        self._is_leaving = _is_at_end
+        """No thread waits for a job."""
         self._is_pruning = False
         self._wake_in, self._wake_out = os.pipe()
         try:
@@ -147,8 +149,8 @@ class ThreadPool:
             thread.start()
         except RuntimeError as error:  # the system has no more
             with self._lock:
-                self._threads -= 1
                 self._is_waking = False
+                self._count_out()
                 if self._threads:
                     return  # those that there are go on with what waits
                 jobs, self._jobs = self._jobs, deque()
@@ -202,6 +204,19 @@ class ThreadPool:
             else:
                 self._close_pipes()
 
+    def leave(self) -> None:
+        """Let threads go that have nothing to do, from now on too. Any thread may call it."""
+        with self._lock:
+            self._is_leaving = True
+            if self._idle and not self._is_closed:
+                os.write(self._wake_out, _LOOK * self._idle)
+
+    def _count_out(self) -> None:
+        """There is a thread less."""
+        self._threads -= 1
+        if self._is_closed and not self._threads:
+            self._close_pipes()
+
     def _close_pipes(self) -> None:
         for end in (self._wake_in, self._wake_out, self._told_in, self._told_out):
             os.close(end)
@@ -217,9 +232,7 @@ class ThreadPool:
                 self._work()
             finally:
                 with self._lock:
-                    self._threads -= 1
-                    if self._is_closed and not self._threads:
-                        self._close_pipes()
+                    self._count_out()
 
     def _work(self) -> None:
         """Run jobs until it is told to end. What ended is handed back in the same hold of the lock in which the next is
@@ -243,8 +256,9 @@ class ThreadPool:
                     is_to_tell = not self._is_telling
 
                 job = jobs.popleft() if jobs else None
+                is_over = job is None and self._is_leaving
                 if job is None:
-                    self._idle += 1
+                    self._idle += not is_over
                 elif jobs and not self._is_waking:
                     is_to_tell = self._wake_another() or is_to_tell
 
@@ -252,6 +266,8 @@ class ThreadPool:
                     self._is_telling = True
                     self._tell()
 
+            if is_over:
+                return
             if job is None:
                 if os.read(self._wake_in, 1) == _QUIT:
                     return  # who wrote that counts it no more
@@ -287,6 +303,8 @@ def _known_to_anyio(loop: asyncio.AbstractEventLoop) -> AbstractContextManager[o
 
 
 _open: WeakSet[ThreadPool] = WeakSet()
+_is_at_end = False
+"""Python waits for the threads that there are, and ends."""
 
 
 def _tell(loop: asyncio.AbstractEventLoop, step: Callable[[], object]) -> None:
@@ -296,14 +314,16 @@ def _tell(loop: asyncio.AbstractEventLoop, step: Callable[[], object]) -> None:
         pass
 
 
-def _close_all() -> None:
+def _leave_all() -> None:
+    global _is_at_end
+    _is_at_end = True
     for pool in list(_open):
-        pool.close()
+        pool.leave()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=_open.clear)  # the pipes are still the parent's
 
 # Python waits for all threads as it ends, so those of a loop that nobody has shut down would hold it up for ever.
-# The same hook ends the threads of `concurrent.futures`.
-getattr(threading, "_register_atexit", lambda _: None)(_close_all)
+# The same hook ends the threads of `concurrent.futures`. A loop in a thread of its own may run on, and have more jobs.
+getattr(threading, "_register_atexit", lambda _: None)(_leave_all)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from compat.theirs import ask, call, served, texts
+from support.wires import memory_wire
 
 from mcpd import Server
 
@@ -296,3 +297,24 @@ def test_what_there_is_not_says_so_in_a_line(text: str, what: str) -> None:
         f"{what} is not among what mcpd.compat has of fastmcp; run the server with its own library, in a process of "
         "its own"
     )
+
+
+@pytest.mark.parametrize("version", [LATEST, NEWEST])
+async def test_what_a_client_says_of_an_extension_is_not_changed_for_others(version: str) -> None:
+    server = served("""
+        from fastmcp import Context, FastMCP
+
+        mcp = FastMCP("demo")
+
+        @mcp.tool
+        async def note(ctx: Context) -> list[str]:
+            types = ctx.client_extension_settings("io.modelcontextprotocol/ui")["mimeTypes"]
+            types.append("seen")
+            return types
+    """)
+    offered = {"extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}}
+    for _ in range(2):  # programs that say the same
+        async with memory_wire(server) as wire:
+            await wire.open(version, offered)
+            result = await wire.result("tools/call", {"name": "note", "arguments": {}})
+            assert result["structuredContent"]["result"] == ["text/html;profile=mcp-app", "seen"]

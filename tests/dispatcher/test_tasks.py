@@ -94,6 +94,7 @@ async def test_what_is_known_by_its_task_is_known_by_no_other_call() -> None:
     await asyncio.sleep(0)
     kept: list[asyncio.Task[Any]] = []
     weak: weakref.WeakKeyDictionary[asyncio.Task[Any], str] = weakref.WeakKeyDictionary()
+    by_coroutine: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
     seen: list[tuple[str, list[str]]] = []
     ended: list[asyncio.Task[Any]] = []
 
@@ -111,6 +112,9 @@ async def test_what_is_known_by_its_task_is_known_by_no_other_call() -> None:
             task.set_name("mine")
         elif how == "calls back":
             task.add_done_callback(ended.append)
+        elif how == "by its coroutine":
+            assert task.get_coro() not in by_coroutine
+            by_coroutine[task.get_coro()] = how
 
     for how in (
         "nothing",
@@ -124,6 +128,8 @@ async def test_what_is_known_by_its_task_is_known_by_no_other_call() -> None:
         "nothing",
         "sets",
         "nothing",
+        "by its coroutine",
+        "by its coroutine",
     ):
         done = asyncio.Event()
 
@@ -135,7 +141,8 @@ async def test_what_is_known_by_its_task_is_known_by_no_other_call() -> None:
         await done.wait()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-    assert seen == [("mcpd-call", [])] * 11
+    assert seen == [("mcpd-call", [])] * 13
+    assert not by_coroutine
     assert [task.done() for task in kept] == [True]
     assert len(ended) == 1
     assert not weak
@@ -320,6 +327,20 @@ async def cancels_itself(notes: list[Any]) -> None:
     notes.append("went on")
 
 
+async def cancels_itself_before_it_waits_for_others(notes: list[Any]) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    others = [asyncio.ensure_future(asyncio.sleep(0.1)) for _ in range(2)]
+    task.cancel("enough")
+    try:
+        await asyncio.gather(*others)
+    except asyncio.CancelledError as error:
+        notes.append(f"{error!r} {task.cancelling()}")
+        task.uncancel()
+    await asyncio.wait(others)
+    notes.append([one.cancelled() for one in others])
+
+
 async def cancels_itself_at_the_end(notes: list[Any]) -> None:
     task = asyncio.current_task()
     assert task is not None
@@ -344,7 +365,8 @@ async def generator(notes: list[Any]) -> None:
 
 BODIES: list[Body] = [
     waits_in_timeout, waits_in_late_timeout, a_timeout_of_nothing, waits_in_scope, shields, groups,
-    groups_with_a_failure, gathers, runs_in_threads, cancels_itself, cancels_itself_at_the_end, yields_bare, generator,
+    groups_with_a_failure, gathers, runs_in_threads, cancels_itself, cancels_itself_before_it_waits_for_others,
+    cancels_itself_at_the_end, yields_bare, generator,
 ]  # fmt: skip
 
 

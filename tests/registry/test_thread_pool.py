@@ -195,6 +195,21 @@ async def test_a_pool_that_another_thread_has_closed_starts_no_thread() -> None:
         os.close(descriptor)
 
 
+async def test_a_pool_that_is_closed_while_a_thread_cannot_be_started_leaves_no_descriptor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool = ThreadPool()
+
+    def no_more(thread: threading.Thread) -> None:
+        pool.close()
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", no_more)
+    pool._start_thread()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(pool._wake_in)
+
+
 def test_where_pipes_cannot_be_waited_for_the_loop_is_called() -> None:
     """As on Windows."""
 
@@ -235,7 +250,7 @@ def test_anyio_knows_the_threads() -> None:
 
 PROGRAM = """
 import asyncio, os, sys, threading
-from mcpd.registry.threads import run_in_thread
+from mcpd.registry.threads import limit_threads, run_in_thread
 
 loop = asyncio.new_event_loop()
 thread = loop.run_until_complete(run_in_thread(threading.get_native_id))
@@ -244,14 +259,49 @@ if child:
     os.waitpid(child, 0)
     assert loop.run_until_complete(run_in_thread(threading.get_native_id)) == thread
     print("the thread is still there")
+if "closed" in sys.argv:
+    async def pool():
+        return limit_threads(96, 30).pool
+
+    kept = loop.run_until_complete(pool())
+    loop.run_until_complete(loop.shutdown_asyncgens())
 """
 
 
-@pytest.mark.parametrize("how", ["", *(["fork"] if hasattr(os, "fork") else [])])
+@pytest.mark.parametrize("how", ["", "closed", *(["fork"] if hasattr(os, "fork") else [])])
 def test_a_program_that_does_not_shut_its_loop_down_ends(how: str) -> None:
     command = [sys.executable, "-W", "ignore", "-c", PROGRAM, how]
     said = subprocess.run(command, capture_output=True, timeout=60, text=True, check=True)
-    assert said.stdout == ("the thread is still there\n" if how else "")
+    assert (said.stdout, said.stderr) == ("the thread is still there\n" if how == "fork" else "", "")
+
+
+AFTER_THE_MAIN_THREAD = """
+import asyncio, threading
+
+at_end = threading.Event()
+threading._register_atexit(at_end.set)  # before that of mcpd, and so called behind it
+
+from mcpd.registry.threads import run_in_thread
+
+async def calls():
+    print(await asyncio.gather(run_in_thread(at_end.wait, 30), run_in_thread(begun.set)))
+    for _ in range(3):
+        print(await asyncio.gather(*(run_in_thread(abs, -number) for number in range(5))))
+    meeting = threading.Barrier(9, timeout=30)
+    print(sorted(await asyncio.gather(*(run_in_thread(meeting.wait) for _ in range(9)))))
+
+begun = threading.Event()
+threading.Thread(target=asyncio.run, args=(calls(),)).start()
+begun.wait(30)
+"""
+
+
+def test_a_loop_that_outlives_the_main_thread_goes_on() -> None:
+    """Python waits for its thread; what runs by then is answered, and what comes later, too."""
+    command = [sys.executable, "-W", "error", "-c", AFTER_THE_MAIN_THREAD]
+    said = subprocess.run(command, capture_output=True, timeout=60, text=True, check=True)
+    few = f"{list(range(5))}\n"
+    assert (said.stdout, said.stderr) == ("[True, None]\n" + 3 * few + f"{list(range(9))}\n", "")
 
 
 async def test_a_thread_that_sleeps_holds_nothing_of_the_last_call() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Self
 
 from ..lowlevel.context import RequestContext, current_exchange
@@ -123,7 +124,8 @@ class Context:
         """What the client says of an extension; None if it does not offer it."""
         exchange = current_exchange.get(None)
         offered = None if exchange is None else exchange.client.capabilities.extensions
-        return dict(offered[identifier]) if offered and identifier in offered else None
+        # All clients that say the same have one object.
+        return deepcopy(offered[identifier]) if offered and identifier in offered else None
 
     # -- this server -------------------------------------------------------------------------
 
