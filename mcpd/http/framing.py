@@ -11,7 +11,7 @@ from http import HTTPStatus
 
 from ..transports.authentication import Refusal
 
-__all__ = ["ANY_LENGTH", "TRANSFER", "bad_framing", "head_size", "refuse_bytes", "without_upgrade"]
+__all__ = ["ANY_LENGTH", "TRANSFER", "bad_framing", "least_head_size", "refuse_bytes", "without_upgrade"]
 
 TRANSFER = b"transfer-encoding"
 
@@ -75,6 +75,7 @@ def bad_framing(headers: list[tuple[bytes, bytes]], version: str) -> Refusal | N
     return None if len(named) == 1 else Refusal(400, "A body can be chunked only once.\n")
 
 
-def head_size(headers: list[tuple[bytes, bytes]]) -> int:
-    """The bytes that these headers take in a head."""
-    return sum(len(name) + len(value) + 4 for name, value in headers)
+def least_head_size(method: bytes, url: bytes, headers: list[tuple[bytes, bytes]]) -> int:
+    """The bytes that such a head takes at least: without blanks round values, which are no part of them."""
+    line = len(method) + len(url) + len("  HTTP/1.1\r\n")
+    return line + sum(len(name) + len(value) + len(":\r\n") for name, value in headers) + len("\r\n")

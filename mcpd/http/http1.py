@@ -18,7 +18,7 @@ from ..errors import ConfigurationError
 from ..transports.authentication import Refusal
 from .application import Application
 from .departure import when_gone
-from .framing import ANY_LENGTH, TRANSFER, bad_framing, head_size, refuse_bytes, without_upgrade
+from .framing import ANY_LENGTH, TRANSFER, bad_framing, least_head_size, refuse_bytes, without_upgrade
 from .request import ANSWER_AT_ONCE, WHEN_GONE, WHOLE_BODY
 from .response_writer import ResponseWriter, answer_at_once
 
@@ -44,7 +44,7 @@ LINGER = 1.0
 _TOO_LARGE = Refusal(431, "The head of the request is too large (setting max_head_bytes).\n")
 _MOST_PIPELINED = 16
 """With so many requests behind the one that is answered, nothing more is read."""
-_BLANK = (b"\r\n", b"\n")
+_LINE_ENDS = b"\r\n"
 """What old clients send behind a body, and no beginning of a request (RFC 9112 2.2)."""
 _LEARNED = 4
 _NONE: list[tuple[bytes, bytes]] = []
@@ -143,7 +143,7 @@ class Http1Protocol(SlottedProtocol):
             self.scope = scope  # type: ignore[assignment]
             self._answer_whole(scope)
             return
-        if self._head_bytes > 0 or (self._head_bytes == 0 and data not in _BLANK):
+        if self._head_bytes > 0 or (self._head_bytes == 0 and data.strip(_LINE_ENDS)):
             self._head_bytes += len(data)
         elif self._head_bytes < 0:
             self._beside_bytes += len(data)
@@ -252,9 +252,11 @@ class Http1Protocol(SlottedProtocol):
     def on_headers_complete(self) -> None:
         may_be_large = self._is_behind or self._head_bytes > self._most_head_bytes
         self._is_behind = False
-        if may_be_large and head_size(self.headers) > self._most_head_bytes:
-            self._refuse(_TOO_LARGE)
-            raise _StopParsing
+        if may_be_large:
+            method = self.parser.get_method()
+            if least_head_size(method, self.url, self.headers) > self._most_head_bytes:
+                self._refuse(_TOO_LARGE)
+                raise _StopParsing
         # As a dict, for its speed.
         if TRANSFER in dict(self.headers) and (refusal := bad_framing(self.headers, self.parser.get_http_version())):
             self._refuse(refusal)

@@ -330,14 +330,13 @@ async def cancels_itself(notes: list[Any]) -> None:
 async def cancels_itself_before_it_waits_for_others(notes: list[Any]) -> None:
     task = asyncio.current_task()
     assert task is not None
-    others = [asyncio.ensure_future(asyncio.sleep(0.1)) for _ in range(2)]
+    others = [task.get_loop().create_future() for _ in range(2)]
     task.cancel("enough")
     try:
         await asyncio.gather(*others)
     except asyncio.CancelledError as error:
         notes.append(f"{error!r} {task.cancelling()}")
         task.uncancel()
-    await asyncio.wait(others)
     notes.append([one.cancelled() for one in others])
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Child
-from support.clock import Clock, turns, until
+from support.clock import turns, until
 from support.http_peer import BOTH, Peer, Port, call, envelope, events, initialize, modern, post, request, serving
 from support.http_stage import Stage
 from support.websocket_peer import TEXT, frame, upgrade
@@ -145,52 +145,6 @@ async def test_a_wish_for_another_protocol_in_http_1_0_is_ignored(wish: str) -> 
             assert await peer.rest() == b""
 
 
-@pytest.mark.parametrize("head", ["many", "one", "endless"])
-async def test_a_head_over_the_limit_is_431(head: str) -> None:
-    stage = Stage()
-    async with serving(stage.server, HttpSettings(max_head_bytes=5000)) as port:
-        peer = await port.connect()
-        if head == "many":
-            peer.send(request("GET", "/mcp", [(f"X-{number}", "x" * 50) for number in range(100)]))
-        elif head == "one":
-            peer.send(request("GET", "/mcp", [("X", "x" * 6000)]))
-        else:
-            peer.send(b"GET /mcp HTTP/1.1\r\nHost: localhost\r\nX: ")
-            for _ in range(10):
-                peer.send(b"x" * 1000)
-                await asyncio.sleep(0)
-        answer = await peer.answer()
-        assert answer.status == 431
-        assert "max_head_bytes" in answer.text
-        assert await peer.rest() == b""
-        # A body is no head: the same bytes there are welcome, also in one piece with it.
-        assert (await port.ask(post(PING[:-1] + b" " * 6000 + b"}"))).body == PONG
-
-
-async def test_a_head_over_the_limit_behind_another_request_ends_the_connection() -> None:
-    """In the same piece with it, where nobody counts where it begins: the answer to that one is the last."""
-    stage = Stage()
-    async with serving(stage.server, HttpSettings(max_head_bytes=5000)) as port:
-        peer = await port.connect()
-        peer.send(post(PING) + request("GET", "/mcp", [("X", "x" * 6000)]))
-        answer = await peer.answer()
-        assert (answer.body, answer["connection"]) == (PONG, "close")
-        assert await peer.rest() == b""
-
-
-@pytest.mark.parametrize("cut", [-2, 50, 3000])
-async def test_such_a_head_in_pieces_is_431(cut: int) -> None:
-    """Its first bytes came with the request before it."""
-    large = request("GET", "/mcp", [("X", "x" * 6000)])
-    async with serving(Stage().server, HttpSettings(max_head_bytes=5000)) as port:
-        peer = await port.connect()
-        peer.send(post(PING) + large[:cut])
-        assert (await peer.answer()).body == PONG
-        peer.send(large[cut:])
-        assert (await peer.answer()).status == 431
-        assert await peer.rest() == b""
-
-
 async def test_a_stream_for_http_1_0_has_no_chunks() -> None:
     """RFC 9112 6.1: it ends with the connection. Proxies ask so, unless they are told otherwise."""
     stage = Stage()
@@ -247,27 +201,6 @@ async def test_trailers_have_a_limit() -> None:
                         await asyncio.sleep(0)
                 rest = await peer.rest()
                 assert rest.count(b"HTTP/1.1 ") <= 1
-
-
-async def test_an_empty_line_behind_a_request_changes_nothing() -> None:
-    """RFC 9112 2.2: old clients send one behind a body. Nor does the beginning of a request while one is answered."""
-    stage, clock = Stage(), Clock()
-    async with serving(stage.server, HttpSettings(head_timeout=5)) as port:
-        waiting = post(call("tools/call", {"name": "wait"}))
-        peers = [await port.connect() for _ in range(2)]
-        for peer, more in zip(peers, (b"\r\n", b"POST /m"), strict=True):
-            peer.send(waiting)
-            await stage.entered.get()
-            peer.send(more)
-        await turns()
-        await clock.advance(10)
-        stage.open()
-        for peer in peers:
-            assert (await peer.answer()).json["result"]["content"][0]["text"] == "opened"
-        # But then it has to come.
-        await clock.advance(6)
-        assert await peers[1].rest() == b""
-        assert (await peers[0].ask(post(PING))).body == PONG
 
 
 @pytest.mark.parametrize("wrong", [b"GARBAGE\r\n\r\n", b"GET /mcp HTTP/1.1\r\nX: " + b"x" * 6000])
