@@ -42,6 +42,9 @@ class CatalogEntry(Struct, frozen=True, kw_only=True, dict=True):
         def __repr__(self):
             return Struct.__repr__(self._whole())
 
+        def __rich_repr__(self):
+            return Struct.__rich_repr__(self._whole())
+
         def __eq__(self, other):
             return Struct.__eq__(self._whole(), other._whole() if type(other) is CatalogEntry else other)
 

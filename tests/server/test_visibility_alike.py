@@ -225,6 +225,7 @@ def _matched(entry: CatalogEntry) -> bool:
         (repr, True),
         (str, True),
         (lambda entry: f"{entry}", True),
+        (lambda entry: list(entry.__rich_repr__()), True),
         (lambda entry: entry == ENTRY, True),
         (lambda entry: ENTRY == entry, True),  # noqa: SIM300 - the other way round
         (lambda entry: entry in [ENTRY], True),
