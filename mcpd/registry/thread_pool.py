@@ -147,7 +147,7 @@ class ThreadPool:
             self._threads += 1
         try:
             thread.start()
-        except RuntimeError as error:  # the system has no more
+        except RuntimeError as error:  # the system has no more, or Python 3.12 comes to its end
             with self._lock:
                 self._is_waking = False
                 self._count_out()
