@@ -180,7 +180,7 @@ async def _spare(parked: _ParkedFuture) -> None:
         try:
             await parked
         except asyncio.CancelledError:
-            if parked.driver is None or parked.task is None:
+            if parked.task is None:
                 raise
             # Cancelled by its own first step: it finds out where it waits, and what it waits for is cancelled, too.
             parked.task.cancel(parked.message)

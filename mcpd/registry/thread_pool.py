@@ -258,7 +258,8 @@ class ThreadPool:
                 job = jobs.popleft() if jobs else None
                 is_over = job is None and self._is_leaving
                 if job is None:
-                    self._idle += not is_over
+                    if not is_over:
+                        self._idle += 1
                 elif jobs and not self._is_waking:
                     is_to_tell = self._wake_another() or is_to_tell
 

@@ -290,8 +290,14 @@ async def calls():
     meeting = threading.Barrier(9, timeout=30)
     print(sorted(await asyncio.gather(*(run_in_thread(meeting.wait) for _ in range(9)))))
 
+def run():
+    asyncio.run(calls())
+    loop = asyncio.new_event_loop()  # that nobody shuts down
+    print(loop.run_until_complete(run_in_thread(abs, -9)))
+    loop.close()
+
 begun = threading.Event()
-threading.Thread(target=asyncio.run, args=(calls(),)).start()
+threading.Thread(target=run).start()
 begun.wait(30)
 """
 
@@ -305,7 +311,7 @@ def test_a_loop_that_outlives_the_main_thread_goes_on() -> None:
         assert said.stderr.endswith("RuntimeError: can't create new thread at interpreter shutdown\n")
         return
     few = f"{list(range(5))}\n"
-    assert (said.stdout, said.stderr) == ("[True, None]\n" + 3 * few + f"{list(range(9))}\n", "")
+    assert (said.stdout, said.stderr) == ("[True, None]\n" + 3 * few + f"{list(range(9))}\n9\n", "")
 
 
 async def test_a_thread_that_sleeps_holds_nothing_of_the_last_call() -> None:
