@@ -67,6 +67,8 @@ class ThreadPool:
         self._jobs: deque[Job] = deque()
         self._ended: list[Job] = []
         self._threads = 0
+        self._staying = 0
+        """How many of them look for jobs again: those that were let go may not be gone yet."""
         self._idle = 0
         """How many of them read their pipe."""
         self._least_idle = 0
@@ -145,14 +147,19 @@ class ThreadPool:
             if self._is_closed:  # by another thread, and with it the pipes
                 return
             self._threads += 1
+            self._staying += 1
         try:
             thread.start()
         except RuntimeError as error:  # the system has no more, or Python 3.12 comes to its end
             with self._lock:
                 self._is_waking = False
+                self._staying -= 1
                 self._count_out()
-                if self._threads:
-                    return  # those that there are go on with what waits
+                if self._staying:  # those that there are go on with what waits
+                    if self._jobs and self._idle:  # they went to sleep while one more was to come
+                        self._is_waking = True
+                        os.write(self._wake_out, _LOOK)
+                    return
                 jobs, self._jobs = self._jobs, deque()
             for job in jobs:
                 job.fail(error)
@@ -184,10 +191,11 @@ class ThreadPool:
     def _prune(self) -> None:
         self._is_pruning = False
         with self._lock:
-            surplus = min(self._least_idle, self._idle, self._threads - _WARM)
+            surplus = min(self._least_idle, self._idle, self._staying - _WARM)
             if surplus > 0 and not (self._is_closed or self._is_waking):
                 # From now on nobody counts on them: who has a job next, before they have read this, wakes others.
                 self._idle -= surplus
+                self._staying -= surplus
                 os.write(self._wake_out, _QUIT * surplus)
 
     def close(self) -> None:
@@ -258,7 +266,9 @@ class ThreadPool:
                 job = jobs.popleft() if jobs else None
                 is_over = job is None and self._is_leaving
                 if job is None:
-                    if not is_over:
+                    if is_over:
+                        self._staying -= 1
+                    else:
                         self._idle += 1
                 elif jobs and not self._is_waking:
                     is_to_tell = self._wake_another() or is_to_tell

@@ -210,6 +210,76 @@ async def test_a_pool_that_is_closed_while_a_thread_cannot_be_started_leaves_no_
         os.fstat(pool._wake_in)
 
 
+class FailingJob:
+    """Whether it was run, or that it cannot be."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.outcome: asyncio.Future[str] = self.loop.create_future()
+
+    def run(self) -> None:
+        pass
+
+    def end(self) -> None:
+        self.outcome.set_result("was run")
+
+    def fail(self, error: Exception) -> None:
+        self.outcome.set_result(str(error))
+
+    def forget(self) -> None:
+        pass
+
+
+async def test_nobody_counts_on_a_thread_that_is_about_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    left, go = threading.Event(), threading.Event()
+
+    class SlowToEnd(ThreadPool):
+        def _work(self) -> None:
+            super()._work()
+            left.set()
+            go.wait(30)
+
+    pool = SlowToEnd()
+    await pool.open()
+    first, second = FailingJob(), FailingJob()
+    pool.submit(first)
+    assert await first.outcome == "was run"
+    pool.leave()
+    assert await asyncio.to_thread(left.wait, 30)
+
+    def no_more(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", no_more)
+        pool.submit(second)
+        async with asyncio.timeout(30):
+            assert await second.outcome == "can't start new thread"
+    go.set()
+
+
+async def test_threads_that_went_to_sleep_while_one_could_not_be_started_are_woken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool = ThreadPool()
+    await pool.open()
+    first, second = FailingJob(), FailingJob()
+    pool.submit(first)
+    assert await first.outcome == "was run"
+    await until(lambda: pool._idle == 1)
+
+    def no_more(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    pool._is_waking = True  # one is to be started, as all were busy
+    pool.submit(second)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", no_more)
+        pool._start_thread()
+    async with asyncio.timeout(30):
+        assert await second.outcome == "was run"
+
+
 def test_where_pipes_cannot_be_waited_for_the_loop_is_called() -> None:
     """As on Windows."""
 
