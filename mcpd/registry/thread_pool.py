@@ -79,7 +79,7 @@ class ThreadPool:
         self._is_telling = False
         """The loop was told that something has ended, or that it is to start a thread, and has not looked yet."""
         self._is_closed = False
-        self._is_leaving = _is_at_end
+        self._is_leaving = False
         """No thread waits for a job."""
         self._is_pruning = False
         self._wake_in, self._wake_out = os.pipe()
@@ -102,7 +102,11 @@ class ThreadPool:
         # asyncio.run and its like end the generators of a loop before they close it.
         self._at_end = self._until_the_end()
         await anext(self._at_end)
-        _open.add(self)
+        with _open_lock:
+            _open.add(self)
+            is_late = _is_at_end
+        if is_late:
+            self.leave()
 
     async def _until_the_end(self) -> AsyncGenerator[None, None]:
         try:
@@ -192,7 +196,7 @@ class ThreadPool:
         self._is_pruning = False
         with self._lock:
             surplus = min(self._least_idle, self._idle, self._staying - _WARM)
-            if surplus > 0 and not (self._is_closed or self._is_waking):
+            if surplus > 0 and not (self._is_closed or self._is_waking or self._is_leaving):
                 # From now on nobody counts on them: who has a job next, before they have read this, wakes others.
                 self._idle -= surplus
                 self._staying -= surplus
@@ -314,6 +318,7 @@ def _known_to_anyio(loop: asyncio.AbstractEventLoop) -> AbstractContextManager[o
 
 
 _open: WeakSet[ThreadPool] = WeakSet()
+_open_lock = threading.Lock()
 _is_at_end = False
 """Python waits for the threads that there are, and ends."""
 
@@ -327,13 +332,22 @@ def _tell(loop: asyncio.AbstractEventLoop, step: Callable[[], object]) -> None:
 
 def _leave_all() -> None:
     global _is_at_end
-    _is_at_end = True
-    for pool in list(_open):
+    with _open_lock:
+        _is_at_end = True
+        pools = list(_open)
+    for pool in pools:
         pool.leave()
 
 
+def _forget_all() -> None:
+    """In a child: the pipes are still the parent's, and a thread of it may have held the lock."""
+    global _open_lock
+    _open_lock = threading.Lock()
+    _open.clear()
+
+
 if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(after_in_child=_open.clear)  # the pipes are still the parent's
+    os.register_at_fork(after_in_child=_forget_all)
 
 # Python waits for all threads as it ends, so those of a loop that nobody has shut down would hold it up for ever.
 # The same hook ends the threads of `concurrent.futures`. A loop in a thread of its own may run on, and have more jobs.

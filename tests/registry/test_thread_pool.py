@@ -258,6 +258,20 @@ async def test_nobody_counts_on_a_thread_that_is_about_to_end(monkeypatch: pytes
     go.set()
 
 
+async def test_threads_that_are_leaving_are_not_let_go_once_more() -> None:
+    meeting = threading.Barrier(4, timeout=30)
+    await asyncio.gather(*(run_in_thread(meeting.wait) for _ in range(4)))
+    pool = pool_of_loop()
+    await until(lambda: pool._idle == 4)
+    pool._least_idle = 4
+    pool.leave()
+    pool._prune()  # its time may come before they have read what they were told
+    await until(lambda: not our_threads())
+    assert (pool._idle, pool._staying, pool._threads) == (0, 0, 0)
+    async with asyncio.timeout(30):
+        assert await run_in_thread(abs, -1) == 1
+
+
 async def test_threads_that_went_to_sleep_while_one_could_not_be_started_are_woken(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
