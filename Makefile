@@ -143,7 +143,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.serve: pyproject.toml | $(VENV)/bin/python
-	$(PIP) install --editable '.[http,client]'
+	$(PIP) install --editable '.[http,client,yaml]'
 	@touch $@
 
 # A fast installer, if there is one for this machine; without it pip does the same in more time.

@@ -139,7 +139,7 @@ def test_make_serve_installs_what_it_serves() -> None:
         ["make", "--dry-run", "--always-make", "--no-print-directory", "setup-serve"],
         cwd=REPOSITORY, capture_output=True, text=True, timeout=100, check=True,
     )  # fmt: skip
-    assert "install --editable '.[http,client]'" in done.stdout
+    assert "install --editable '.[http,client,yaml]'" in done.stdout
 
 
 # ---------------------------------------------------------------------------------------- hosts

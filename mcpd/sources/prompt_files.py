@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from ..context.exchange import Exchange
+from ..docs.front_matter import FrontMatterError, read_front_matter
 from ..errors import InvalidParams
 from ..folder_files import read_within
 from ..printable import printable
@@ -21,7 +22,6 @@ from ..registry.entries import PromptEntry
 from ..registry.pages import ActiveExtensions
 from ..types.content import TextContent
 from ..types.prompts import GetPromptResult, Prompt, PromptArgument, PromptMessage
-from .front_matter import FrontMatterError, split
 from .reports import Report
 from .tree import MOST_OF_A_KIND, File, files_of
 
@@ -41,6 +41,7 @@ _Role = Literal["user", "assistant"]
 
 
 class _Argument(Struct, forbid_unknown_fields=True, frozen=True):
+    name: str | None = None
     title: str | None = None
     description: str | None = None
     required: bool | None = None
@@ -48,11 +49,13 @@ class _Argument(Struct, forbid_unknown_fields=True, frozen=True):
     choices: Annotated[tuple[str | int | float | bool, ...], Meta(max_length=1000)] = ()
 
 
-class _Head(Struct, forbid_unknown_fields=True, frozen=True):
+class _Head(Struct, frozen=True):
+    """The keys that mcpd reads. Other hosts have keys of their own, such as `allowed-tools`, which are ignored."""
+
     name: str | None = None
     title: str | None = None
     description: str | None = None
-    arguments: dict[str, _Argument | str | None] | list[str] | None = None
+    arguments: dict[str, _Argument | str | None] | list[_Argument | str] | None = None
 
 
 class FilePrompt(PromptEntry):
@@ -150,8 +153,10 @@ def _prompt(file: File, folder: str, report: Report) -> FilePrompt:
     except UnicodeDecodeError as error:
         raise FrontMatterError(1, f"is not UTF-8 (byte {error.start}); save it as UTF-8") from None
 
-    members, body, first_line = split(text)
+    members, body, first_line = read_front_matter(text)
     head = _head(members, text)
+    for key, known in _misspelled(members):
+        report.warning(file.path, f"its head has the unknown key {printable(key, 60)}; did you mean {known}?")
     name = head.name or "_".join((*file.parts[:-1], file.stem))
     if not re.match(_NAME, name):
         raise FrontMatterError(
@@ -186,29 +191,56 @@ def _prompt(file: File, folder: str, report: Report) -> FilePrompt:
     return FilePrompt(listed, arguments, messages)
 
 
+_EXPECTED = {
+    "arguments": "a list of names, a list of `name: …` with `description: …`, or a table of names with descriptions",
+    "arguments.required": "true or false",
+    "arguments.choices": "a list of texts or numbers",
+    "arguments.default": "a text, a number, true or false",
+}
+_KNOWN = "title, description, required, default and choices"
+
+
 def _head(members: dict[str, Any], text: str) -> _Head:
     try:
         return msgspec.convert(members, _Head)
     except msgspec.ValidationError as error:
-        found = re.search(r"unknown field `(.*?)`|at `\$\.(\w+)", str(error))
-        key = (found[1] or found[2]) if found else ""
+        unknown = re.search(r"unknown field `(.*?)`", str(error))
+        path = re.findall(r"\.(\w+)", (re.search(r"at `(.*?)`", str(error)) or [""])[0])
+        keys = path[:1] + [key for key in path[1:] if f"{path[0]}.{key}" in _EXPECTED]
+        key = unknown[1] if unknown else keys[-1]
         lines = text.split("\n")
-        line = next((at for at, one in enumerate(lines, 1) if key and one.strip().strip("\"'").startswith(key)), 1)
-        known = "name, title, description and arguments (each with title, description, required, default, choices)"
-        what = str(error).partition(" - at ")[0].replace("`", "")
-        raise FrontMatterError(line, f"its head: {printable(what)}; there are {known}") from None
+        line = next((at for at, one in enumerate(lines, 1) if one.strip().lstrip("- \"'").startswith(key)), 1)
+        if unknown:
+            raise FrontMatterError(line, f"an argument has no key {printable(key, 60)}; it can have {_KNOWN}") from None
+        expected = _EXPECTED.get(".".join(keys), "a text (put numbers, true and false in quotes)")
+        raise FrontMatterError(line, f"{key}: expected {expected}") from None
+
+
+def _misspelled(members: dict[str, Any]) -> list[tuple[str, str]]:
+    """Unknown keys that look like one of ours, each with that one."""
+    from difflib import get_close_matches
+
+    known = _Head.__struct_fields__
+    found = ((key, get_close_matches(key, known, 1, 0.8)) for key in members if key not in known)
+    return [(key, near[0]) for key, near in found if near]
 
 
 def _arguments(head: _Head, used: list[str]) -> dict[str, _Argument]:
-    """Those that the head names; without a word of it there, those that the text has, each required."""
+    """The arguments by name: those of the head, otherwise the placeholders of the text, which are then required."""
+    pairs: list[tuple[str, _Argument | None]]
     said = head.arguments
     if said is None:
         return {name: _Argument(required=True) for name in used}
     if isinstance(said, list):
-        return {name: _Argument(required=True) for name in said}
+        pairs = [(one, None) if isinstance(one, str) else (one.name or "", one) for one in said]
+    else:
+        pairs = [(name, _Argument(description=one) if isinstance(one, str) else one) for name, one in said.items()]
     found: dict[str, _Argument] = {}
-    for name, one in said.items():
-        argument = _Argument(description=one) if isinstance(one, str) else one or _Argument()
+    for name, one in pairs:
+        argument = one or _Argument()
+        if not name or name in found:
+            text = f"has the argument {name} twice" if name else "has an argument without a name; write - name: season"
+            raise FrontMatterError(1, f"its head {text}")
         if argument.required is None:
             argument = msgspec.structs.replace(argument, required=argument.default is None)
         found[name] = argument

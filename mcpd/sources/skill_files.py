@@ -18,6 +18,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from ..context.exchange import Exchange
+from ..docs.front_matter import FrontMatterError
 from ..errors import RegistrationError
 from ..extensions.skills.constants import FILE, MOST_FILES, MOST_TOTAL_BYTES, SKILLS
 from ..extensions.skills.entries import Skill, SkillResource, root_uri
@@ -31,7 +32,6 @@ from ..server import Server
 from ..types.content import BlobResourceContents, TextResourceContents
 from ..types.resources import ReadResourceResult, Resource
 from .configuration import SkillsTable
-from .front_matter import FrontMatterError
 from .media_types import BINARY, is_text_type, media_type
 from .reports import Report
 from .resource_files import Origin, escaped

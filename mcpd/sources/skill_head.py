@@ -9,10 +9,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from ..docs.front_matter import FrontMatterError, read_front_matter
 from ..extensions.skills.constants import MOST_TOTAL_BYTES
 from ..extensions.skills.entries import is_name
 from ..types.base import META
-from .front_matter import FrontMatterError, split
 
 __all__ = ["MOST_DESCRIPTION", "SkillHead", "read_head"]
 
@@ -45,7 +45,7 @@ def read_head(data: bytes, folder: str) -> SkillHead:
     lines = text.replace("\r\n", "\n").split("\n")
     if lines[0].rstrip() != "---":
         raise FrontMatterError(1, "has no head; begin it with ---, name:, description: and --- on lines of their own")
-    members, _, _ = split("\n".join(lines))
+    members, _, _ = read_front_matter("\n".join(lines))
 
     name, description = members.get("name"), members.get("description")
     if name is None:

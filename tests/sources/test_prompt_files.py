@@ -80,16 +80,20 @@ async def test_arguments_and_messages(tmp_path: Path, version: str) -> None:
     [
         ("", "prompts/x.md, line 1: has no text"),
         ("---\ntitle: X\n---\n\n", "prompts/x.md, line 4: has no text"),
-        ("---\ntitle: X\n", "prompts/x.md, line 1: its head begins with --- and never ends"),
-        (
-            "---\ntitel: X\n---\nx",
-            "prompts/x.md, line 2: its head: Object contains unknown field titel; there are name,",
-        ),
-        ("---\n\ntitle: [X]\n---\nx", "prompts/x.md, line 3: its head: Expected str | null, got array"),
+        ("---\ntitle: X\n", "prompts/x.md, line 1: its front matter begins with --- and never ends"),
+        ("---\ntitel: X\n---\nx", "prompts/x.md: its head has the unknown key titel; did you mean title?"),
+        ("---\n\ntitle: [X]\n---\nx", "prompts/x.md, line 3: title: expected a text"),
+        ("---\narguments: 3\n---\nx", "prompts/x.md, line 2: arguments: expected a list of names, a list of `name: …`"),
         (
             "---\narguments:\n  a:\n    requird: true\n---\n{{a}}",
-            "prompts/x.md, line 4: its head: Object contains unknown",
+            "prompts/x.md, line 4: an argument has no key requird; it can have title, description, required",
         ),
+        (
+            "---\narguments:\n  - name: a\n    required: perhaps\n---\n{{a}}",
+            "prompts/x.md, line 4: required: expected true or false",
+        ),
+        ("---\narguments:\n  - title: a\n---\n{{a}}", "prompts/x.md, line 1: its head has an argument without a name"),
+        ("---\narguments: [a, a]\n---\n{{a}}", "prompts/x.md, line 1: its head has the argument a twice"),
         ("---\narguments: [a]\n---\nx\n{{a}} {{b}}", "prompts/x.md, line 5: {{b}} is no argument; its head has a"),
         ("---\narguments: [a]\n---\nx", "prompts/x.md: its argument a is nowhere in its text; write {{a}} where it"),
         ("---\nname: a b\n---\nx", "prompts/x.md, line 1: 'a b' is no name for a prompt"),
@@ -103,3 +107,33 @@ def test_mistakes(tmp_path: Path, text: str | bytes, said: str) -> None:
     (found,) = problems(server)
     assert found.startswith(said)
     assert "other" in [entry.key for entry in server.catalog.prompts]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "\n  - name: season\n    description: When\n  - name: bed\n    required: false",
+        "\n  season: When\n  bed: {required: false}",
+        " [{name: season, description: When}, {name: bed, required: false}]",
+    ],
+)
+async def test_arguments_are_a_list_as_in_mcp_or_a_table(tmp_path: Path, arguments: str) -> None:
+    server = opened(tmp_path, {"prompts/plan.md": f"---\narguments:{arguments}\n---\n{{{{season}}}} {{{{bed}}}}"})
+    assert problems(server) == []
+    async with memory_wire(server, MODERN) as wire:
+        (plan,) = (await wire.result("prompts/list"))["prompts"]
+    assert plan["arguments"] == [
+        {"name": "season", "description": "When", "required": True},
+        {"name": "bed", "required": False},
+    ]
+
+
+async def test_files_of_other_hosts_are_prompts(tmp_path: Path) -> None:
+    """Claude Code and Copilot have keys of their own, and take values that YAML does not."""
+    head = "allowed-tools: Bash(git add:*), Read\nargument-hint: [pr] [priority]\nmode: agent\nmodel: x\ntools: ['a']"
+    text = f"---\n{head}\ndescription: Reviews code: carefully\n---\nReview it."
+    server = opened(tmp_path, {"prompts/review.md": text})
+    assert problems(server) == []
+    async with memory_wire(server, MODERN) as wire:
+        (review,) = (await wire.result("prompts/list"))["prompts"]
+    assert review["description"] == "Reviews code: carefully"

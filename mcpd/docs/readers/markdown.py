@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from itertools import islice
 
+from ..front_matter import number_in, split_page, text_in
 from ..names import NO_ORDER, order_of, section_of, title_of
 from ..page import CodeBlock, Heading, Kind, Link, Page
 from .decoding import decoded
-from .head import number_in, split_head, text_in
 from .markdown_lines import Fence, Lines, plain_text, scan_lines, titled
 
 __all__ = ["markdown_page", "read_markdown"]
@@ -25,7 +25,7 @@ _LANGUAGE = re.compile(r"\{?\.?([A-Za-z0-9_+#.-]+)")
 
 def read_markdown(path: str, data: bytes, with_links: bool = True) -> Page:
     """The page of a Markdown file. Raises UnreadablePage for what is no text."""
-    front, text = split_head(decoded(data))
+    front, text = split_page(decoded(data))
     return markdown_page(path, text, "markdown", front, with_links=with_links)
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 
+from ..front_matter import split_page
 from ..page import Page
 from .decoding import decoded
-from .head import split_head
 from .markdown import markdown_page
 from .markdown_lines import scan_lines
 
@@ -34,7 +34,7 @@ _TITLES = ("title", "label", "heading", "name", "summary", "alt")
 
 def read_mdx(path: str, data: bytes, with_links: bool = True) -> Page:
     """The page of an MDX file. Raises UnreadablePage for what is no text."""
-    front, text = split_head(decoded(data))
+    front, text = split_page(decoded(data))
     return markdown_page(path, readable(text), "mdx", front, with_links=with_links)
 
 

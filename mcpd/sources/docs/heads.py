@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from ...docs.front_matter import split_page, text_in
 from ...docs.opening import Opener
 from ...docs.settings import DocsSettings
 
@@ -20,7 +21,6 @@ _SETTINGS = DocsSettings()
 _MOST_CHARS = 300
 
 # Compiled by `re` when they are first needed.
-_KEY = r"(?m)^(title|description|slug):[ \t]*(.*?)[ \t]*$"
 _TITLE = r"(?m)^#[ \t]+(.+?)[ \t#]*$"
 _HTML_TITLE = r"(?is)<title[^>]*>(.*?)</title>"
 _RST_TITLE = r"(?m)^(?!\.\. |:)(\S.*)\n([=*#~^\"'-])\2{2,}[ \t]*$"
@@ -55,11 +55,8 @@ def head_of(folder: str, path: str) -> Head:
 
 
 def _markdown(text: str) -> Head:
-    front, body = _split(text)
-    said: dict[str, str] = {}
-    for key, value in re.findall(_KEY, front):
-        said.setdefault(key, _plain(value))
-    return _head(said.get("title") or _first(_TITLE, body), said.get("description", ""), said.get("slug", ""))
+    front, body = split_page(text)
+    return _head(text_in(front, "title") or _first(_TITLE, body), text_in(front, "description"), text_in(front, "slug"))
 
 
 def _html(text: str) -> Head:
@@ -87,21 +84,6 @@ def _head(title: str, description: str = "", slug: str = "") -> Head:
 def _first(pattern: str, text: str) -> str:
     found = re.search(pattern, text)
     return found[1] if found else ""
-
-
-def _split(text: str) -> tuple[str, str]:
-    """What stands between the lines of `---` at the beginning, and what comes after."""
-    if not text.startswith("---\n"):
-        return "", text
-    end = text.find("\n---", 3)
-    return (text[4:end], text[end + 4 :]) if end > 0 else ("", text)
-
-
-def _plain(value: str) -> str:
-    """A text without its quotes; "" for one that goes on in the next lines, which is read when the page is."""
-    if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
-        return value[1:-1].replace('\\"', '"') if value[0] == '"' else value[1:-1].replace("''", "'")
-    return "" if value[:1] in "|>&*[{" else value.partition(" #")[0].rstrip()
 
 
 _READERS: dict[str, Callable[[str], Head]] = {

@@ -1,18 +1,19 @@
-"""The head of a Markdown file: what people write there, as YAML reads it; all else is a mistake with its line."""
+"""Front matter: YAML 1.2 and TOML, read the same for prompts, skills and documents; mistakes carry their line."""
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpd.sources.front_matter import FrontMatterError, split
+from mcpd.docs.front_matter import FrontMatterError, read_front_matter, split_page
 
 
 def head(text: str) -> dict[str, Any]:
-    return split(f"---\n{text}\n---\nbody")[0]
+    return read_front_matter(f"---\n{text}\n---\nbody")[0]
 
 
 @pytest.mark.parametrize(
@@ -46,6 +47,17 @@ def head(text: str) -> dict[str, Any]:
             "a": "one\n\n", "b": "one\n  two\n  three\nfour\n\nfive"}),
         ("a: 0x1F\nb: 0o17\nc: 1e3\nd: .5\ne: 1.\nf: 1.2.3\ng: 2026-01-01\nh: .\ni: TRUE", {
             "a": 31, "b": 15, "c": 1000.0, "d": 0.5, "e": 1.0, "f": "1.2.3", "g": "2026-01-01", "h": ".", "i": True}),
+        ("a: yes\nb: no\nc: 1:30\nd: .inf\ne: 1e999\n3: f", {
+            "a": "yes", "b": "no", "c": "1:30", "d": ".inf", "e": "1e999", "3": "f"}),
+        ('a: "one\n  two"\nb: \'three\n\n  four\'', {"a": "one two", "b": "three\nfour"}),
+        ("a: [\n  x,  # first\n  y,\n]\nb: {c: 1,\n  d: 2}", {"a": ["x", "y"], "b": {"c": 1, "d": 2}}),
+        ("a: >-\n  one\n   two\n  three # four", {"a": "one\n two\nthree # four"}),
+        ("a: {b}", {"a": {"b": None}}),
+        # What Claude Code and Copilot read as text, though it is not YAML.
+        ("description: Use when: the user asks\nmodel: x", {"description": "Use when: the user asks", "model": "x"}),
+        ("argument-hint: [file] [line]\ntools: [a, b]", {"argument-hint": "[file] [line]", "tools": ["a", "b"]}),
+        ("tools: *", {"tools": "*"}),
+        ("by: @me and `you`\nc: 50%", {"by": "@me and `you`", "c": "50%"}),
     ],
 )  # fmt: skip
 def test_what_is_read(text: str, found: dict[str, Any]) -> None:
@@ -55,26 +67,24 @@ def test_what_is_read(text: str, found: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [
-        ("title", 2, "'title' is no key with a value"),
-        ("a: 1\na: 2", 3, "has a key that is there already"),
-        ("a: 1\n  b: 2", 3, "is not indented like"),
-        ("a:\n    b: 1\n  c: 2", 4, "is not indented like"),
-        ("a:\n\tb: 1", 3, "begins with a tab"),
-        ("a: {b: 1", 2, "has no } at its end"),
-        ("a: {b}", 2, "is no table in braces"),
-        ("a: {b: 1, b: 2}", 2, "has a key that is there already"),
-        ("a: one\n  two: three", 3, "a text with a colon needs quotes"),
-        ("a: &b c", 2, "has a sign that means something else"),
-        ("a: *b", 2, "has a sign that means something else"),
-        ("a: b: c", 2, "has a colon in its text"),
-        ('a: "b', 2, "has a quote that does not end"),
-        ('a: "b" c', 2, "has something behind its value"),
-        ("a: [b", 2, "has no ] at its end"),
-        ("a: ['b' 'c']", 2, "needs a comma"),
-        ('a: "\\q"', 2, "write \\\\ for a backslash"),
-        ("a:\n  - b\n  c: 1", 4, "mixes a list with keys"),
-        ("- a", 2, "is no key with a value"),
-        ("a: " + "[" * 30, 2, "nested more than"),
+        ("title", 2, "is not a list of keys with values"),
+        ("- a", 2, "is not a list of keys with values"),
+        ("a: 1\na: 2", 3, "has the key 'a' twice"),
+        ("a: {b: 1, b: 2}", 2, "has the key 'b' twice"),
+        ("a: 1\n  b: 2", 3, "not valid YAML"),
+        ("a:\n    b: 1\n  c: 2", 4, "not valid YAML"),
+        ("a:\n\tb: 1", 3, "not valid YAML"),
+        ("a:\n  b: {c", 3, "not valid YAML"),
+        ("a: one\n  two: three", 3, "not valid YAML"),
+        ('a: "b', 2, "not valid YAML"),
+        ('a: "b" c', 2, "not valid YAML"),
+        ('a: "\\q"', 2, "not valid YAML"),
+        ("a:\n  - b\n  c: 1", 4, "not valid YAML"),
+        ("a:\n  b: &c d", 3, "anchors and aliases"),
+        ("a:\n  b: *c", 3, "anchors and aliases"),
+        ("a:\n  b: !!str 3", 3, "the tag tag:yaml.org,2002:str is not supported"),
+        ("a:\n  ? [b]\n  : c", 3, "has a key that is not a string"),
+        ("a:\n  " + "[" * 30 + "]" * 30, 3, "nested more than"),
         ("\n".join(" " * depth + "a:" for depth in range(30)), 23, "nested more than"),
     ],
 )
@@ -85,21 +95,48 @@ def test_what_is_a_mistake(text: str, line: int, said: str) -> None:
     assert caught.value.line == line
 
 
+@pytest.mark.parametrize(
+    ("text", "front", "body"),
+    [
+        ("---\ntitle: A\n---\nText", {"title": "A"}, "Text"),
+        ("---\ntitle: A\n...\nText\n---\n", {"title": "A"}, "Text\n---\n"),
+        ("+++\ndate = 2026-01-01\n+++\nText", {"date": "2026-01-01"}, "Text"),
+        ("---\ntitle: &a A\n---\nText", {}, "Text"),
+        ("---\na: {b: &c d}\n  e\n---\nText", {}, "Text"),
+        ("---\n# a comment\ntitle: A\n---\nText", {"title": "A"}, "Text"),
+        ("---\n---\nText", {}, "Text"),
+        ("---\n\nA rule, then text.\n\n---\n\nMore", {}, None),
+        ("---\nA rule, then text.\n", {}, None),
+        ("---- \nfour: dashes\n---\n", {}, None),
+        ("--- title: no\n---\n", {}, None),
+    ],
+)
+def test_a_page_loses_nothing_but_its_front_matter(text: str, front: dict[str, Any], body: str | None) -> None:
+    assert split_page(text) == (front, text if body is None else body)
+
+
+def test_without_pyyaml_the_install_line_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    with pytest.raises(FrontMatterError, match=r"requires PyYAML: pip install 'mcpd-server\[yaml\]'"):
+        head("a: 1")
+    assert split_page("---\na: 1\n---\nText") == ({}, "Text")
+
+
 def test_where_the_text_begins() -> None:
-    assert split("no head\n---\n") == ({}, "no head\n---\n", 1)
-    assert split("---\na: 1\n---\nbody\n---\n") == ({"a": 1}, "body\n---\n", 4)
-    assert split('+++\na = 1\n[b]\nc = "d"\n+++\nbody') == ({"a": 1, "b": {"c": "d"}}, "body", 6)
+    assert read_front_matter("no head\n---\n") == ({}, "no head\n---\n", 1)
+    assert read_front_matter("---\na: 1\n---\nbody\n---\n") == ({"a": 1}, "body\n---\n", 4)
+    assert read_front_matter('+++\na = 1\n[b]\nc = "d"\n+++\nbody') == ({"a": 1, "b": {"c": "d"}}, "body", 6)
     with pytest.raises(FrontMatterError, match="never ends"):
-        split("---\na: 1\n")
+        read_front_matter("---\na: 1\n")
     with pytest.raises(FrontMatterError) as caught:
-        split("+++\na = 1\nb =\n+++\n")
+        read_front_matter("+++\na = 1\nb =\n+++\n")
     assert caught.value.line == 3
 
 
 @given(st.text())
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
-        found, _, line = split(f"---\n{text}\n---\n")
+        found, _, line = read_front_matter(f"---\n{text}\n---\n")
     except FrontMatterError as error:
         line, found = error.line, {}
     assert isinstance(found, dict)
