@@ -44,6 +44,7 @@ EXTRAS: dict[str, set[str]] = {
     "typing_extensions": {"cli", "client"},  # anyio brings it before Python 3.13; the command hands it on to msgspec
     "uvicorn": {"http"},
     "uvloop": {"server"},
+    "yaml": {"docs"},
     "watchfiles": {"sources"},
     "yarl": {"auth", "transports"},
 }
@@ -98,6 +99,7 @@ def test_pyproject_names_the_same_four() -> None:
         "schema",
         "test",
         "watch",
+        "yaml",
     }
 
 
@@ -244,7 +246,7 @@ def test_a_folder_loads_only_what_it_uses(child: Child, tmp_path: Path) -> None:
     for path, text in [
         ("tools/greet.py", "async def greet(name: str) -> str:\n    return name\n"),
         ("resources/note.txt", "note"),
-        ("prompts/ask.md", "---\ndescription: Ask.\n---\nAsk {{what}}"),
+        ("prompts/ask.md", "+++\ndescription = 'Ask.'\n+++\nAsk {{what}}"),
         ("docs/page.md", "# Page\n"),
         ("mcpd.toml", ""),
     ]:
@@ -252,4 +254,4 @@ def test_a_folder_loads_only_what_it_uses(child: Child, tmp_path: Path) -> None:
         (tmp_path / path).write_text(text, encoding="utf-8")
     loaded = loaded_at_start(child, str(tmp_path))
     assert {"mcpd.sources.prompt_files", "mcpd.sources.reader", "mcpd.sources.resource_files"} <= loaded
-    assert not loaded & (NOT_FOR_STDIO | OURS_NOT_FOR_STDIO | {"difflib"})
+    assert not loaded & (NOT_FOR_STDIO | OURS_NOT_FOR_STDIO | {"difflib", "yaml"})

@@ -74,7 +74,7 @@ def split_page(text: str) -> tuple[dict[str, Any], str]:
         return {}, text
     head, body = parts
     lines = [line for line in head.split("\n") if line.strip() and not line.lstrip().startswith("#")]
-    if fence[1] == "---" and lines and not re.match(_KEY, lines[0]):
+    if fence[1] == "---" and head.strip() and not (lines and re.match(_KEY, lines[0])):
         return {}, text
     try:
         return (_toml(head) if fence[1] == "+++" else _yaml(head)), body

@@ -6,7 +6,17 @@ import re
 
 from .page import Kind
 
-__all__ = ["NO_ORDER", "folder_of", "kind_of", "mime_type_of", "order_of", "section_of", "shown", "title_of"]
+__all__ = [
+    "NO_ORDER",
+    "folder_of",
+    "kind_of",
+    "mime_type_of",
+    "order_of",
+    "section_of",
+    "shown",
+    "title_of",
+    "titled_page",
+]
 
 NO_ORDER = 1_000_000
 """The place of what has none."""
@@ -69,3 +79,8 @@ def title_of(path: str) -> str:
         stem = parts[-2]
     words = re.sub(r"[-_\s]+", " ", shown(stem)).strip()
     return words[:1].upper() + words[1:] if words else stem
+
+
+def titled_page(text: str) -> str:
+    """The `<title>` of an HTML page without the name of the site after its last dash or bar."""
+    return re.split(r"\s+[—–|·-]\s+(?!.*\s[—–|·-]\s)", " ".join(text.split()), maxsplit=1)[0].strip(" ¶#")

@@ -22,7 +22,7 @@ MOST_LIMIT = 50
 
 # Pieces that are ranked for one query: a thousand take a millisecond. Frequent words are left out beside rarer ones.
 _MOST_ROWS = 2000
-_MOST_CANDIDATES = 150
+_MOST_SAMPLED = 50_000  # pieces that are looked at, unranked, for the pages of a frequent word
 _WHOLE = 1.3  # how much better a piece is that has all words, if the frequent ones were not ranked
 
 
@@ -171,9 +171,17 @@ def _ranked(
     """The best pieces, or for a sample the first ones, all alike."""
     condition, values = scope.condition
     inside = f"AND (rowid >> {CHUNK_BITS}) IN (SELECT id FROM files WHERE {condition})" if condition else ""
-    what, order = ("-1.0", "") if is_sample else ("rank", "ORDER BY rank")
+    what, order, most = ("-1.0", "", _MOST_SAMPLED) if is_sample else ("rank", "ORDER BY rank", _MOST_ROWS)
     sql = f"SELECT rowid, {what} FROM words WHERE words MATCH ? {inside} {order} LIMIT ?"
-    return [(chunk, -rank) for chunk, rank in connection.execute(sql, (match, *values, _MOST_CANDIDATES))]
+    found: list[tuple[int, float]] = []
+    pages: set[int] = set()
+    # A long page has thousands of pieces: pages are counted, so that it does not hide the others.
+    for chunk, rank in connection.execute(sql, (match, *values, most)):
+        pages.add(chunk >> CHUNK_BITS)
+        if len(pages) > MOST_HITS:
+            break
+        found.append((chunk, -rank))
+    return found
 
 
 def _by_page(rows: list[tuple[int, float]]) -> list[Found]:

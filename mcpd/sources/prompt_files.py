@@ -218,11 +218,13 @@ def _head(members: dict[str, Any], text: str) -> _Head:
 
 def _misspelled(members: dict[str, Any]) -> list[tuple[str, str]]:
     """Unknown keys that look like one of ours, each with that one."""
+    known = _Head.__struct_fields__
+    unknown = [key for key in members if key not in known]
+    if not unknown:
+        return []
     from difflib import get_close_matches
 
-    known = _Head.__struct_fields__
-    found = ((key, get_close_matches(key, known, 1, 0.8)) for key in members if key not in known)
-    return [(key, near[0]) for key, near in found if near]
+    return [(key, near[0]) for key in unknown if (near := get_close_matches(key, known, 1, 0.8))]
 
 
 def _arguments(head: _Head, used: list[str]) -> dict[str, _Argument]:

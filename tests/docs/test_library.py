@@ -112,6 +112,19 @@ async def test_what_is_meant_is_found(garden: Library, query: str, path: str, co
     assert found.corrected == corrected
 
 
+@pytest.mark.parametrize("sections", [300, 2100])
+async def test_a_long_page_hides_no_others(tmp_path: Path, sections: int) -> None:
+    """A changelog or an all-in-one page matches with hundreds of sections, also where too many match to rank them."""
+    changelog = "# Changelog\n\n" + "".join(f"## Version {n}\n\nThe hose got better.\n\n" for n in range(sections))
+    write(tmp_path, {"00-changelog.md": changelog, **{f"guide-{n}.md": f"# Guide {n}\n\nA hose.\n" for n in range(64)}})
+    library = Library(str(tmp_path), DocsSettings(search_wait=20))
+    await library.indexed(20)
+    found = await library.search("hose", limit=50)
+    await library.aclose()
+    assert found.total == 65
+    assert len({hit.path for hit in found.hits}) == 50
+
+
 async def test_cursors(garden: Library, tmp_path: Path) -> None:
     whole = await garden.search("soil water", limit=50)
     first = await garden.search("soil water", limit=1)

@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -20,6 +21,7 @@ from mcpd.docs.readers.pdf import read_pdf
 from mcpd.docs.readers.reading import read_page
 from mcpd.docs.readers.rst import read_rst
 from mcpd.docs.rendering import render
+from mcpd.sources.docs.heads import head_of
 
 
 @pytest.fixture(scope="module")
@@ -175,13 +177,29 @@ HTML = """<!doctype html><html><head><title>Beds — Garden</title><meta name="d
 def test_html(apart: Apart) -> None:
     page = read_page("rows.html", HTML.encode(), apart=apart)
     assert page == read_html("rows.html", HTML.encode())
-    assert (page.title, page.description) == ("Rows & beds", "On beds.")
+    assert (page.title, page.description) == ("Beds", "On beds.")
     assert [(one.title, one.anchor) for one in page.headings] == [("Rows & beds", "rows")]
     assert page.text == (
         "# Rows & beds\n\nAs `a<b` in \\<tags>, see [water](water.html#when).\n\n"
         "```python3\ndef row():\n    return 1\n```"
-        "\n\n1. one\n  - inner\n2. two\n\nA | B\n1 | 2"
+        "\n\n1. one\n  - inner\n2. two\n\nA | B\n--- | ---\n1 | 2"
     )
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "title"),
+    [
+        ("a.html", HTML, "Beds"),
+        ("a.html", "<title>csv — CSV files — Python</title><h1>CSV</h1>", "csv — CSV files"),
+        ("a.html", "<h1>A <b>bed</b></h1>", "A bed"),
+        ("a.md", "---\n\n# Bed\n\n---\n\nText", "Bed"),
+        ("a.md", "---\ntitle: >-\n  A\n  bed\n---\n# Other", "A bed"),
+    ],
+)
+def test_lists_and_pages_have_one_title(tmp_path: Path, apart: Apart, path: str, text: str, title: str) -> None:
+    (tmp_path / path).write_text(text, encoding="utf-8")
+    assert head_of(str(tmp_path), path).title == title
+    assert read_page(path, text.encode(), apart=apart).title == title
 
 
 @pytest.mark.parametrize(
@@ -201,6 +219,32 @@ def test_html(apart: Apart) -> None:
 def test_links_of_html_are_links_of_markdown_or_text(href: str, text: str) -> None:
     """Browsers leave out breaks in an address, so that a script may hide in one; Markdown's links end at blanks."""
     assert read_html("a.html", f"<p><a href='{href}'>it</a> end</p>".encode()).text == f"{text} end"
+
+
+@pytest.mark.parametrize(
+    ("html", "text"),
+    [
+        # As Sphinx writes tables: paragraphs and lists in cells.
+        (
+            "<table><thead><tr><th><p>Name</p></th><th><p>Use</p></th></tr></thead><tbody><tr><td><p>hoe</p></td>"
+            "<td><p>digs</p><p>rakes</p><ul><li>soil</li><li>gravel<br>too</li></ul><pre>go</pre></td></tr></tbody></table>",
+            "Name | Use\n--- | ---\nhoe | digs rakes soil gravel too `go`",
+        ),
+        (
+            "<table><tr><td>a<table><tr><td>x<td>y</table></td><td>c<tr><td>1<td>2</table>z",
+            "a x y | c\n--- | ---\n1 | 2\n\nz",
+        ),
+        (
+            "<table><tr><td><pre>1\n2</pre></td><td><pre>a\nb</pre></td></tr></table>z",
+            "```\n1\n2\n```\n\n```\na\nb\n```\n\nz",
+        ),
+        ("<table><tr><td>alone</table>z", "alone\n\nz"),
+        ('<ol start="3"><li>three<li>four</ol><ol start="x"><li>one</ol>', "3. three\n4. four\n\n1. one"),
+    ],
+)
+def test_tables_and_lists_of_html(html: str, text: str) -> None:
+    found = read_html("a.html", html.encode()).text
+    assert [line.strip() for line in found.replace("  |", " |").split("\n")] == text.split("\n")
 
 
 RST = """

@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 
 import msgspec
 
+from ..names import titled_page
 from ..page import Page
 from .decoding import decoded
 from .markdown import markdown_page
@@ -25,7 +26,7 @@ _HIDDEN_CLASSES = frozenset(
      "skip-link", "prev-next-area")
 )  # fmt: skip
 _BLOCKS = frozenset(
-    ("p", "div", "section", "article", "main", "header", "aside", "ul", "ol", "dl", "dd", "table", "thead", "tbody",
+    ("p", "div", "section", "article", "main", "header", "aside", "ul", "ol", "dl", "dd", "table",
      "blockquote", "figure", "figcaption", "details", "summary", "address", "hr", "body")
 )  # fmt: skip
 _EMPTY = frozenset(
@@ -54,7 +55,10 @@ def read_html(path: str, data: bytes, with_links: bool = True) -> Page:
     parser.close()
     text = _BLANKS.sub("\n\n", parser.whole()).strip("\n")
     front: dict[str, object] = {"description": parser.description} if parser.description else {}
-    page = markdown_page(path, text, "html", front, _title(parser.title), with_links=with_links)
+    # Lists show the title before the whole page is read, so it counts more than headings.
+    if title := titled_page(parser.title):
+        front["title"] = title
+    page = markdown_page(path, text, "html", front, with_links=with_links)
     anchors = parser.anchors
     if len(anchors) == len(page.headings):
         headings = tuple(
@@ -73,11 +77,6 @@ def _text(data: bytes) -> str:
         except LookupError:
             pass
     return decoded(data)
-
-
-def _title(text: str) -> str:
-    """Of a title, what stands before the name of the site."""
-    return re.split(r"\s+[—–|·-]\s+", " ".join(text.split()), maxsplit=1)[0].strip(" ¶#")
 
 
 class _Parser(HTMLParser):
@@ -103,6 +102,8 @@ class _Parser(HTMLParser):
         self._main_tag = ""
         self._main_depth = 0
         self._cells = 0
+        self._in_cell = False  # of a table row, which is one line
+        self._has_header: list[bool] = []  # of each open table: its first row is written
         self._code = False
         self._is_signature = False
 
@@ -203,14 +204,18 @@ class _Parser(HTMLParser):
             self._language = found[1]
         elif tag in ("li", "dt"):
             self._item(tag, classes)
+        elif tag in ("td", "th") and len(self._has_header) > 1:  # a table in a cell
+            self._block()
         elif tag in ("td", "th"):
-            self._out.append(" | " if self._cells else "")
+            if self._cells:
+                self._out.append("| " if self._out[-1].endswith(" ") else " | ")
             self._cells += 1
+            self._in_cell = True
         elif tag == "br":
-            self._out.append("\n")
-        elif tag == "tr":
+            self._out.append(" " if self._in_cell else "\n")
+        elif tag == "tr" and len(self._has_header) < 2:
+            self._end_row()
             self._line()
-            self._cells = 0
         elif tag == "a":
             is_text = self._pre or self._is_signature or self._heading is not None
             self._links.append("" if is_text else _target(said.get("href", "")))
@@ -227,7 +232,10 @@ class _Parser(HTMLParser):
     def _open_block(self, tag: str, said: dict[str, str]) -> None:
         self._block()
         if tag in ("ul", "ol"):
-            self._lists.append(1 if tag == "ol" else -1)
+            start = said.get("start", "")
+            self._lists.append(-1 if tag == "ul" else int(start) if re.fullmatch("[0-9]{1,9}", start) else 1)
+        elif tag == "table":
+            self._has_header.append(False)
         if said.get("id") and tag in ("section", "div"):
             self._section_id = said["id"]
         if found := _LANGUAGE.search(said.get("class", "")):
@@ -235,6 +243,10 @@ class _Parser(HTMLParser):
 
     def _item(self, tag: str, classes: list[str]) -> None:
         self._end_heading()
+        if self._in_cell:
+            self._block()
+            self._code = self._is_signature = False
+            return
         self._line()
         depth = max(0, len(self._lists) - 1)
         number = self._lists[-1] if self._lists and tag == "li" else -1
@@ -265,6 +277,14 @@ class _Parser(HTMLParser):
         elif tag in ("ul", "ol") and self._lists:
             self._lists.pop()
             self._line()
+        elif tag in ("td", "th") and self._in_cell:
+            self._block()
+        elif tag == "tr":
+            self._end_row()
+        elif tag == "table" and self._has_header:
+            self._end_row()
+            self._has_header.pop()
+            self._block()
         elif tag in _BLOCKS:
             self._block()
 
@@ -280,6 +300,10 @@ class _Parser(HTMLParser):
     def _end_code(self) -> None:
         code = "".join(self._pre_text).strip("\n")
         self._pre_text.clear()
+        if self._in_cell and "\n" not in code and "`" not in code:
+            self._out.append(f"`{code}`")
+            return
+        self._in_cell, self._cells = False, 0  # a table that lays out code beside its line numbers
         fence = "```"
         while fence in code:
             fence += "`"
@@ -288,15 +312,29 @@ class _Parser(HTMLParser):
         self._out.append(f"{fence}{language}\n{code}\n{fence}\n\n")
         self._language = ""
 
+    def _end_row(self) -> None:
+        """Write the line that Markdown wants below the first row of a table."""
+        if len(self._has_header) == 1:
+            if self._in_cell and self._cells > 1 and not self._has_header[0]:
+                self._out.append("\n" + " | ".join(["---"] * self._cells) + "\n")
+            self._has_header[0] = self._has_header[0] or self._cells > 0
+            self._cells = 0
+            self._in_cell = False
+
     def _line(self) -> None:
-        if self._heading is None and not self._pre and self._out and not self._out[-1].endswith("\n"):
+        if self._in_cell:
+            self._block()
+        elif self._heading is None and not self._pre and self._out and not self._out[-1].endswith("\n"):
             self._out.append("\n")
 
     def _block(self) -> None:
         """An empty line; inside of an item of a list a new one."""
         if self._pre or self._heading is not None:
             return
-        if self._lists:
+        if self._in_cell:
+            if self._out and not self._out[-1].endswith((" ", "\n")):
+                self._out.append(" ")
+        elif self._lists:
             if self._out and not self._out[-1].endswith(("\n", "- ", ". ")):
                 self._out.append("\n")
         elif self._out and self._out[-1] != ": ":

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from ...docs.front_matter import split_page, text_in
+from ...docs.names import titled_page
 from ...docs.opening import Opener
 from ...docs.settings import DocsSettings
 
@@ -23,6 +24,7 @@ _MOST_CHARS = 300
 # Compiled by `re` when they are first needed.
 _TITLE = r"(?m)^#[ \t]+(.+?)[ \t#]*$"
 _HTML_TITLE = r"(?is)<title[^>]*>(.*?)</title>"
+_HTML_HEADING = r"(?is)<h1[^>]*>(.*?)</h1>"
 _RST_TITLE = r"(?m)^(?!\.\. |:)(\S.*)\n([=*#~^\"'-])\2{2,}[ \t]*$"
 _NOTEBOOK_TITLE = r'"#[ ]+([^"\\]+)'
 _MARKS = r"[`*]|\[([^\]]*)\]\([^)]*\)"
@@ -60,12 +62,12 @@ def _markdown(text: str) -> Head:
 
 
 def _html(text: str) -> Head:
-    title = _first(_HTML_TITLE, text)
+    title = _first(_HTML_TITLE, text) or re.sub("<[^>]*>", "", _first(_HTML_HEADING, text))
     if "&" in title:
         from html import unescape  # few titles need it
 
         title = unescape(title)
-    return _head(title)
+    return _head(titled_page(title))
 
 
 def _rst(text: str) -> Head:
