@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import struct
+import tempfile
 from collections.abc import Mapping
 from importlib.metadata import version as distribution_version
 
@@ -21,7 +22,8 @@ from .. import __version__
 from ..client.targets.named import CommandTarget, FileTarget
 from ..errors import ConfigurationError
 from ..install.launch import Offers
-from .imports import distributions_of, local_files
+from ..sources.lookup import FOLDERS, place_of
+from .imports import distributions_of, imported_names, local_files
 from .manifest import (
     Author,
     Compatibility,
@@ -36,7 +38,7 @@ from .manifest import (
 )
 from .project import Project, normalized, read_project, requirement_name
 from .questions import Asked, questions
-from .sources import collect, ignored_here
+from .sources import Selection, collect, ignored_here, is_meant
 
 __all__ = ["Bundle", "Gathered", "Said", "gather", "make_bundle", "unpack"]
 
@@ -58,6 +60,7 @@ _PNG = b"\x89PNG\r\n\x1a\n"
 _MOST_ICON_BYTES = 5 * 1024 * 1024
 _COMPATIBLE = ("mcp", "fastmcp")
 """Libraries whose servers we run without them."""
+_LIBRARIES = {"mcpd", *_COMPATIBLE}
 _VERSION = re.compile(r"\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
 
 
@@ -84,6 +87,7 @@ class Gathered(Struct, frozen=True, kw_only=True):
     """Why, for each file that is not in it."""
     inside: str = _SOURCES
     """The folder in the bundle that stands for `root`."""
+    warnings: tuple[str, ...] = ()
 
 
 class Bundle(Struct, frozen=True, kw_only=True):
@@ -95,30 +99,72 @@ class Bundle(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
 
 
-def gather(target: object) -> Gathered:
-    """The files of a target, and what its project says. Raises ConfigurationError for one that has no files."""
+def gather(target: object, include: tuple[str, ...] = (), exclude: tuple[str, ...] = ()) -> Gathered:
+    """The files of a target, and what its project says.
+
+    A file takes with it what stands in its folder: data, and the modules that it imports. `include` and `exclude` are
+    patterns of more files and of fewer. Raises ConfigurationError for a target that has no files.
+    """
     if target is None or isinstance(target, CommandTarget):
         raise ConfigurationError("name what is to be bundled: a Python file or a folder with a server in it")
     if not isinstance(target, FileTarget):
         raise ConfigurationError(f"{target} has no files to bundle; mcpd publish-info --remote names a URL")
-    path, behind, inside = target.path, f":{target.object}" if target.object else "", _SOURCES
+    path, behind, inside = os.path.abspath(target.path), f":{target.object}" if target.object else "", _SOURCES
+    warnings: tuple[str, ...] = ()
     if os.path.isdir(path):
-        root = os.path.abspath(path)
+        path, warnings = _served(path, exclude)
+    if os.path.isdir(path):
+        root = path
         inside = f"{_SOURCES}/{_folder_name(root)}"
-        found, project = collect(root, None, ignored_here(root)), read_project(root)
+        project = read_project(root)
+        selection = Selection(ignored=ignored_here(root), included=include, excluded=exclude)
         where = f"source + {behind!r}" if behind else "source"
     elif os.path.isfile(path):
-        root = os.path.dirname(os.path.abspath(path))
-        found = collect(root, local_files(os.path.abspath(path)), ignored_here(root))
-        project = read_project(root, os.path.abspath(path))
+        root = os.path.dirname(path)
+        has_data = os.path.realpath(root) not in _shared_folders()
+        if not has_data:
+            warnings = (f"{root} has files of all kinds: only modules were taken; name data files with --include",)
+        selection = Selection(frozenset(local_files(path)), has_data, ignored_here(root), include, exclude)
+        project = read_project(root, path)
         where = f"os.path.join(source, {os.path.basename(path) + behind!r})"
     else:
         raise ConfigurationError(f"{target}: bundle a file or a folder; of a module, give the folder of its package")
 
+    found = collect(root, selection)
     files: dict[str, bytes | str] = {f"{inside}/{name}": path for name, path in found.files.items()}
     parts = ", ".join(ascii(part) for part in inside.split("/"))
     files[_MAIN] = _MAIN_TEXT.format(inside=parts, where=where).encode()
-    return Gathered(root=root, project=project, files=files, left_out=found.left_out, inside=inside)
+    return Gathered(root=root, project=project, files=files, left_out=found.left_out, inside=inside, warnings=warnings)
+
+
+def _served(folder: str, exclude: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """The folder itself, or the one file with a server in it that a folder without `mcpd.toml` has."""
+    if place_of(folder).file:
+        return folder, ()
+    names = [entry.name for entry in os.scandir(folder) if entry.name.endswith(".py") and entry.is_file()]
+    paths = [os.path.join(folder, name) for name in sorted(names) if not is_meant(name, name, exclude)]
+    paths = [path for path in paths if {name.partition(".")[0] for name in imported_names(path)} & _LIBRARIES]
+    imported = {each for path in paths for each in local_files(path) if each != path}
+    servers = [path for path in paths if path not in imported]
+    if not servers:
+        return folder, ()
+    first = os.path.basename(servers[0])
+    if served := [name for name in FOLDERS if name != "apps" and os.path.isdir(os.path.join(folder, name))]:
+        raise ConfigurationError(
+            f"{folder} has the server {first} beside {served[0]}/, and a bundle has one of them: mcpd bundle {first}, "
+            f"or mcpd bundle {os.path.basename(folder)} --exclude {first}"
+        )
+    if len(servers) > 1:
+        names = [os.path.basename(path) for path in servers]
+        raise ConfigurationError(f"{folder} has more than one server, {', '.join(names)}: name the file to bundle")
+    return servers[0], (f"{first} is the server of the bundle; the other files of its folder are its data",)
+
+
+def _shared_folders() -> set[str]:
+    """Folders whose files do not all belong to one server."""
+    home = os.path.expanduser("~")
+    there = (os.sep, home, tempfile.gettempdir(), *(os.path.join(home, name) for name in ("Desktop", "Downloads")))
+    return {os.path.realpath(each) for each in there}
 
 
 def _folder_name(root: str) -> str:
@@ -142,7 +188,7 @@ def unpack(gathered: Gathered, folder: str) -> str:
 def make_bundle(gathered: Gathered, offers: Offers, said: Said, environment: Mapping[str, str] = os.environ) -> Bundle:
     """The whole bundle. `offers` is what the server has said when it was started. Raises ConfigurationError."""
     project, files = gathered.project, dict(gathered.files)
-    warnings: list[str] = []
+    warnings = list(gathered.warnings)
     requirements = _requirements(gathered, offers, said, warnings)
     asked = questions(said.env, environment)
     icon, icons = _icon(said.icon, gathered.root, offers)
@@ -169,7 +215,7 @@ def make_bundle(gathered: Gathered, offers: Offers, said: Said, environment: Map
         prompts_generated=any(str(each.get("name")) not in offers.prompt_texts for each in offers.prompts),
         keywords=project.keywords,
         license=project.license,
-        compatibility=Compatibility(runtimes={"python": project.requires_python or _PYTHON}),
+        compatibility=Compatibility(runtimes={"python": _node_range(project.requires_python) or _PYTHON}),
         user_config=asked.questions,
     )
     files["manifest.json"] = checked(manifest)
@@ -195,6 +241,7 @@ def _requirements(gathered: Gathered, offers: Offers, said: Said, warnings: list
     if "mcpd-server" not in names:
         extras = ["apps"] if offers.apps else []
         extras += ["compat"] if any(each in imported for each in _COMPATIBLE) else []
+        extras += ["yaml"] if any(name.startswith(("prompts/", "skills/")) for name in own) else []
         extras += ["docs"] if any(name.startswith("docs/") or name.endswith(".ipynb") for name in own) else []
         shown = f"[{','.join(extras)}]" if extras else ""
         needs.insert(0, f"mcpd-server{shown}=={__version__}")
@@ -251,6 +298,25 @@ def _version(text: str, warnings: list[str]) -> str:
     if text:
         warnings.append(f"the version {text} is none of three numbers, as bundles have: {version} stands for it")
     return version
+
+
+def _node_range(specifiers: str) -> str:
+    """A range of Python versions as hosts read it, which are JavaScript: in the words of npm's semver."""
+    found = []
+    for one in specifiers.split(","):
+        match = re.fullmatch(r"\s*(>=|<=|>|<|==|~=|!=)\s*(\d+(?:\.\d+)*)(\.\*)?[\w.+]*\s*", one)
+        if match is None or match[1] == "!=":
+            continue
+        parts = [int(part) for part in match[2].split(".")][:3]
+        if match[1] in (">=", "<=", ">", "<") or (match[1] == "==" and not match[3] and len(parts) == 3):
+            found.append(f"{match[1].replace('==', '=')}{'.'.join(map(str, (parts + [0, 0])[:3]))}")
+            continue
+        kept = parts[:-1] if match[1] == "~=" else parts
+        above = [*kept[:-1], kept[-1] + 1] if kept else []
+        found.append(f">={'.'.join(map(str, (parts + [0, 0])[:3]))}")
+        if above:
+            found.append(f"<{'.'.join(map(str, (above + [0, 0])[:3]))}")
+    return " ".join(found)
 
 
 def _described(offers: Offers, name: str) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
 from msgspec import Struct
 
 from ..errors import ConfigurationError
 
-__all__ = ["Collected", "collect", "ignored_here"]
+__all__ = ["Collected", "Selection", "collect", "ignored_here", "is_meant"]
 
 IGNORE = ".mcpbignore"
 """Patterns of more that is left out, one in a line, as the official tool reads it."""
@@ -37,47 +36,80 @@ class Collected(Struct):
     bytes: int = 0
 
 
-def collect(root: str, only: Iterable[str] | None = None, ignored: Iterable[str] = ()) -> Collected:
-    """The files below a folder, or of `only` and of what is below those. Raises ConfigurationError if it is too much.
+class Selection(Struct, frozen=True):
+    """Which files below a folder are taken; patterns are of names, or of paths below it."""
 
-    `ignored` are patterns of names, or of paths below the folder.
-    """
+    code: frozenset[str] | None = None
+    """The Python files and packages that are taken; None for all."""
+    has_data: bool = True
+    """Whether files that are not Python are taken."""
+    ignored: tuple[str, ...] = ()
+    included: tuple[str, ...] = ()
+    """What is taken although it is hidden, ignored, not imported, or looks like a secret."""
+    excluded: tuple[str, ...] = ()
+
+    def why_not(self, inside: str, path: str, *, is_folder: bool = False) -> str:
+        """Why this file or folder is not taken; "" if it is."""
+        name = os.path.basename(path)
+        if is_meant(inside, name, self.excluded):
+            return "excluded"
+        if is_meant(inside, name, self.included) or any(_is_below(inside, one) for one in self.included):
+            return ""
+        if is_folder and any(_is_below(one.strip("/"), inside) for one in self.included):
+            return ""  # something in it is included
+        if why := _why_not(inside, name):
+            return why
+        if is_meant(inside, name, self.ignored):
+            return f"named in {IGNORE}"
+        if is_folder or self.code is None or any(path == one or path.startswith(one + os.sep) for one in self.code):
+            return ""
+        if path.endswith(".py"):
+            return "not imported by the server; --include takes it"
+        return "" if self.has_data else "in a folder with files of all kinds; --include takes it"
+
+
+def collect(root: str, selection: Selection | None = None) -> Collected:
+    """The files below a folder that a bundle takes. Raises ConfigurationError if they are too many or too large."""
     found = Collected({}, {})
-    patterns = tuple(ignored)
-    for start in (root,) if only is None else sorted(only):
-        if os.path.isdir(start):
-            _walk(start, root, patterns, found)
-        else:
-            _take(start, root, patterns, found)
+    selection = selection or Selection()
+    for folder, names, files in os.walk(root):
+        for name in sorted(names):
+            path = os.path.join(folder, name)
+            inside = _inside(path, root)
+            why = selection.why_not(inside, path, is_folder=True) or _why_no_folder(path, root)
+            if not why and not selection.has_data and not _may_hold(path, inside, selection):
+                why = "in a folder with files of all kinds; --include takes it"
+            if why:
+                found.left_out[f"{inside}/"] = why
+                names.remove(name)
+        names.sort()
+        for name in sorted(files):
+            _take(os.path.join(folder, name), root, selection, found)
     return found
 
 
-def ignored_here(root: str) -> list[str]:
+def _may_hold(path: str, inside: str, selection: Selection) -> bool:
+    """Whether a folder has code of the server, or something that is included."""
+    for one in selection.code or ():
+        if one == path or one.startswith(path + os.sep) or path.startswith(one + os.sep):
+            return True
+    patterns = selection.included
+    return any("/" not in one or _is_below(one.strip("/"), inside) or _is_below(inside, one) for one in patterns)
+
+
+def ignored_here(root: str) -> tuple[str, ...]:
     """The patterns of a folder's own file."""
     try:
         with open(os.path.join(root, IGNORE), encoding="utf-8-sig") as file:
             lines = [line.strip() for line in file]
     except (OSError, UnicodeDecodeError):
-        return []
-    return [line for line in lines if line and not line.startswith("#")]
+        return ()
+    return tuple(line for line in lines if line and not line.startswith("#"))
 
 
-def _walk(start: str, root: str, patterns: tuple[str, ...], found: Collected) -> None:
-    for folder, names, files in os.walk(start):
-        for name in sorted(names):
-            path = os.path.join(folder, name)
-            why = _why_not(_inside(path, root), name, patterns) or _why_no_folder(path, root)
-            if why:
-                found.left_out[f"{_inside(path, root)}/"] = why
-                names.remove(name)
-        names.sort()
-        for name in sorted(files):
-            _take(os.path.join(folder, name), root, patterns, found)
-
-
-def _take(path: str, root: str, patterns: tuple[str, ...], found: Collected) -> None:
+def _take(path: str, root: str, selection: Selection, found: Collected) -> None:
     inside = _inside(path, root)
-    why = _why_not(inside, os.path.basename(path), patterns) or _why_no_file(path, root)
+    why = selection.why_not(inside, path) or _why_no_file(path, root)
     if why:
         found.left_out[inside] = why
         return
@@ -90,20 +122,28 @@ def _take(path: str, root: str, patterns: tuple[str, ...], found: Collected) -> 
         )
 
 
-def _why_not(inside: str, name: str, patterns: tuple[str, ...]) -> str:
-    """Why nothing of this name is taken; "" if it is."""
+def _why_not(inside: str, name: str) -> str:
+    """Why nothing of this name is taken unless it is asked for; "" if it is."""
     if name.startswith("."):
         return "hidden"
     if any(fnmatchcase(name, pattern) for pattern in _LITTER):
         return "not part of the server"
     if not name.endswith(_NOT_SECRET) and any(fnmatchcase(name.lower(), pattern) for pattern in _SECRETS):
         return "may be a secret"
+    return ""
+
+
+def is_meant(inside: str, name: str, patterns: tuple[str, ...]) -> bool:
+    """Whether one of these patterns is of this name or, if it has a slash, of this path below the folder."""
     for pattern in patterns:
         bare = pattern.strip("/")
-        is_meant = fnmatchcase(inside, bare) if "/" in bare or pattern.startswith("/") else fnmatchcase(name, bare)
-        if is_meant:
-            return f"named in {IGNORE}"
-    return ""
+        if fnmatchcase(inside, bare) if "/" in bare or pattern.startswith("/") else fnmatchcase(name, bare):
+            return True
+    return False
+
+
+def _is_below(inside: str, folder: str) -> bool:
+    return inside.startswith(folder.strip("/") + "/")
 
 
 def _why_no_folder(path: str, root: str) -> str:

@@ -28,11 +28,11 @@ _HELP = """Write a server into one file, which Claude Desktop and others install
   mcpd bundle garden -o garden.mcpb     a folder
   mcpd bundle --env API_KEY server.py   users are asked for API_KEY when they install it
 
-TARGET is a folder, or a Python file, with which the modules beside it go in that it imports; without TARGET it is the
-folder of the next mcpd.toml, here or above. Hidden files, virtual environments, what may be a secret and what
-.mcpbignore names are left out. Packages are not in it: the host installs them by uv. Which ones say pyproject.toml,
-requirements.txt or the head of the script, else what the files import and is installed here. The server is started
-once, from the files of the bundle.
+TARGET is a folder or a Python file. A file takes the data files of its folder and the modules that it imports. Without
+TARGET it is the folder of the next mcpd.toml, here or above. Hidden files, virtual environments, what may be a secret
+and what .mcpbignore names are left out; --include and --exclude change that. Packages are not in the bundle: the host
+installs them by uv. They are named by pyproject.toml, requirements.txt or the head of the script, otherwise by what the
+files import and is installed here. The server is started once, from the files of the bundle.
 
 Exit codes: 0 written, 1 not written, 2 wrong use.
 """
@@ -50,6 +50,11 @@ _MOST_SHOWN = 40
             ["--env"], multiple=True, metavar="NAME[=VALUE]",
             help="A variable that users are asked for; VALUE stands until they change it. Can be repeated.",
         ),
+        click.Option(
+            ["--include"], multiple=True, metavar="PATTERN",
+            help="Take these files too: names or paths, as data/*.csv or .config. Can be repeated.",
+        ),
+        click.Option(["--exclude"], multiple=True, metavar="PATTERN", help="Leave these files out. Can be repeated."),
         click.Option(["--name"], default="", help="What it is called, in letters, digits, '-' and '_'."),
         click.Option(["--version", "version"], default="", metavar="VERSION", help="Three numbers, as 1.2.0."),
         click.Option(["--description"], default="", metavar="TEXT", help="What it does, in a sentence."),
@@ -62,9 +67,17 @@ _MOST_SHOWN = 40
         json_option("Print what was written as one JSON object."),
     ],
 )  # fmt: skip
-def command(target: str | None, output: str | None, as_json: bool, requirements: tuple[str, ...], **said: Any) -> int:
+def command(
+    target: str | None,
+    output: str | None,
+    as_json: bool,
+    requirements: tuple[str, ...],
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
+    **said: Any,
+) -> int:
     named = Said(requirements=requirements, **said)
-    gathered = gather(files_of(target))
+    gathered = gather(files_of(target), include, exclude)
     verdict = tried(gathered, named)
     if not as_json:
         for line in verdict.lines:

@@ -19,10 +19,13 @@ from conftest import Child
 import mcpd
 from mcpd.bundle.imports import distributions_of, local_files
 from mcpd.bundle.manifest import Author, Launch, Manifest, ServerPart, checked
+from mcpd.bundle.pack import Said, gather, make_bundle
 from mcpd.bundle.project import read_project
 from mcpd.bundle.questions import questions
-from mcpd.bundle.sources import collect, ignored_here
+from mcpd.bundle.sources import Selection, collect, ignored_here
+from mcpd.client.targets.named import FileTarget
 from mcpd.errors import ConfigurationError
+from mcpd.install.launch import Offers
 
 PNG = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", 512, 256) + b"\x08\x06\0\0\0" + b"\0" * 4
 
@@ -101,11 +104,11 @@ def test_a_file_and_what_it_imports(run: Run, garden: Path, tmp_path: Path) -> N
     assert "started: The garden" not in done.stdout
     assert "tools (1): water" in done.stderr
     path = tmp_path / "garden-1.2.0.mcpb"
-    assert f"garden-1.2.0.mcpb: {path.stat().st_size:,} bytes, 7 files" in done.stdout
+    assert f"garden-1.2.0.mcpb: {path.stat().st_size:,} bytes, 8 files" in done.stdout
     assert "parts/.secret  hidden" in done.stdout
 
     found = inside(path)
-    own = {"src/server.py", "src/helper.py", "src/parts/soil.py"}
+    own = {"src/server.py", "src/helper.py", "src/parts/soil.py", "src/icon.png"}
     assert set(found) == own | {"main.py", "manifest.json", "pyproject.toml", "icon.png"}
     assert list(found) == sorted(found)
     assert b"s3cret" not in path.read_bytes() + b"".join(found.values())
@@ -128,6 +131,77 @@ def test_a_file_and_what_it_imports(run: Run, garden: Path, tmp_path: Path) -> N
     assert manifest["user_config"]["api_key"]["required"] is True
     assert manifest["user_config"]["depth"]["default"] == "3"
     assert f'"mcpd-server=={mcpd.__version__}"' in found["pyproject.toml"].decode()
+
+
+def test_data_beside_a_file_goes_in(run: Run, garden: Path, tmp_path: Path) -> None:
+    """Also for the folder, if it is no server by itself; Python files that nobody imports do not."""
+    for name, text in {
+        "apps/bed.html": "<p>",
+        "data/rows.csv": "1",
+        "data/.hidden.csv": "2",
+        "notes/a.txt": "3",
+    }.items():
+        (garden / name).parent.mkdir(exist_ok=True)
+        (garden / name).write_text(text, encoding="utf-8")
+    (garden / "server.py").write_text(
+        SERVER.replace("return helper.wet(bed)", 'return open(__file__[:-9] + "data/rows.csv").read()')
+        + "\nassert open(__file__[:-9] + 'data/rows.csv').read() == '1'\n",
+        encoding="utf-8",
+    )
+    for target in ("garden/server.py", "garden"):
+        done = run("bundle", target, "--exclude", "notes", "--include", "data/.hidden.csv", "-o", "x.mcpb")
+        assert done.returncode == 0, done.stderr
+        assert "tools (1): water" in done.stderr
+        found = {name for name in inside(tmp_path / "x.mcpb") if name.startswith("src/")}
+        assert found == {
+            f"src/{name}"
+            for name in ("server.py", "helper.py", "parts/soil.py", "icon.png", "apps/bed.html", "data/rows.csv")
+        } | {"src/data/.hidden.csv"}
+        assert "unrelated.py  not imported by the server; --include takes it" in done.stdout
+        assert "notes/  excluded" in done.stdout
+    assert "server.py is the server of the bundle" in done.stderr
+
+    (garden / "prompts").mkdir()
+    done = run("bundle", "garden")
+    assert done.returncode == 1
+    assert "has the server server.py beside prompts/" in done.stderr
+    (garden / "prompts").rmdir()
+    (garden / "second.py").write_text("import mcpd", encoding="utf-8")
+    assert "more than one server, second.py, server.py: name the file" in run("bundle", "garden").stderr
+
+
+def test_a_file_in_the_home_folder_takes_only_modules(run: Run, garden: Path, tmp_path: Path) -> None:
+    (garden / "deep").mkdir()
+    (garden / "deep" / "letter.txt").write_text("private", encoding="utf-8")
+    done = run("bundle", "garden/server.py", "--include", "icon.png", "-o", "x.mcpb", HOME=str(garden))
+    assert done.returncode == 0, done.stderr
+    assert "name data files with --include" in done.stderr
+    assert {name for name in inside(tmp_path / "x.mcpb") if name.startswith("src/")} == {
+        "src/server.py", "src/helper.py", "src/parts/soil.py", "src/icon.png"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("specifiers", "found"),
+    [
+        (">=3.11,<4", ">=3.11.0 <4.0.0"),
+        ("~=3.11", ">=3.11.0 <4.0.0"),
+        ("~=3.11.2", ">=3.11.2 <3.12.0"),
+        ("==3.12.*", ">=3.12.0 <3.13.0"),
+        ("==3.12", ">=3.12.0 <3.13.0"),
+        ("==3.12.1", "=3.12.1"),
+        (">= 3.10, !=3.12.0", ">=3.10.0"),
+        ("", ">=3.11"),
+    ],
+)
+def test_ranges_of_python_are_those_of_npm(tmp_path: Path, specifiers: str, found: str) -> None:
+    """Hosts read the manifest's range with npm's semver, which knows no commas and no `~=`."""
+    text = f'[project]\nname = "x"\nversion = "1.0.0"\nrequires-python = "{specifiers}"\n'
+    (tmp_path / "pyproject.toml").write_text(text if specifiers else "", encoding="utf-8")
+    (tmp_path / "x.py").write_text("", encoding="utf-8")
+    gathered = gather(FileTarget(str(tmp_path / "x.py")))
+    manifest = make_bundle(gathered, Offers(), Said()).manifest
+    assert manifest.compatibility.runtimes == {"python": found}
 
 
 def test_the_same_files_give_the_same_bytes(run: Run, garden: Path, tmp_path: Path) -> None:
@@ -203,7 +277,7 @@ def test_what_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "passwd").symlink_to("/etc/passwd")
     (tmp_path / "same.md").symlink_to("data/notes.md")
 
-    found = collect(str(tmp_path), None, ignored_here(str(tmp_path)))
+    found = collect(str(tmp_path), Selection(ignored=ignored_here(str(tmp_path))))
     assert set(found.files) == {"server.py", "tools/a.py", "data/notes.md", "token.py", "secrets.md", "same.md"}
     why = found.left_out
     assert why["venv/"] == "a virtual environment"
