@@ -18,6 +18,7 @@ from ..printable import printable
 from .apply import Done, apply, exposed, is_told, notes
 from .bites import bites
 from .entry import Made
+from .entry_checks import is_unreadable, strictness_findings
 from .files import read
 from .hosts import file_of, found_hosts
 from .journal import Journal, Record
@@ -138,12 +139,17 @@ async def install(host: Host, made: Made, wishes: Wishes, journal: Journal, tell
     path = wishes.path_of(host)
     plan = plan_install(host, name, made.entry, path, force=wishes.force, journal=journal)
     said = (*notes(plan, made.entry, project=wishes.project),)
+    strict = [*strictness_findings(host, plan.before)]
+    if is_unreadable(host, strict) and not wishes.force:
+        first = strict[0]
+        raise ConfigurationError(f"{path}: {first.text}; {first.advice} and try again (--force writes it all the same)")
+    of_file = tuple(f"{path}: {each.text}; {each.advice}" for each in strict)
     if wishes.dry_run or plan.change == "none":
-        return Outcome(plan=plan, warnings=made.warnings, notes=said)
+        return Outcome(plan=plan, warnings=(*made.warnings, *of_file), notes=said)
 
     wishes.check_running(host)
     verdict: Verdict | None = None
-    warnings = [*made.warnings]
+    warnings = [*made.warnings, *of_file]
     if wishes.starts:
         what = "asking the server" if made.entry.url else f"starting the server as {host.name} will"
         tell(what)

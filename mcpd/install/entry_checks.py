@@ -5,21 +5,24 @@ What a host expects is what we would write for it (`shapes`): members of other n
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
+from ..client.targets.documents import without_comments
 from ..client.targets.hosts import Host
 from ..errors import ConfigurationError
 from ..printable import printable
 from .entry import Entry
+from .files import Content
 from .shapes import shaped
 
-__all__ = ["Finding", "entry_findings", "is_off", "key_findings", "strictness_findings"]
+__all__ = ["Finding", "entry_findings", "is_off", "is_unreadable", "key_findings", "strictness_findings"]
 
 _KEYS = ("mcpServers", "servers", "context_servers", "mcp_servers", "mcp", "extensions")
 _COMMAND = ("command", "cmd")
@@ -61,19 +64,45 @@ def key_findings(host: Host, document: Mapping[str, Any]) -> Iterator[Finding]:
             yield Finding(text, f"move what is in `{key}` to `{host.key}`")
 
 
-def strictness_findings(host: Host, text: str) -> Iterator[Finding]:
-    """Comments and trailing commas, where a host reads plain JSON."""
-    if host.format != "json" or not text.strip():
+def strictness_findings(host: Host, content: Content) -> Iterator[Finding]:
+    """What JSON parsers do not read or read otherwise than people: comments, a byte order mark, keys that repeat.
+
+    Problems of a host that is known to be strict come first, and it then reads nothing of the file.
+    """
+    if host.format not in ("json", "jsonc") or not content.text.strip():
         return
+    is_sure = host.id in _STRICT
+    what = f"which {host.name} {'does not read' if is_sure else 'may not read'}"
+    if host.format == "json":
+        if (content.data or b"").startswith(codecs.BOM_UTF8):
+            yield Finding(f"the file begins with a byte order mark, {what}", "save it as UTF-8 without one", is_sure)
+        try:
+            json.loads(content.text)
+        except ValueError as error:
+            at = f", line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+            yield Finding(f"there are comments or trailing commas in it{at}, {what}", "take them out", is_sure)
+    for key in dict.fromkeys(_repeated_keys(content.text)):
+        text = f"the key {printable(key, 100)!r} is there more than once in one object: only the last one counts"
+        yield Finding(text, "take the others out, or rename them", is_problem=False)
+
+
+def is_unreadable(host: Host, findings: Sequence[Finding]) -> bool:
+    """Whether the host reads nothing of a file with these findings of its strictness."""
+    return host.id in _STRICT and any(finding.is_problem for finding in findings)
+
+
+def _repeated_keys(text: str) -> list[str]:
+    found: list[str] = []
+
+    def look(pairs: list[tuple[str, Any]]) -> None:
+        keys = [key for key, _ in pairs]
+        found.extend(key for key in keys if keys.count(key) > 1)
+
     try:
-        json.loads(text)
-    except ValueError as error:
-        at = f", line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        is_sure = host.id in _STRICT
-        what = "does not read" if is_sure else "may not read"
-        yield Finding(
-            f"there are comments or trailing commas in it{at}, which {host.name} {what}", "take them out", is_sure
-        )
+        json.loads(without_comments(text), object_pairs_hook=look)
+    except (ValueError, RecursionError):
+        pass
+    return found
 
 
 def entry_findings(host: Host, entry: Any) -> Iterator[Finding]:

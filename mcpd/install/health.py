@@ -121,7 +121,7 @@ async def _check_file(
         checked.findings.append(_unread(str(error)))
         return checked
     entries = servers_in(host, document)
-    checked.findings += [*strictness_findings(host, text), *key_findings(host, document)]
+    checked.findings += [*strictness_findings(host, content), *key_findings(host, document)]
     checked.findings += _gone(host, Journal(environment).vanished(content.target, entries))
     servers = [entry for entry in entries.items() if not (host.key == "extensions" and _is_builtin(entry[1]))]
 

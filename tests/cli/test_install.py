@@ -118,6 +118,21 @@ def test_a_file_with_secrets_that_others_may_read(home: Path, mcpd: Said) -> Non
     assert "chmod" not in mcpd("install", "cursor", "server.py", "--no-start", "--env", "API_KEY=efgh")[1]
 
 
+def test_a_file_that_its_host_does_not_read_is_not_written(home: Path, mcpd: Said) -> None:
+    file = home / ".config" / "Claude" / "claude_desktop_config.json"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b'{"mcpServers": {}} // mine')
+    code, _, err = mcpd("install", "claude-desktop", "server.py", "--no-start")
+    assert code == 1
+    assert "comments or trailing commas in it, line 1, which Claude Desktop does not read; take them out" in err
+    assert file.read_bytes() == b'{"mcpServers": {}} // mine'
+
+    file.write_bytes(b'{"mcpServers": {"a": {}, "a": {}}}')
+    code, out, err = mcpd("install", "claude-desktop", "server.py", "--no-start")
+    assert code == 0
+    assert "warning: " + f"{file}: the key 'a' is there more than once" in out + err
+
+
 def test_what_is_shown_and_not_done(home: Path, mcpd: Said) -> None:
     code, out, _ = mcpd("install", "cursor", "server.py", "--env", "API_KEY=hunter2hunter2", "--dry-run")
     assert code == 0

@@ -141,6 +141,32 @@ async def test_files_that_cannot_be_read_and_servers_in_the_wrong_place(write: W
     assert not of(found, "vscode").is_well
 
 
+@pytest.mark.parametrize(
+    ("host", "path", "data", "said"),
+    [
+        (
+            "claude-code",
+            ".claude.json",
+            b'\xef\xbb\xbf{"mcpServers": {}}',
+            "begins with a byte order mark, which Claude",
+        ),
+        ("claude-code", ".claude.json", b'{"mcpServers": {"a": {"url": "x"}, "a": {}}}', "the key 'a' is there more"),
+        ("cursor", ".cursor/mcp.json", b'\xef\xbb\xbf{"mcpServers": {}}', "which Cursor may not read"),
+        ("vscode", ".config/Code/User/mcp.json", b'{"servers": {}, // x\n"servers": {}}', "the key 'servers' is there"),
+        ("vscode", ".config/Code/User/mcp.json", b'\xef\xbb\xbf{"servers": {},}', None),
+    ],
+)
+async def test_what_a_host_does_not_read_of_json_is_named(
+    write: Write, tmp_path: Path, host: str, path: str, data: bytes, said: str | None
+) -> None:
+    write(path, {})
+    (file,) = [each for each in tmp_path.rglob(Path(path).name)]
+    file.write_bytes(data)
+    texts = [finding.text for finding in of(await check_hosts(), host).findings]
+    assert [text for text in texts if said is None or said in text] == texts
+    assert bool(texts) == (said is not None)
+
+
 async def test_a_projects_file_is_looked_at_and_not_started(write: Write, tmp_path: Path) -> None:
     write(".claude.json", {})
     project = tmp_path / "project"
