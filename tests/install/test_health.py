@@ -160,7 +160,7 @@ async def test_what_a_host_does_not_read_of_json_is_named(
     write: Write, tmp_path: Path, host: str, path: str, data: bytes, said: str | None
 ) -> None:
     write(path, {})
-    (file,) = [each for each in tmp_path.rglob(Path(path).name)]
+    (file,) = tmp_path.rglob(Path(path).name)
     file.write_bytes(data)
     texts = [finding.text for finding in of(await check_hosts(), host).findings]
     assert [text for text in texts if said is None or said in text] == texts
