@@ -8,8 +8,8 @@ ends with the process (`shutdown`).
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
-import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -23,7 +23,7 @@ from ..errors import McpdError
 from ..serve_defaults import MAX_THREADS, THREAD_TIMEOUT
 from ..serve_options import Settings
 from ..session import Opening
-from .shutdown import ExitDeadline, StdinWatchdog, end_if_hung, take_once
+from .shutdown import ENDING_SECONDS, HURRY_SECONDS, ExitDeadline, StdinWatchdog, Stop, end_if_hung
 
 if TYPE_CHECKING:
     from ..channel import Channel, Receiver
@@ -36,14 +36,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Settings", "run", "serve", "serve_here"]
 
+log = logging.getLogger("mcpd")
 
-# Beyond the grace time: for what was cancelled to come to its end, and for the last answers to be written.
-_ENDING_SECONDS = 3.0
-_HURRY_SECONDS = 1.5
+
 # On stdio: after that, a host has had its first answers.
 _SETTLED_SECONDS = 2.0
-# Until signals are made to end what Python does not see.
-_ONCE_SECONDS = 0.25
 
 _TRACE_VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_TRACES_EXPORTER")
 
@@ -71,7 +68,7 @@ def run(server: Servable, settings: Settings) -> None:
         with asyncio.Runner(loop_factory=_fast_loop() if is_on_sockets else None) as runner:
             runner.run(serve(server, settings, exit_deadline))
             # The runner waits for what does not let itself be cancelled, and for the loop's threads.
-            exit_deadline.arm(_HURRY_SECONDS)
+            exit_deadline.arm(HURRY_SECONDS)
     finally:
         exit_deadline.disarm()
 
@@ -133,7 +130,7 @@ async def serve(server: Servable, settings: Settings, exit_deadline: ExitDeadlin
 
     `exit_deadline` ends the process should tools not stop; without it they are left behind.
     """
-    stop = _Stop(asyncio.get_running_loop(), settings.grace, exit_deadline)
+    stop = Stop(asyncio.get_running_loop(), settings.grace, exit_deadline)
     clients = _Clients(server, stop)
     stdin_watchdog: StdinWatchdog | None = None
     lifespan = server.lifespan
@@ -169,7 +166,7 @@ async def serve(server: Servable, settings: Settings, exit_deadline: ExitDeadlin
             if settings.look_over is not None and not listeners:
                 asyncio.get_running_loop().call_later(_SETTLED_SECONDS, settings.look_over)
             if exit_deadline is not None:
-                stdin_watchdog = StdinWatchdog(fd_in, settings.grace + _ENDING_SECONDS, exit_deadline)
+                stdin_watchdog = StdinWatchdog(fd_in, settings.grace + ENDING_SECONDS, exit_deadline)
             if lifespan is not None:
                 await _open(lifespan, stop)
 
@@ -187,13 +184,13 @@ async def serve(server: Servable, settings: Settings, exit_deadline: ExitDeadlin
         stop.restore()
 
 
-def _be_told(settings: Settings, stop: _Stop) -> None:
+def _be_told(settings: Settings, stop: Stop) -> None:
     """Take what a service manager hands over, and tell it when this is ready; let a parent process stop this.
 
     Raises ConfigurationError.
     """
     if settings.overseer is not None:
-        settings.overseer.take_stop(stop.ask)
+        settings.overseer.take_stop(partial(stop.ask, "the parent process asks for it"))
     if any(each is not None and each.startswith("fd:") for each in (settings.http, settings.ws, settings.metrics)):
         from .listening import take_handed_over
 
@@ -235,7 +232,7 @@ def _apply(server: Servable, settings: Settings) -> None:
 class _Clients:
     """All listeners of one server, and the connections of those who came to them."""
 
-    def __init__(self, server: Servable, stop: _Stop) -> None:
+    def __init__(self, server: Servable, stop: Stop) -> None:
         self._server = server
         self._stop = stop
         self.on_state: Callable[[Literal["ready", "stopping"]], None] | None = None
@@ -339,10 +336,11 @@ class _Clients:
         """The only client has closed its end: its calls are still answered, unless the connection was lost."""
         if ended.result() is not None:
             connection.abort()
+        log.debug("stopping: the client has closed the connection")
         self._stop.set()
 
 
-async def _open(lifespan: Lifespan, stop: _Stop) -> bool:
+async def _open(lifespan: Lifespan, stop: Stop) -> bool:
     """Start what the author's server needs; False if the server was stopped before that was done.
 
     On stdio calls are read meanwhile, and wait: only so is the end of the input seen. Raises ConfigurationError.
@@ -361,7 +359,7 @@ async def _open(lifespan: Lifespan, stop: _Stop) -> bool:
         stopping.cancel()
 
 
-async def _close(lifespan: Lifespan, stop: _Stop, grace: float) -> None:
+async def _close(lifespan: Lifespan, stop: Stop, grace: float) -> None:
     """End it, now that all calls have; what takes longer than `grace`, or a second wish to stop, is cancelled."""
     closing = asyncio.ensure_future(lifespan.let_go(stop))
     hurry = asyncio.ensure_future(stop.wait_again())
@@ -372,7 +370,7 @@ async def _close(lifespan: Lifespan, stop: _Stop, grace: float) -> None:
         await asyncio.wait([closing], timeout=1)
 
 
-async def _finish(clients: _Clients, grace: float, stop: _Stop) -> None:
+async def _finish(clients: _Clients, grace: float, stop: Stop) -> None:
     """Let all calls end by themselves for `grace` seconds, or until the second wish to stop; then cancel them."""
     loop = asyncio.get_running_loop()
     end = loop.time() + grace
@@ -391,84 +389,3 @@ async def _finish(clients: _Clients, grace: float, stop: _Stop) -> None:
         for connection in connections:
             connection.abort()
     await asyncio.wait([finishing], timeout=2)
-
-
-def _is_default(handler: Any) -> bool:
-    """Whether a signal's handler is Python's own, or that of `asyncio.run`."""
-    runner = getattr(getattr(handler, "func", None), "__self__", None)
-    return handler in (signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler) or isinstance(runner, asyncio.Runner)
-
-
-class _Stop:
-    """The wish to stop: from a signal, or from the end of the input; a second one is a wish to hurry.
-
-    The event loop hears of a signal when it comes around to it. Python's own handler is called at once, even
-    while a tool blocks the loop, and sees to it that the process ends. Where a call into C keeps even that from
-    running, the same signal once more ends the process by itself (`take_once`).
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, grace: float, exit_deadline: ExitDeadline | None) -> None:
-        self._first = asyncio.Event()
-        self._second = asyncio.Event()
-        self._loop = loop
-        self._grace = grace
-        self._exit_deadline = exit_deadline
-        self._is_asked = False
-        self._is_settled = False
-        self._settling: asyncio.TimerHandle | None = None
-        self._before: dict[int, Any] = {}
-
-        for number in (signal.SIGTERM, signal.SIGINT):
-            before = signal.getsignal(number)
-            if before is None or (exit_deadline is None and not _is_default(before)):
-                continue  # a program that serves beside other things hears of it itself, and cancels us
-            try:
-                loop.add_signal_handler(number, self.set)
-            except (NotImplementedError, RuntimeError, ValueError):
-                # Not the main thread, or Windows: whoever embeds us has its own way to stop.
-                continue
-            # The loop is woken all the same: it had itself told of signals through a descriptor.
-            signal.signal(number, self._arm)
-            self._before[number] = before
-
-        if self._before and exit_deadline is not None:
-            # Not while a host waits for the start.
-            self._settling = loop.call_later(_ONCE_SECONDS, self._settle)
-
-    def _settle(self) -> None:
-        self._is_settled = True
-        for number in self._before:
-            take_once(number)
-
-    def _arm(self, number: int = 0, frame: object = None) -> None:
-        if self._exit_deadline is not None:
-            seconds = _HURRY_SECONDS if self._is_asked else self._grace + _ENDING_SECONDS
-            self._exit_deadline.arm(seconds)
-            self._exit_deadline.set_alarm(seconds)
-        self._is_asked = True
-        if number and self._is_settled:
-            signal.signal(number, self._arm)
-            take_once(number)
-
-    def set(self) -> None:
-        if not self._is_asked:
-            self._arm()
-        (self._second if self._first.is_set() else self._first).set()
-
-    def ask(self) -> None:
-        """The wish to stop, unless there was one: not one to hurry."""
-        if not self._is_asked:
-            self.set()
-
-    async def wait(self) -> None:
-        await self._first.wait()
-
-    async def wait_again(self) -> None:
-        await self._second.wait()
-
-    def restore(self) -> None:
-        if self._settling is not None:
-            self._settling.cancel()
-        for number, before in self._before.items():
-            self._loop.remove_signal_handler(number)
-            signal.signal(number, before)

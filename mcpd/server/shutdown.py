@@ -1,4 +1,4 @@
-"""Ends a process that was told to stop, even if a tool hangs in a thread or blocks the event loop (decision D11).
+"""Receives the wish to stop, and ends the process even if a tool hangs in a thread or blocks the loop (decision D11).
 
 Only for processes that are ours: `mcpd serve`, and programs that call `Server.run`.
 """
@@ -15,8 +15,20 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection
+from typing import Any
 
-__all__ = ["ExitDeadline", "StdinWatchdog", "end_if_hung", "take_once"]
+__all__ = ["ENDING_SECONDS", "HURRY_SECONDS", "ExitDeadline", "StdinWatchdog", "Stop", "end_if_hung", "take_once"]
+
+log = logging.getLogger("mcpd")
+
+ENDING_SECONDS = 3.0
+"""Beyond the grace time: for what was cancelled to come to its end, and for the last answers to be written."""
+
+HURRY_SECONDS = 1.5
+"""The same after a second signal."""
+
+_ONCE_SECONDS = 0.25
+"""Until signals are made to end what Python does not see."""
 
 _IDLE_SECONDS = 0.25
 """How long threads may take to end that have nothing left to do."""
@@ -169,3 +181,136 @@ def _say(line: str) -> None:
         os.write(2, f"{line}\n".encode())
     except OSError:
         pass
+
+
+def _is_default(handler: Any) -> bool:
+    """Whether a signal's handler is Python's own, or that of `asyncio.run`."""
+    runner = getattr(getattr(handler, "func", None), "__self__", None)
+    return handler in (signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler) or isinstance(runner, asyncio.Runner)
+
+
+class Stop:
+    """The wish to stop: from a signal, or from the end of the input; a second one is a wish to hurry.
+
+    The event loop hears of a signal when it comes around to it. Python's own handler is called at once, even
+    while a tool blocks the loop, and sees to it that the process ends. Where a call into C keeps even that from
+    running, the same signal once more ends the process by itself (`take_once`).
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, grace: float, exit_deadline: ExitDeadline | None) -> None:
+        self._first = asyncio.Event()
+        self._second = asyncio.Event()
+        self._loop = loop
+        self._grace = grace
+        self._exit_deadline = exit_deadline
+        self._is_asked = False
+        self._is_settled = False
+        self._settling: asyncio.TimerHandle | None = None
+        self._before: dict[int, Any] = {}
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            before = signal.getsignal(number)
+            if before is None or (exit_deadline is None and not _is_default(before)):
+                continue  # a program that serves beside other things hears of it itself, and cancels us
+            try:
+                loop.add_signal_handler(number, self._receive, number)
+            except (NotImplementedError, RuntimeError, ValueError):
+                # Not the main thread, or Windows: whoever embeds us has its own way to stop.
+                continue
+            # The loop is woken all the same: it had itself told of signals through a descriptor.
+            signal.signal(number, self._arm)
+            self._before[number] = before
+
+        if self._before:
+            _stops.add(self)
+        if self._before and exit_deadline is not None:
+            # Not while a host waits for the start.
+            self._settling = loop.call_later(_ONCE_SECONDS, self._settle)
+
+    def _settle(self) -> None:
+        self._is_settled = True
+        for number in self._before:
+            take_once(number)
+
+    def _arm(self, number: int = 0, frame: object = None) -> None:
+        if self._exit_deadline is not None:
+            seconds = HURRY_SECONDS if self._is_asked else self._grace + ENDING_SECONDS
+            self._exit_deadline.arm(seconds)
+            self._exit_deadline.set_alarm(seconds)
+        self._is_asked = True
+        if number and self._is_settled:
+            signal.signal(number, self._arm)
+            take_once(number)
+
+    def _receive(self, number: int) -> None:
+        log.info("stopping: the process received %s", signal.Signals(number).name)
+        self.set()
+
+    def set(self) -> None:
+        if not self._is_asked:
+            self._arm()
+        (self._second if self._first.is_set() else self._first).set()
+
+    def ask(self, why: str) -> None:
+        """The wish to stop, unless there was one: not one to hurry. `why` is for the log."""
+        if not self._is_asked:
+            log.debug("stopping: %s", why)
+            self.set()
+
+    async def wait(self) -> None:
+        await self._first.wait()
+
+    async def wait_again(self) -> None:
+        await self._second.wait()
+
+    def restore(self) -> None:
+        """Give the signals back to the program."""
+        _stops.discard(self)
+        if self._settling is not None:
+            self._settling.cancel()
+        for number, before in self._before.items():
+            self._loop.remove_signal_handler(number)
+            signal.signal(number, before)
+
+    def leave_to_child(self) -> None:
+        """In a forked child: let signals do again what they did before this process served."""
+        for number, before in self._before.items():
+            is_of_loop = _is_default(before) and callable(before)
+            signal.signal(number, signal.default_int_handler if is_of_loop else before)
+
+
+_stops: set[Stop] = set()
+"""Those that have signal handlers in this process."""
+
+
+class _Masks(threading.local):
+    before: set[int] | None = None
+    """The signal mask of a thread that is forking."""
+
+
+_masks = _Masks()
+
+
+def _hold_signals() -> None:
+    """Before a fork: a signal that reaches the child waits until `_reset_signals` has been called there."""
+    _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT)) if _stops else None
+
+
+def _release_signals() -> None:
+    if _masks.before is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, _masks.before)
+
+
+def _reset_signals() -> None:
+    """In a forked child: a signal to the child must not stop this process, whose wake-up descriptor it inherited."""
+    if _masks.before is not None:
+        signal.set_wakeup_fd(-1)
+        while _stops:
+            _stops.pop().leave_to_child()
+        if signal.SIGINT in signal.sigpending() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python ignores a KeyboardInterrupt raised in this function
+    _release_signals()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(before=_hold_signals, after_in_parent=_release_signals, after_in_child=_reset_signals)
