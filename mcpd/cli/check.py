@@ -217,6 +217,8 @@ class _Complaints(logging.Handler):
         logger = logging.getLogger("mcpd")
         logger.addHandler(self)
         logger.propagate = False
+        if not logger.isEnabledFor(logging.WARNING):
+            logger.setLevel(logging.WARNING)
 
     def emit(self, record: logging.LogRecord) -> None:
         self.texts[record.getMessage()] = record.levelno

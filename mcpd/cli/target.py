@@ -5,6 +5,7 @@ Code of the user runs here, and nowhere before. Every failure is one line that s
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import Struct
 
 from ..errors import ConfigurationError
+from ..printable import printable
 from ..server import Server
 from .libraries import Watch
 from .user_code import Loading, guarded
@@ -167,8 +169,9 @@ def _from_file(path: str, loading: Loading) -> ModuleType:
     name = os.path.splitext(base)[0]
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    # Whoever imports a module of Python's own by its name, loaded or not, is not to have this file.
-    is_free = name.isidentifier() and name not in sys.modules and name not in sys.stdlib_module_names
+    # Whoever imports a module of Python's own by its name, loaded or not, is not to have this file. Otherwise it keeps
+    # its name, though no identifier: a process that multiprocessing spawns imports it by that.
+    is_free = "." not in name and name not in sys.modules and name not in sys.stdlib_module_names
     spec = spec_from_file_location(name if is_free else f"mcpd_{name}", path)
     if spec is None or spec.loader is None:
         from .wrong_target import no_file
@@ -179,6 +182,11 @@ def _from_file(path: str, loading: Loading) -> ModuleType:
     sys.modules[spec.name] = module
     loader = spec.loader
     guarded(path, lambda: loading.to_its_end(lambda: loader.exec_module(module)))
+    if not is_free and "multiprocessing" in sys.modules:
+        from ..sources.modules import spawn_problem
+
+        if problem := spawn_problem(module, "rename the file"):
+            logging.getLogger("mcpd").warning("%s: %s", printable(path), problem)
     return module
 
 

@@ -25,7 +25,7 @@ from ..printable import printable
 from ..server import Server
 from .reports import Report
 
-__all__ = ["FolderPackage", "Stamps"]
+__all__ = ["FolderPackage", "Stamps", "spawn_problem"]
 
 _numbers = count(1)
 _MOST_HEADER_BYTES = 1024 * 1024
@@ -113,7 +113,31 @@ class FolderPackage:
             line, text = _told(work.error, path, self.root)
             report.error(path, f"{text}; {instead}", line)
             return None
+        if work.module is not None and (problem := spawn_problem(work.module, _OUTSIDE)):
+            report.warning(path, problem)
         return work.module
+
+
+_OUTSIDE = "move its functions into an installed package, or serve a single file"
+
+
+def spawn_problem(module: ModuleType, remedy: str) -> str | None:
+    """Why child processes of `multiprocessing` cannot run functions of a module that has no importable name."""
+    multiprocessing = sys.modules.get("multiprocessing")
+    if multiprocessing is None:
+        return None
+    homes = ("multiprocessing", "concurrent.futures.process")
+    uses_it = any(
+        value is multiprocessing or str(getattr(value, "__module__", "")).startswith(homes)
+        for value in vars(module).values()
+    )
+    method = multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
+    if not uses_it or method == "fork":
+        return None
+    return (
+        f"multiprocessing starts child processes with {method!r}, and these cannot import this file, so a pool waits "
+        f'forever; {remedy}, or use multiprocessing.get_context("fork")'
+    )
 
 
 class _Import:

@@ -101,3 +101,40 @@ async def test_ctrl_c_ends_a_child(child: Child, tmp_path: Path) -> None:
         for _ in range(2):
             (block,) = (await client.call_tool("plain", {"number": int(signal.SIGINT)})).content
             assert block in (TextContent("1"), TextContent(f"-{int(signal.SIGINT)}"))
+
+
+SPAWN = """
+import multiprocessing
+
+def double(number: int) -> int:
+    return 2 * number
+
+def doubled() -> list[int]:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.map(double, range(3))
+"""
+SPAWN_SERVER = f"from mcpd import Server\nserver = Server('t')\n{SPAWN}\nserver.tool(doubled)\n"
+
+
+@pytest.mark.parametrize("name", ["server.py", "my-server.py", "40.py"])
+async def test_a_spawned_pool_finds_the_file(child: Child, tmp_path: Path, name: str) -> None:
+    """Its functions are pickled by the name of their module."""
+    (tmp_path / name).write_text(SPAWN_SERVER)
+    async with Client(child.mcpd("serve", "--stdio", str(tmp_path / name))) as client:
+        result = await client.call_tool("doubled")
+    assert result.structured_content == [0, 2, 4]
+
+
+@pytest.mark.parametrize("name", ["my.server.py", "wave.py", "tools/doubled.py"])
+def test_a_file_that_spawned_processes_cannot_import_is_named(child: Child, tmp_path: Path, name: str) -> None:
+    is_tool = name.startswith("tools")
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "mcpd.toml").touch()
+    body = f"import multiprocessing\nmultiprocessing.set_start_method('spawn')\n{SPAWN if is_tool else SPAWN_SERVER}"
+    (tmp_path / name).write_text(body)
+    target = str(tmp_path if is_tool else tmp_path / name)
+    said = subprocess.run(
+        child.mcpd("check", target), env=child.env, check=False, capture_output=True, text=True
+    ).stderr
+    remedy = "move its functions into an installed package" if is_tool else "rename the file"
+    assert f"these cannot import this file, so a pool waits forever; {remedy}" in said
