@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from ..errors import RemoteError
+from ..host.listed import OFFER
 from ..printable import printable
 from .client_options import client_command, json_option, reach_of
 from .talk.completing import complete_names
@@ -54,7 +55,7 @@ def _split(words: list[str], command: tuple[str, ...]) -> tuple[str | None, str]
 
 
 async def _read(terminal: Terminal, reach: Reach, uri: str, *, as_json: bool, output: str | None) -> int:
-    async with opened(reach) as client:
+    async with opened(reach, extensions=OFFER) as client:  # servers offer pages of apps only to clients that show them
         try:
             if as_json:
                 from .talk.content import one_line

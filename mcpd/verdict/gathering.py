@@ -11,6 +11,7 @@ from msgspec import Struct
 from ..client import Client
 from ..errors import ConfigurationError, McpdError
 from ..extensions.ui.constants import SCHEME, is_app_type
+from ..extensions.ui.uris import unversioned
 from ..types.resources import Resource
 from ..types.tools import Tool
 from .metadata import App, linked_uri, plain
@@ -82,16 +83,17 @@ def _chosen(apps: list[App], wanted: Sequence[str]) -> list[App]:
         return apps[:_MOST_APPS]
     found: dict[str, App] = {}
     for name in wanted:
-        fits = [app for app in apps if name in _names(app)]
+        fits = [app for app in apps if (unversioned(name) or name) in _names(app)]
         if not fits:
-            known = ", ".join(sorted(app.uri for app in apps)[:20])
+            known = ", ".join(sorted(unversioned(app.uri) or app.uri for app in apps)[:20])
             raise ConfigurationError(f"there is no app {name!r}, and no tool of that name opens one; there are {known}")
         found.update({app.uri: app for app in fits})
     return list(found.values())
 
 
 def _names(app: App) -> set[str]:
-    return {app.uri, app.uri.rpartition("/")[2], *(tool.name for tool in app.tools)}
+    plain = unversioned(app.uri) or app.uri
+    return {app.uri, plain, plain.rpartition("/")[2], *(tool.name for tool in app.tools)}
 
 
 async def _read(client: Client, app: App) -> None:

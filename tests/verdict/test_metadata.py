@@ -152,6 +152,14 @@ async def test_made_up_arguments_that_are_refused_are_no_failure(tmp_path: Path)
     assert "page gave an error" in str(report.failures)
 
 
+@pytest.mark.parametrize("name", ["ui://odd/page", "ui://odd/page?v=1", "ui://odd/page?v=2", "page", "open"])
+async def test_an_app_is_named_with_and_without_its_hash(tmp_path: Path, name: str) -> None:
+    shown = tool("open", {"resourceUri": "ui://odd/page?v=1"})
+    said = answers([shown, tool("other")], **{"page?v=1": content("page?v=1"), "other": content("other")})
+    report = await tried(tmp_path, said, app=(name,))
+    assert [app.uri for app in report.apps] == ["ui://odd/page?v=1"]
+
+
 async def test_a_server_without_apps_cannot_be_tried(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no apps"):
         await tried(tmp_path, answers([{"name": "plain", "inputSchema": {"type": "object"}}]))

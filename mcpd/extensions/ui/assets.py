@@ -87,7 +87,7 @@ def _metadata(path: str, folder: str, problems: list[Problem]) -> dict[str, Any]
         data = read_within(path, folder, MAX_METADATA_BYTES + 1)
         if len(data) > MAX_METADATA_BYTES:
             raise OSError(errno.EFBIG, f"larger than {MAX_METADATA_BYTES} bytes")
-        members = decode(data)
+        members = decode(data.removeprefix(b"\xef\xbb\xbf"))
     except FileNotFoundError:
         return {}
     except (OSError, *MALFORMED) as error:

@@ -94,6 +94,15 @@ def test_list_of_the_starter_and_its_apps(run: Run) -> None:
     assert (done.returncode, done.stdout, said(done)) == (0, b"", "mcpd: the server offers nothing of this kind")
 
 
+def test_the_page_of_an_app_is_read_by_the_address_that_list_shows(run: Run) -> None:
+    resources = json.loads(run("list", "resources", "--json").stdout)["resources"]
+    uri = next(one["uri"] for one in resources if one["uri"].startswith("ui://"))
+    assert "?v=" in uri
+    pages = [run("read", each).stdout for each in (uri, uri.partition("?")[0])]
+    assert pages[0] == pages[1]
+    assert b"<html" in pages[0].lower()
+
+
 def test_list_as_json(run: Run) -> None:
     (line,) = run("list", SERVER, "--json").stdout.splitlines()
     found = json.loads(line)

@@ -35,7 +35,7 @@ async def listed(server: Server) -> list[Any]:
 async def test_every_html_file_is_an_app(tmp_path: Path, version: str) -> None:
     """AgentTools: `X.html` with `X.json` is `ui://<ns>/X`, with the file's metadata, under its base name."""
     ui = {"csp": {"connectDomains": ["https://api.example.com"]}, "prefersBorder": False}
-    write(tmp_path, "b", metadata={"title": "Bee", "description": "A bee", "ui": ui})
+    write(tmp_path, "b", metadata="\ufeff" + json.dumps({"title": "Bee", "description": "A bee", "ui": ui}))
     write(tmp_path, "a", html="\ufeff" + HTML)
     write(tmp_path, "my app ä")
     (tmp_path / "readme.md").write_text("no app")
