@@ -55,7 +55,7 @@ def _split(words: list[str], command: tuple[str, ...]) -> tuple[str | None, str]
 
 
 async def _read(terminal: Terminal, reach: Reach, uri: str, *, as_json: bool, output: str | None) -> int:
-    async with opened(reach, extensions=OFFER) as client:  # servers offer pages of apps only to clients that show them
+    async with opened(reach, extensions=OFFER) as client:  # as `mcpd list`: what it shows can be read
         try:
             if as_json:
                 from .talk.content import one_line

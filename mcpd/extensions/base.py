@@ -92,6 +92,10 @@ class Extension:
     tool_options: Collection[str] = ()
     """The keywords that `server.tool` takes for this extension."""
 
+    wraps_values = False
+    """Whether clients with this extension get structured content as objects in every version: values that are not
+    objects are then wrapped under `result`, as versions before 2026-07-28 want it."""
+
     has_results = False
     """Whether `finish` has to see the results of tools."""
 

@@ -89,6 +89,11 @@ class FunctionTool:
         self.timeout: float | None = None
         """How many seconds a call may take, see `time_limit`; None for as long as it takes."""
 
+        self.wraps_for: frozenset[str] = frozenset()
+        """Extensions whose clients get structured content as objects in every version."""
+        self.active_extensions: Callable[[Exchange], ActiveExtensions] | None = None
+        """What gives the extensions of a call; needed with `wraps_for` only."""
+
         self._call: Callable[..., Any] | None = None
         """Reads the arguments and calls the function; `_direct` has both apart. None until the first call."""
         self._is_async = callee.is_async
@@ -130,6 +135,10 @@ class FunctionTool:
         for extension, added_meta in self.extension_meta.items():
             if extension in active:
                 added.update(added_meta.meta(active))
+        if not self.wraps_for.isdisjoint(active):
+            from ..versions.v2026_07_28 import object_schema  # noqa: PLC0415 - few clients need it
+
+            tool = object_schema(tool)
         return structs.replace(tool, meta={**(tool.meta or {}), **added}) if added else tool
 
     @property
@@ -177,9 +186,20 @@ class FunctionTool:
             result = self._finish(result, exchange, self._has_schema)
 
         # Versions that know only objects get the AnyValue as it is, an object; for newer ones its content is taken out.
-        if self._has_any_root and not result.is_error:
+        has_any_root = self._has_any_root and not result.is_error
+        if result.structured_content is not UNSET and self._wraps(exchange):
+            from ..versions.v2026_07_28 import is_object_value, wrapped_content  # noqa: PLC0415 - few clients need it
+
+            if has_any_root or not is_object_value(result.structured_content):
+                return wrapped_content(result)
+        if has_any_root:
             return structs.replace(result, structured_content=AnyValue(result.structured_content))
         return result
+
+    def _wraps(self, exchange: Exchange) -> bool:
+        """Whether this client gets structured content as objects in every version."""
+        active = self.active_extensions
+        return active is not None and not self.wraps_for.isdisjoint(active(exchange))
 
     _in_thread: ClassVar[Callable[..., Coroutine[Any, Any, Any]] | None] = None
     """What runs plain functions, once there was one to run."""

@@ -89,6 +89,8 @@ def tool_entry(
     if not is_data:
         entry.tell_as_text()
     entry.shows_errors = catalog.shows_errors
+    entry.wraps_for = frozenset(extension.id for extension in installed if extension.wraps_values)
+    entry.active_extensions = catalog.active_extensions
     offer(catalog, entry, options, where)
     entry.timeout = timeout
     return entry

@@ -1,8 +1,13 @@
-"""The MIME type of a file by its name, the same on every machine, and whether such a file is text."""
+"""How files of a folder appear to clients: MIME type, whether they are text, the name of the server in their URIs."""
 
 from __future__ import annotations
 
-__all__ = ["BINARY", "is_text_type", "media_type"]
+import os
+
+__all__ = ["BINARY", "PLAIN", "is_text_type", "media_type", "uri_name"]
+
+PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+"""The bytes that a segment of a path may have as they are (RFC 3986 section 2.3)."""
 
 BINARY = "application/octet-stream"
 
@@ -77,3 +82,9 @@ def is_text_type(kind: str | None) -> bool:
     if kind is None or kind.startswith("text/") or kind.removeprefix("application/") in _TEXT:
         return True
     return kind.endswith(("+json", "+xml", "+yaml"))
+
+
+def uri_name(name: str) -> str:
+    """The name, with a dash for what a URI cannot have; `folder` if nothing is left of it."""
+    plain = "".join(chr(byte) if byte in PLAIN else " " for byte in os.fsencode(name))
+    return "-".join(plain.split()).strip("-.").lower() or "folder"

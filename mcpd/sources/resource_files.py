@@ -24,10 +24,9 @@ from ..registry.uris import as_uri
 from ..types.content import BlobResourceContents, TextResourceContents
 from ..types.resources import ReadResourceResult, Resource, ResourceTemplate
 from .configuration import ResourcesTable
-from .media_types import BINARY, is_text_type, media_type
+from .media_types import BINARY, PLAIN, is_text_type, media_type, uri_name
 from .reports import Report
 from .tree import File, files_of
-from .uri_names import PLAIN, uri_name
 
 __all__ = ["FileResource", "FileTemplate", "Origin", "escaped", "resources_of", "uri_prefix"]
 

@@ -17,12 +17,12 @@ from ..types.resources import ListResourcesResult, ListResourceTemplatesResult, 
 from ..types.tools import AnyValue, CallToolParams, CallToolResult, ListToolsResult, Tool
 from .revision import Revision
 
-__all__ = ["REVISION"]
+__all__ = ["REVISION", "is_object_value", "object_schema", "wrapped_content"]
 
 _HINT = ("ttl_ms", "cache_scope")
 
 
-def _object_schema(tool: Tool) -> Tool:
+def object_schema(tool: Tool) -> Tool:
     """Before this revision an output schema describes an object: any other is wrapped in one, under `result`.
 
     `$defs` stay at the root, where references find them; other references into the schema follow it. A schema with an
@@ -60,10 +60,16 @@ def _moved(node: Any) -> Any:
 
 def _object_content(result: CallToolResult) -> CallToolResult:
     content = result.structured_content
-    if content is UNSET or (content.__class__ is not AnyValue and _is_object(content)):
+    if content is UNSET or (content.__class__ is not AnyValue and is_object_value(content)):
         return result
-    if content.__class__ is not AnyValue:
-        content = {"result": content}
+    if content.__class__ is AnyValue:
+        return structs.replace(result, meta=_marked(result.meta))
+    return wrapped_content(result)
+
+
+def wrapped_content(result: CallToolResult) -> CallToolResult:
+    """The result with its structured content under `result`, marked as wrapped."""
+    content = {"result": result.structured_content}
     return structs.replace(result, structured_content=content, meta=_marked(result.meta))
 
 
@@ -77,7 +83,7 @@ def _marked(meta: dict[str, Any] | Raw | None) -> dict[str, Any]:
     return {**known, "fastmcp": {**(mark if isinstance(mark, dict) else {}), "wrap_result": True}}
 
 
-def _is_object(value: Any) -> bool:
+def is_object_value(value: Any) -> bool:
     """Whether a value becomes a JSON object when it is encoded; of raw JSON the first byte tells."""
     if isinstance(value, Raw):
         return is_object(value)
@@ -120,6 +126,6 @@ REVISION = Revision(
         "ElicitUrlParams": ("elicitation_id",),
         ClientCapabilities: ("tasks",),
     },
-    back={Tool: _object_schema, CallToolResult: _object_content},
+    back={Tool: object_schema, CallToolResult: _object_content},
     error_codes={ResourceNotFound: -32002},
 )

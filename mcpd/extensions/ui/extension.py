@@ -40,6 +40,7 @@ class AppsExtension(Extension):
     capabilities = ("resources",)  # even while there are none: a host may give up if it cannot list them
     tool_options = ("ui", "ui_when", "view", "visibility")
     has_results = True
+    wraps_values = True  # Apps hand results to Views, whose SDK takes nothing but objects
 
     def __init__(self, *, apps: AppsMode = "auto", strict_model_list: bool = False) -> None:
         super().__init__(UI, settings={"mimeTypes": [MIME_TYPE]})

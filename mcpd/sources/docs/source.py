@@ -23,8 +23,8 @@ from ...registry.pages import Entry
 from ...registry.problems import Problem
 from ...server import Server
 from ..docs_table import DocsTable, Doing
+from ..media_types import uri_name
 from ..reports import Report
-from ..uri_names import uri_name
 from .addresses import Addresses
 from .heads import Head, head_of
 from .profiles import profile_of, tables_of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jsonschema_rs
 import pytest
 from msgspec import Raw, Struct
 from support.ui_stage import BOTH_ERAS, HTML, NO_APPS, WITH_APPS
@@ -272,3 +273,43 @@ async def test_typed_data_are_unchanged_by_a_view() -> None:
     for capabilities in (WITH_APPS, NO_APPS):
         result = await call(make_server(show), "2025-11-25", capabilities)
         assert result == {"content": [{"type": "text", "text": '{"x":3}'}], "structuredContent": {"x": 3}}
+
+
+@BOTH_ERAS
+@pytest.mark.parametrize("capabilities", [WITH_APPS, NO_APPS], ids=["apps", "no apps"])
+async def test_views_get_objects_in_both_eras(version: str, capabilities: dict[str, Any]) -> None:
+    """The official SDK of Views takes no other structured content (MCP Apps 2026-01-26), so hosts with Apps get lists
+    and numbers wrapped in 2026-07-28 too; other clients of that version get them as they are (S26-107)."""
+
+    async def show() -> dict[str, int]:
+        return {}
+
+    server = make_server(show)
+
+    @server.tool
+    async def beds() -> list[int]:
+        return [1, 2]
+
+    @server.tool
+    async def either(is_object: bool) -> dict[str, int] | int:
+        return {"a": 1} if is_object else 1
+
+    @server.tool
+    async def bed() -> dict[str, int]:
+        return {"a": 1}
+
+    wraps = capabilities is WITH_APPS or version != MODERN
+    async with memory_wire(server, version, capabilities=capabilities) as wire:
+        listed = {tool["name"]: tool.get("outputSchema") for tool in (await wire.result("tools/list"))["tools"]}
+        assert ("properties" in listed["beds"]) is ("properties" in listed["either"]) is wraps
+        for name, arguments, value in (
+            ("beds", {}, [1, 2]),
+            ("either", {"is_object": True}, {"a": 1}),
+            ("either", {"is_object": False}, 1),
+            ("bed", {}, {"a": 1}),
+        ):
+            result = await wire.call(name, **arguments)
+            is_wrapped = wraps and name != "bed"
+            assert result["structuredContent"] == ({"result": value} if is_wrapped else value)
+            assert ("fastmcp" in result.get("_meta", {})) is is_wrapped
+            jsonschema_rs.validate(listed[name], result["structuredContent"])
