@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .client.group import ClientGroup as ClientGroup
     from .context.context import Context as Context
     from .context.forms import choices as choices
+    from .context.questions import Answer as Answer
     from .context.questions import elicit_form as elicit_form
     from .context.questions import elicit_url as elicit_url
     from .context.questions import list_roots as list_roots
@@ -106,6 +107,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ANONYMOUS",
+    "Answer",
     "AudioContent",
     "Authenticator",
     "AuthorizationFailed",
@@ -208,6 +210,7 @@ _HOMES = {
     "AuthorizationFailed": "errors",
     "AuthorizationRequired": "errors",
     "ANONYMOUS": "principal",
+    "Answer": "context.questions",
     "AudioContent": "types.content",
     "Authenticator": "transports.authentication",
     "BlobResourceContents": "types.content",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import logging
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypedDict
@@ -16,7 +17,7 @@ import pytest
 from msgspec import Meta, Struct, field
 from support.wires import MODERN, Wire, each_legacy, memory_wire
 
-from mcpd import Context, Server, choices, elicit_form, elicit_url, list_roots, sample
+from mcpd import Context, Server, SyncContext, choices, elicit_form, elicit_url, list_roots, sample
 from mcpd.errors import ConnectionLost, LocalProtocolError, RemoteError, RequestTimeout
 from mcpd.types.content import ImageContent, TextContent
 from mcpd.types.sampling import SamplingMessage, ToolChoice, ToolResultContent, ToolUseContent
@@ -96,6 +97,33 @@ SAID = {"role": "assistant", "content": {"type": "text", "text": "I think"}, "mo
 
 
 # ------------------------------------------------------------------------------------------ forms
+
+
+def careless(ctx: SyncContext) -> str:
+    return "emptied" if ctx.elicit("All of it?", bool) else "left"
+
+
+async def careless_async(ctx: Context) -> str:
+    return "left" if not await ctx.elicit("All of it?", bool) else "emptied"
+
+
+@pytest.mark.parametrize("version", [NEWEST, MODERN])
+@pytest.mark.parametrize("tool", [careless, careless_async])
+@pytest.mark.parametrize("said", [accept(value=True), accept(value=False), {"action": "decline"}, {"action": "cancel"}])
+async def test_an_answer_is_not_taken_for_yes_or_no(
+    version: str, tool: Callable[..., Any], said: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever the user did: a decline was true before, and the tool went on."""
+    async with memory_wire(serve(tool), version, capabilities={"elicitation": {}}) as wire:
+        if version == MODERN:
+            params = {"name": tool.__name__, "arguments": {}}
+            state = (await wire.request("tools/call", params))["result"]["requestState"]
+            call = wire.ask("tools/call", {**params, "requestState": state, "inputResponses": {"question-1": said}})
+        else:
+            call, question = await asked(wire, tool.__name__)
+            reply(wire, question, said)
+        assert (await wire.answer(call))["result"]["isError"]
+    assert "write answer.is_accepted, or answer.get() for the content" in caplog.text
 
 
 @pytest.mark.parametrize("version", WITH_FORMS)
@@ -295,6 +323,30 @@ async def test_older_forms_of_choices() -> None:
 def test_what_no_form_can_hold_is_refused_before_it_is_sent(form: Any) -> None:
     with pytest.raises(LocalProtocolError):
         elicit_form("?", form)
+
+
+@pytest.mark.parametrize(
+    ("form", "remedy"),
+    [
+        (None, "None cannot be a form; for a question that is answered with yes or no, pass bool"),
+        (
+            ["a", "b"],
+            """['a', 'b'] cannot be a form, which is a type; for one of several strings pass Literal["a", "b"]""",
+        ),
+        (choices(["a"]), 'choices(…) cannot be a form, which is a type; .* Annotated[str, choices(["a", "b"])]'),
+    ],
+)
+def test_what_is_no_type_is_refused_with_the_one_to_pass(form: Any, remedy: str) -> None:
+    with pytest.raises(LocalProtocolError, match=".*".join(map(re.escape, remedy.split(".*")))):
+        elicit_form("?", form)
+
+
+def test_choices_of_a_list_are_their_own_titles() -> None:
+    question: Any = elicit_form("?", Annotated[str, choices(["a", "b"])])  # type: ignore[arg-type]
+    assert question.params.requested_schema["properties"]["value"]["oneOf"] == [
+        {"const": "a", "title": "a"},
+        {"const": "b", "title": "b"},
+    ]
 
 
 # ----------------------------------------------------------------------------------- capabilities

@@ -37,11 +37,17 @@ class DeclinedElicitation(BaseModel):
 
     action: Literal["decline"] = "decline"
 
+    def __bool__(self) -> bool:
+        return False  # otherwise `if await ctx.elicit(…):` would go on although the user said no
+
 
 class CancelledElicitation(BaseModel):
     """The user has not answered."""
 
     action: Literal["cancel"] = "cancel"
+
+    def __bool__(self) -> bool:
+        return False
 
 
 class AcceptedUrlElicitation(BaseModel):

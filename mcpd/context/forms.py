@@ -7,7 +7,7 @@ Spec: 2026-07-28 client/elicitation, requested schema.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import EnumMeta
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -31,11 +31,14 @@ _KEPT = {
 _FORMATS = ("email", "uri", "date", "date-time")
 
 
-def choices(titles: Mapping[str, str]) -> Meta:
+def choices(titles: Mapping[str, str] | Iterable[str]) -> Meta:
     """One of some values, each with a title: `Annotated[str, choices({"r": "Red", "g": "Green"})]`.
 
-    For a choice of several: `list[Annotated[str, choices({…})]]`. Without titles a Literal or an Enum says it.
+    In a list each value is its own title. For a choice of several: `list[Annotated[str, choices({…})]]`. Without titles
+    a Literal or an Enum says it.
     """
+    if not isinstance(titles, Mapping):
+        titles = {value: value for value in titles}
     return Meta(extra_json_schema={"oneOf": [{"const": value, "title": title} for value, title in titles.items()]})
 
 
@@ -52,6 +55,14 @@ def form_schema(form: type | Mapping[str, Any]) -> tuple[dict[str, Any], type | 
     """
     if isinstance(form, Mapping):
         return _flat(form, form.get("$defs", {}), 'a form schema is {"type": "object", "properties": {…}}'), None
+    if form is None:
+        raise LocalProtocolError("None cannot be a form; for a question that is answered with yes or no, pass bool")
+    if isinstance(form, (list, tuple, set, frozenset, Meta)):
+        what = "choices(…)" if isinstance(form, Meta) else repr(form)
+        raise LocalProtocolError(
+            f"{what} cannot be a form, which is a type; for one of several strings pass "
+            'Literal["a", "b"] or Annotated[str, choices(["a", "b"])]'
+        )
     if hasattr(form, "model_json_schema"):  # a pydantic model, without importing pydantic
         whole = form.model_json_schema()
         return _flat(whole, whole.get("$defs", {}), f"{form!r} cannot be a form"), form

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from os import urandom
-from typing import TYPE_CHECKING, Any, Generic, NewType, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, NewType, NoReturn, TypeVar, Unpack
 
 from msgspec import Raw, Struct
 from msgspec.json import Decoder
@@ -59,6 +59,12 @@ class Answer(Struct, Generic[T]):
             from .other_names import unknown
 
             raise unknown("Answer", name)
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(
+            "an Answer is neither true nor false: the user may have declined, or accepted with False; "
+            "write answer.is_accepted, or answer.get() for the content"
+        )
 
     @property
     def is_accepted(self) -> bool:

@@ -34,6 +34,10 @@ SERVER = """
         return answer.action
 
     @mcp.tool()
+    async def careless(ctx: Context) -> str:
+        return "booked" if await ctx.elicit(message="When?", schema=Booking) else "left"
+
+    @mcp.tool()
     async def poem(ctx: Context) -> str:
         result = await ctx.session.create_message(
             messages=[SamplingMessage(role="user", content=TextContent(type="text", text="a poem"))], max_tokens=10)
@@ -128,3 +132,15 @@ async def test_pages_to_visit() -> None:
     async with Client(served(SERVER), Callbacks(elicit_url=visit), version="2026-07-28") as client:
         result = await client.call_tool("visit")
         assert (visited, result.is_error) == (["https://example.com/in"], True)
+
+
+@pytest.mark.parametrize("version", ["2025-06-18", "2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize(("action", "outcome"), [("accept", "booked"), ("decline", "left"), ("cancel", "left")])
+async def test_a_refusal_is_false(version: str, action: Any, outcome: str) -> None:
+    """Unlike under the library itself: there a tool goes on although the user said no."""
+
+    async def answer(params: Any) -> ElicitResult:
+        return ElicitResult(action=action, content={"day": "Monday"} if action == "accept" else None)
+
+    async with Client(served(SERVER), Callbacks(elicit_form=answer), version=version) as client:
+        assert text(await client.call_tool("careless")) == outcome
