@@ -55,14 +55,8 @@ def form_schema(form: type | Mapping[str, Any]) -> tuple[dict[str, Any], type | 
     """
     if isinstance(form, Mapping):
         return _flat(form, form.get("$defs", {}), 'a form schema is {"type": "object", "properties": {…}}'), None
-    if form is None:
-        raise LocalProtocolError("None cannot be a form; for a question that is answered with yes or no, pass bool")
-    if isinstance(form, (list, tuple, set, frozenset, Meta)):
-        what = "choices(…)" if isinstance(form, Meta) else repr(form)
-        raise LocalProtocolError(
-            f"{what} cannot be a form, which is a type; for one of several strings pass "
-            'Literal["a", "b"] or Annotated[str, choices(["a", "b"])]'
-        )
+    if problem := _why_no_type(form):
+        raise LocalProtocolError(problem)
     if hasattr(form, "model_json_schema"):  # a pydantic model, without importing pydantic
         whole = form.model_json_schema()
         return _flat(whole, whole.get("$defs", {}), f"{form!r} cannot be a form"), form
@@ -81,6 +75,17 @@ def form_schema(form: type | Mapping[str, Any]) -> tuple[dict[str, Any], type | 
     schema = _flat(_resolve(whole, definitions), definitions, problem)
     _add_what_msgspec_drops(schema["properties"], form)
     return schema, form
+
+
+def _why_no_type(form: Any) -> str | None:
+    """What to pass in place of what other libraries take, and is no type."""
+    if form is None:
+        return "None cannot be a form; for a question that is answered with yes or no, pass bool"
+    if not isinstance(form, (list, tuple, set, frozenset, Meta)):
+        return None
+    what = "choices(…)" if isinstance(form, Meta) else repr(form)
+    remedy = 'for one of several strings pass Literal["a", "b"] or Annotated[str, choices(["a", "b"])]'
+    return f"{what} cannot be a form, which is a type; {remedy}"
 
 
 def _is_bare(form: Any) -> bool:
