@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = ["MAX_FRAME_BYTES", "MAX_THREADS", "OVER_STDIO", "SESSION_TIMEOUT", "THREAD_TIMEOUT"]
+__all__ = ["DEMO", "MAX_FRAME_BYTES", "MAX_THREADS", "OVER_STDIO", "SESSION_TIMEOUT", "THREAD_TIMEOUT"]
 
 OVER_STDIO = ("-m", "mcpd", "serve", "--stdio")
 """What Python is given to serve a target to whoever has started it; the target follows, or none for the starter."""
+
+DEMO = "--demo"
+"""The option that asks for the demo server, and the target that stands for it inside mcpd."""
 
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 """The largest message that is received or sent."""

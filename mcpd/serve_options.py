@@ -192,7 +192,7 @@ class Options(Settings, kw_only=True):
 
     target: str | None = None
     """The argument: a folder, file.py, file.py:object or package.module:object; None for the folder that this is in,
-    or the built-in starter."""
+    or the demo server."""
     more_targets: tuple[str, ...] = ()
     """Others, which are served together with it as one server."""
     given: frozenset[str] = frozenset()
@@ -298,6 +298,7 @@ class Options(Settings, kw_only=True):
             ("auto", "always", "never"),
         ),
     ] = "auto"
+    demo: Annotated[bool, Option("--demo", "Other", "Take the demo server of mcpd in place of TARGET.")] = False
     no_compat: Annotated[
         bool,
         Option("--no-compat", "Other", "Let the target import other MCP libraries themselves, if they are installed."),

@@ -401,7 +401,7 @@ def installed(wheel: zipfile.ZipFile, tmp_path_factory: pytest.TempPathFactory) 
 def test_an_installed_mcpd_works_in_any_folder(installed: Installed, tmp_path: Path) -> None:
     """The console script, the bundled app inside the wheel, and a server file of the user's."""
     (tmp_path / "garden.py").write_text('from mcpd import Server\nserver = Server("garden")\n')
-    for words, said in (["check"], "ui://mcpd/apps_diagnostics"), (["check", "garden.py"], "garden 0.0.0"):
+    for words, said in (["check", "--demo"], "ui://mcpd/apps_diagnostics"), (["check", "garden.py"], "garden 0.0.0"):
         done = subprocess.run(
             [installed.command, *words],
             cwd=tmp_path, env=installed.env, capture_output=True, text=True, timeout=100, check=False,
@@ -414,7 +414,8 @@ def test_an_installed_mcpd_works_in_any_folder(installed: Installed, tmp_path: P
         {"jsonrpc": "2.0", "id": 2, "method": "resources/read", "params": {"uri": "ui://mcpd/apps_diagnostics"}},
     ]
     done = subprocess.run(
-        [installed.command, "serve", "--stdio"], input="".join(json.dumps(message) + "\n" for message in messages),
+        [installed.command, "serve", "--stdio", "--demo"],
+        input="".join(json.dumps(message) + "\n" for message in messages),
         cwd=tmp_path, env=installed.env, capture_output=True, text=True, timeout=100, check=False,
     )  # fmt: skip
     assert done.stderr == ""

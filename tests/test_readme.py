@@ -61,7 +61,7 @@ RUN_BY_A_TEST = {
     "claude mcp add --transport http mcpd http://127.0.0.1:8080/mcp",
     """code --add-mcp '{"name":"mcpd","type":"http","url":"http://127.0.0.1:8080/mcp"}'""",
     "npx @modelcontextprotocol/inspector --transport http --server-url http://127.0.0.1:8080/mcp",
-    "mcpd install claude-desktop              # the starter, in a folder that is no server itself",
+    "mcpd install claude-desktop --demo       # the demo server of mcpd",
     "mcpd install claude-desktop server.py    # a server of your own",
     "mcpd check server.py",
     "mcpd serve --stdio server.py",

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import socket
-import sys
 from typing import Any
 
 from msgspec.json import encode, format
 
+from ..client.targets.hosts import HOSTS
+from ..client.targets.named import FileTarget
 from ..errors import ConfigurationError
+from ..install.entry import Entry, entry_name, entry_of_files
+from ..install.shapes import shaped
+from ..serve_defaults import DEMO
 from ..serve_options import Options
+from ..sources.lookup import place_here
 from ..transports.address import parse
-from .target import split
+from .target import find, split
 
-__all__ = ["addresses", "claude_desktop", "pointers"]
+__all__ = ["addresses", "pointers", "stdio_entry"]
 
 _WILDCARDS = ("0.0.0.0", "::")
 # Addresses for documentation (RFC 5737, RFC 3849): nothing is sent, the system only says from where it would be.
@@ -39,10 +43,11 @@ def pointers(url: str, name: str, options: Options) -> list[str]:
     if options.stdio:
         return []
     url = _reachable(url, options)
-    name = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-") or "mcpd"
-    entry = claude_desktop(options.target)
-    command = shlex.join([*(f"{key}={value}" for key, value in entry.get("env", {}).items()), entry["command"]])
-    words = " ".join([command if "env" not in entry else f"env {command}", shlex.join(entry["args"])])
+    name = entry_name(name) or "mcpd"
+    made = stdio_entry(options)
+    entry = shaped(HOSTS["claude-desktop"], name, made)
+    variables = [f"{key}={value}" for key, value in made.env.items()]
+    words = shlex.join([*(["env", *variables] if variables else []), made.command, *made.args])
     auth = options.auth
     if auth is None:
         needs_token = options.token_file is not None or bool(os.environ.get("MCPD_TOKEN"))
@@ -66,13 +71,16 @@ def pointers(url: str, name: str, options: Options) -> list[str]:
         inspector = f"npx @modelcontextprotocol/inspector --transport http --server-url {url}{option}"
         code = {"name": name, "type": "http", "url": url, **header}
 
-    target = f" {shlex.quote(options.target)}" if options.target is not None else ""
+    what = "the demo server of mcpd (mcpd serve FILE serves your own)" if options.target == DEMO else "it"
+    target = shlex.quote(options.target or ".")
+    if options.more_targets:
+        target = f"--name {name} -- {words}"
     return [
-        "mcpd: point a host at it:" + (" (TOKEN is one that it was started with)" if needs_token else ""),
+        f"mcpd: point a host at {what}:" + (" (TOKEN is one that it was started with)" if needs_token else ""),
         f"  Claude Code  {claude}",
         f"  VS Code      code --add-mcp {_quoted(code)}",
         f"  Inspector    {inspector}",
-        f"mcpd: Claude Desktop starts its servers itself, over stdio: mcpd install claude-desktop{target}",
+        f"mcpd: Claude Desktop starts its servers itself, over stdio: mcpd install claude-desktop {target}",
         "mcpd: or by hand, the next line in its claude_desktop_config.json (Settings > Developer > Edit Config):",
         format(encode({"mcpServers": {name: entry}}), indent=0).decode(),
     ]
@@ -127,37 +135,17 @@ def _own_address(wildcard: str) -> str:
     return "ADDRESS-OF-THIS-MACHINE"
 
 
-def claude_desktop(target: str | None) -> dict[str, Any]:
-    """The entry of one server in claude_desktop_config.json.
-
-    Every path is absolute: Claude Desktop starts programs in another folder and with another PATH.
-    """
-    python = os.environ.get("_MCPD_PYTHON", sys.executable)  # of a file with a header it is another one that runs
-    entry: dict[str, Any] = {"command": python, "args": ["-m", "mcpd", "serve", "--stdio"]}
-    command = _installed_command()
-    if command is not None:
-        entry = {"command": command, "args": ["serve", "--stdio"]}
-
-    if target is not None:
-        place, attribute = split(target)
-        if os.path.isfile(place):
-            place = os.path.abspath(place)
-        elif _is_found_here(place):
-            entry["env"] = {"PYTHONPATH": os.getcwd()}
-        entry["args"].append(f"{place}:{attribute}" if attribute else place)
-    return entry
+def stdio_entry(options: Options) -> Entry:
+    """What `mcpd install` writes for the targets: a host starts them in another folder and with another PATH."""
+    if options.target is None:
+        place = place_here()
+        return entry_of_files([FileTarget(os.getcwd() if place is None else place.root)]).entry
+    return entry_of_files([_file_target(each) for each in (options.target, *options.more_targets)]).entry
 
 
-def _installed_command() -> str | None:
-    """The `mcpd` script of this very installation, if it has one."""
-    beside = os.path.join(os.path.dirname(sys.executable), "mcpd")
-    for candidate in (os.path.abspath(sys.argv[0]), beside):
-        if os.path.basename(candidate) == "mcpd" and os.access(candidate, os.X_OK) and os.path.isfile(candidate):
-            return candidate
-    return None
-
-
-def _is_found_here(module: str) -> bool:
-    """Whether a module was imported from the current folder, which Claude Desktop does not know."""
-    path = getattr(sys.modules.get(module), "__file__", None)
-    return path is not None and os.path.abspath(path).startswith(os.getcwd() + os.sep)
+def _file_target(target: str) -> FileTarget:
+    place, attribute = split(target)
+    found = find(target)
+    if found.place is not None:
+        return FileTarget(found.place.root)
+    return FileTarget(os.path.abspath(place) if os.path.isfile(place) else place, attribute)

@@ -149,7 +149,7 @@ async def _test(terminal: Terminal, reach: Reach, options: TryOptions, as_json: 
 def _name(reach: Reach) -> str:
     if reach.command:
         return shlex.join(mask_command(reach.command))
-    return without_secrets(reach.target) if reach.target else "the starter"
+    return without_secrets(reach.target) if reach.target else "the demo server"
 
 
 def _write(path: str, found: AppsReport) -> None:

@@ -106,7 +106,7 @@ def files_of(target: str | None) -> FileTarget | object:
 
     if target is not None:
         return parse(target)
-    place = place_here()
+    place = place_here(has_demo=False)
     if place is None or not place.is_trusted:
         raise ConfigurationError(
             "there is no server here; name a Python file or a folder with one: mcpd bundle server.py"

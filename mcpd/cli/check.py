@@ -15,6 +15,7 @@ from ..errors import NAMESAKE, ConfigurationError
 from ..printable import printable
 from ..registry.problems import Problem
 from ..serve_options import Option, command_options
+from .client_options import or_demo
 from .options import parameter, target
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ __all__ = ["command"]
 _HELP = """Load TARGET, list what it offers, and name every problem that a client would run into.
 
 TARGET is a folder, file.py, file.py:object or package.module:object; without one it is the folder that this is in, or
-the built-in starter. The list goes to stdout, problems to stderr; a warning is about what works, but not everywhere or
+the demo server. The list goes to stdout, problems to stderr; a warning is about what works, but not everywhere or
 not as well as it could.
 
 With --lock FILE it is held against an approval file, which --write writes: what breaks callers and what does not is
@@ -53,6 +54,7 @@ _PARAMETERS: list[click.Parameter] = [
         None,
     ),
     parameter("write", Option("--write", "Other", "Write the approval file of --lock, or write it anew."), bool, False),
+    parameter("demo", *command_options()["demo"], False),
     parameter("log_level", *command_options()["log_level"], "error"),
     parameter("no_compat", *command_options()["no_compat"], False),
     click.Argument(["arguments"], nargs=-1),
@@ -68,9 +70,11 @@ def command(
     lock: str | None,
     write: bool,
     log_level: str,
+    demo: bool,
     no_compat: bool,
     arguments: tuple[str, ...],
 ) -> int:
+    target = or_demo(target, demo)
     if write and lock is None:
         raise click.UsageError("--write goes with --lock FILE")
     logging.basicConfig(level=log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
@@ -87,7 +91,7 @@ def command(
     except ConfigurationError as error:
         if not as_json:
             raise
-        report.problems.append(Problem(target or "the starter", str(error)))
+        report.problems.append(Problem(target or "the demo server", str(error)))
         click.echo(report.as_json(None))
         return 1
 

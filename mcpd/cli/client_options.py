@@ -7,11 +7,12 @@ from typing import Any
 
 import click
 
+from ..serve_defaults import DEMO
 from ..versions.table import SUPPORTED
 from .talk.reach import EXIT_CODES, Reach
 from .talk.words import WrongUse
 
-__all__ = ["TARGET_HELP", "ClientCommand", "client_command", "json_option", "reach_of"]
+__all__ = ["TARGET_HELP", "ClientCommand", "client_command", "demo_option", "json_option", "or_demo", "reach_of"]
 
 TARGET_HELP = """\b
 TARGET is the MCP server:
@@ -21,11 +22,11 @@ TARGET is the MCP server:
   https://host/mcp            a server that runs already; ws://host/mcp and unix:/path/to/socket too
   mcp.json:github             the server github of a configuration file, which has "mcpServers" in it
   claude-code:github          the server github of a host that is installed here: Claude Code, Cursor, …
-  (left out)                  the small example server that mcpd brings along
+  (left out)                  the folder of the next mcpd.toml, here or above; otherwise the demo server (--demo)
   … -- COMMAND ARGUMENTS      instead of TARGET: a program that talks MCP on stdin and stdout, at the end
 """
 
-_SHARED = ("headers", "token_file", "timeout", "version", "env")
+_SHARED = ("headers", "token_file", "timeout", "version", "env", "demo")
 
 
 def _options() -> list[click.Parameter]:
@@ -61,7 +62,20 @@ def _options() -> list[click.Parameter]:
             metavar="FILE",
             help="Read the token that a server behind a URL wants (Authorization: Bearer …) from this file.",
         ),
+        demo_option(),
     ]
+
+
+def demo_option() -> click.Option:
+    """`--demo`, which `or_demo` reads."""
+    return click.Option(["--demo"], is_flag=True, help="Take the demo server of mcpd in place of TARGET.")
+
+
+def or_demo(target: str | None, demo: bool, command: Sequence[str] = ()) -> str | None:
+    """The target, or the demo server if `--demo` was given. Raises WrongUse for both."""
+    if demo and (target is not None or command):
+        raise WrongUse(f"--demo is the demo server of mcpd, so {target or 'the command behind --'} is one too many")
+    return DEMO if demo else target
 
 
 def json_option(help: str) -> click.Option:
@@ -99,7 +113,7 @@ def reach_of(target: str | None, command: Sequence[str], shared: dict[str, Any])
     if not said["timeout"] >= 0:
         raise WrongUse("--timeout is a number of seconds; 0 waits for as long as it takes")
     return Reach(
-        target=target,
+        target=or_demo(target, said["demo"], command),
         command=tuple(command),
         headers=_pairs(said["headers"], ":", "-H", "NAME:VALUE"),
         token_file=said["token_file"],

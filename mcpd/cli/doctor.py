@@ -16,7 +16,7 @@ from ..doctor.report import Report, Status, Step
 from ..errors import ConfigurationError
 from ..masking import mask_command
 from ..printable import printable
-from .client_options import TARGET_HELP, ClientCommand, json_option, reach_of
+from .client_options import TARGET_HELP, ClientCommand, demo_option, json_option, reach_of
 from .talk.reach import Reach, named_target, without_secrets
 from .talk.terminal import as_json_text
 from .talk.words import WrongUse
@@ -69,6 +69,7 @@ _NAME_WIDTH = 20
             help="A header for a server behind a URL. Can be repeated.",
         ),
         click.Option(["--token-file"], metavar="FILE", help="Read the token that a URL wants from this file."),
+        demo_option(),
     ],
 )  # fmt: skip
 def command(
@@ -79,17 +80,18 @@ def command(
     env: tuple[str, ...],
     headers: tuple[str, ...],
     token_file: str | None,
+    demo: bool,
     command: tuple[str, ...],
 ) -> int:
     if all_hosts:
-        if target is not None or command or env or headers or token_file is not None:
+        if target is not None or command or env or headers or demo or token_file is not None:
             raise click.UsageError("--hosts looks at all that the hosts are set up with, and takes no target")
         from .doctor_hosts import run
 
         return run(timeout, as_json=as_json)
     if target is not None and command:
         raise click.UsageError(f"give the target {target} or a command behind --, not both")
-    said = {"headers": headers, "token_file": token_file, "timeout": timeout, "version": None, "env": env}
+    said = {"headers": headers, "token_file": token_file, "timeout": timeout, "version": None, "env": env, "demo": demo}
     report = Report(lambda step: None if as_json else _Lines().print(step))
     if target is not None and ":" in target:
         from ..install.entry_report import look_at_entry

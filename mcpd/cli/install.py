@@ -13,7 +13,7 @@ import click
 from ..errors import ConfigurationError
 from ..install.entry import SWITCHES, make_entry
 from ..printable import printable
-from .client_options import ClientCommand, json_option
+from .client_options import ClientCommand, demo_option, json_option, or_demo
 from .talk.terminal import as_json_text
 from .talk.words import WrongUse
 
@@ -39,7 +39,7 @@ host keeps its servers; nothing else in that file changes, and a copy of it is k
   mcpd install --undo cursor               the file as it was before
 
 TARGET is a file, a folder, package.module:object, a URL, or HOST:NAME for a server that another host has. Without it
-the folder of the next mcpd.toml is meant, here or above, else the small example server that mcpd brings along.
+the folder of the next mcpd.toml is meant, here or above, otherwise the demo server of mcpd (--demo).
 """
 
 _EPILOG = "Exit codes: 0 done, or nothing to do; 1 not done, and the file is as it was; 2 wrong use; 130 Ctrl-C."
@@ -47,7 +47,11 @@ _EPILOG = "Exit codes: 0 done, or nothing to do; 1 not done, and the file is as 
 SHARED: list[click.Parameter] = [
     click.Argument(["words"], nargs=-1, metavar="HOST [TARGET]"),
     click.Option(["--all", "everywhere"], is_flag=True, help="All hosts on this machine, in place of HOST."),
-    click.Option(["--name"], metavar="NAME", help="What the host calls the server; by default as TARGET is called."),
+    click.Option(
+        ["--name"], metavar="NAME",
+        help="What the host calls the server. Default: the name of the server itself; for a URL or a command, and "
+        "where the server is not started, a name made of TARGET.",
+    ),
     click.Option(
         ["--project"], is_flag=False, flag_value=".", metavar="[DIR]",
         help="For one project only, DIR or the folder here: written into the project's own file.",
@@ -65,6 +69,7 @@ SHARED: list[click.Parameter] = [
     epilog=_EPILOG,
     params=[
         *SHARED,
+        demo_option(),
         click.Option(["--http"], metavar="URL", help="A server that runs already, in place of TARGET."),
         click.Option(
             ["--env"], multiple=True, metavar="NAME=VALUE",
@@ -103,7 +108,7 @@ def command(words: tuple[str, ...], command: tuple[str, ...], **said: Any) -> in
 
     is_one_file = wishes.is_one_file or said["prints"] or said["links"]
     hosts, rest = hosts_of(words, everywhere=said["everywhere"], is_one_file=is_one_file)
-    target = rest[0] if rest else None
+    target = or_demo(rest[0] if rest else None, said["demo"], command)
     variables = pairs(said["env"], "=", "--env", "NAME=VALUE")
     for flag, (value, _) in SWITCHES.items():
         variables.update(value if said[flag.lstrip("-").replace("-", "_")] else {})
@@ -146,6 +151,8 @@ async def _install(hosts: Sequence[Any], made: Made, wishes: Wishes, *, as_json:
 
 def show(outcome: Outcome, *, is_dry: bool) -> None:
     """What came of it, for people."""
+    from ..install.commands import names_in
+
     plan, verdict = outcome.plan, outcome.verdict
     name, path = printable(plan.name), printable(plan.before.path, 1000)
     if verdict is not None:
@@ -164,7 +171,8 @@ def show(outcome: Outcome, *, is_dry: bool) -> None:
         return
 
     if plan.change == "none":
-        click.echo(f"{plan.host.name}: nothing to change, {path} {'has' if plan.entry else 'does not have'} {name}")
+        there = f"has {name}" if plan.entry else f"does not have {name}; in it: {names_in(plan.host, plan.before.path)}"
+        click.echo(f"{plan.host.name}: nothing to change, {path} {there}")
     elif outcome.done is not None:
         by = f" by {outcome.done.by}" if outcome.done.by else ""
         where = "from" if plan.change == "removed" else "in"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import ConfigurationError
 from ..printable import printable
+from ..serve_defaults import DEMO
 from ..serve_options import Options, command_options
 from .log_setup import configure
 
@@ -43,11 +44,9 @@ def launch(options: Options) -> int:
     `--http :8080`, or `--ws :8080` where HTTP is not installed.
     """
     from .header_files import surroundings
-    from .target import find
 
     began = time_ns()
-
-    found = [find(each) for each in (options.target, *options.more_targets)]
+    found = _targets(options)
     left_out = surroundings(found)
     target, from_file = found[0], frozenset[str]()
     place = None if options.more_targets else target.place
@@ -83,7 +82,8 @@ def launch(options: Options) -> int:
     for name, why in without_effect:
         _tell(f"mcpd: {name} has no effect: {why}")
     if is_typed_at:
-        _tell("mcpd: serving on stdio: an MCP client is expected to talk here, line by line. Ctrl-C ends it.")
+        what = "the demo server of mcpd " if options.target == DEMO else ""
+        _tell(f"mcpd: serving {what}on stdio: an MCP client is expected to talk here, line by line. Ctrl-C ends it.")
     if place is not None and place.others_file:
         _tell(f"mcpd: {printable(place.others_file)} belongs to another user and says nothing here")
     if options.workers is not None and not is_worker:
@@ -93,6 +93,19 @@ def launch(options: Options) -> int:
         return run_parent(options, read_token(options.token_file))
     _load_and_serve(options, found, left_out, began)
     return 0
+
+
+def _targets(options: Options) -> list[Found]:
+    """What is to be served. Raises ConfigurationError."""
+    from .target import find
+
+    if options.demo:
+        if options.target is not None:
+            raise ConfigurationError(f"--demo serves the demo server of mcpd; leave out {options.target} or --demo")
+        options.target = DEMO
+    found = [find(each) for each in (options.target, *options.more_targets)]
+    options.target = found[0].name
+    return found
 
 
 def _load_and_serve(options: Options, found: list[Found], left_out: dict[str, str], began: int) -> None:
@@ -115,7 +128,7 @@ def _load_and_serve(options: Options, found: list[Found], left_out: dict[str, st
 def _serve(server: Server, way: _Way, options: Options, watched: list[Watcher] | None, began: int) -> None:
     """Serve what was loaded after `began`, and follow its files where that is wanted. Raises ConfigurationError."""
     if options.reload and not watched:
-        raise ConfigurationError("--reload: the starter has no files that change; name a target")
+        raise ConfigurationError("--reload: the demo server has no files that change; name a target")
     if not watched:
         way.run(server)
     elif options.reload:
@@ -356,6 +369,7 @@ _ALWAYS_WITH_EFFECT = {
     "words",
     "arguments",
     "auth_table",
+    "demo",
     "no_compat",
     "no_reload",
     "reload",

@@ -16,7 +16,7 @@ __all__ = ["ServeCommand", "extension_parameters", "parameter", "split_extension
 
 
 def target() -> click.Argument:
-    """The argument that names a server; without one it is the folder that this is in, or the starter."""
+    """The argument that names a server; without one it is the folder that this is in, or the demo server."""
     return click.Argument(["target"], required=False)
 
 

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from ..errors import ConfigurationError
 from ..printable import printable
+from ..serve_defaults import DEMO
 from ..server import Server
 from .libraries import Watch
 from .user_code import Loading, guarded
@@ -40,7 +41,7 @@ class Found(Struct, frozen=True):
     """What TARGET names, before anything of it is loaded."""
 
     name: str | None
-    """As it was written; None for the folder that is meant, or the starter."""
+    """As it was written, or DEMO; None for the folder that is meant."""
     place: ServerFolder | None = None
     """The folder, if it is one."""
     configuration: Configuration | None = None
@@ -48,8 +49,13 @@ class Found(Struct, frozen=True):
 
 
 def find(target: str | None) -> Found:
-    """What a target names. Raises ConfigurationError for a folder whose file is wrong."""
+    """What a target names; without one the folder that is meant, or the demo server.
+
+    Raises ConfigurationError for a folder whose file is wrong, and if the target was forgotten (`place_here`).
+    """
     place = _place_of(target)
+    if target is None and place is None:
+        target = DEMO
     if place is None or not place.file:
         return Found(target, place)
     from ..sources.configuration import read
@@ -80,7 +86,7 @@ def load(
     is_growing: bool = False,
     left_out: Mapping[str, str] | None = None,
 ) -> Server | None:
-    """The server that TARGET names; for None the folder that is meant, or the built-in starter. Raises
+    """The server that TARGET names; for None the folder that is meant, or the demo server. Raises
     ConfigurationError. What can be watched is put into `watched`; one that `is_growing` offers all kinds from the
     beginning. Files that are `left_out` are not imported, for the reason that is said there.
 
@@ -97,7 +103,7 @@ def load(
         if watched is not None:
             watched.append(lambda *_: _watched_folder(folder))
         return folder.server
-    if target is None:
+    if target is None or target == DEMO:
         from ..sources.starter import make_server
 
         return make_server()

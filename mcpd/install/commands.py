@@ -17,7 +17,7 @@ from ..errors import ConfigurationError
 from ..printable import printable
 from .apply import Done, apply, exposed, is_told, notes
 from .bites import bites
-from .entry import Made
+from .entry import Made, entry_name
 from .entry_checks import is_unreadable, strictness_findings
 from .files import read
 from .hosts import file_of, found_hosts
@@ -28,7 +28,18 @@ from .plan import Plan, entries_of, plan_install, plan_uninstall
 from .running import refuse_running, running
 from .shapes import shaped
 
-__all__ = ["Listed", "Outcome", "Wishes", "hosts_for_all", "install", "listed", "name_to_remove", "undo", "uninstall"]
+__all__ = [
+    "Listed",
+    "Outcome",
+    "Wishes",
+    "hosts_for_all",
+    "install",
+    "listed",
+    "name_to_remove",
+    "names_in",
+    "undo",
+    "uninstall",
+]
 
 _STAYS_SECONDS = 2.0
 """How long an entry is looked after, in the file of a host that runs and writes it, too."""
@@ -133,10 +144,17 @@ async def install(host: Host, made: Made, wishes: Wishes, journal: Journal, tell
 
     Raises ConfigurationError for what cannot be written; a server that does not start is in the outcome.
     """
-    name = wishes.name or made.name
+    path, verdict = wishes.path_of(host), None
+    name = wishes.name or (_name_there(host, made, path) if made.is_own else None)
+    if name is None and made.is_own and wishes.starts:
+        if not wishes.dry_run:
+            wishes.check_running(host)
+        tell(f"starting the server as {host.name} will")
+        verdict = await verify(made.entry, host, project=wishes.project)
+        name = entry_name(verdict.offers.name)
+    name = name or made.name
     if not _NAME.fullmatch(name):
         raise ConfigurationError(f"{printable(name)}: hosts take names of letters, digits, - and _, up to 64 of them")
-    path = wishes.path_of(host)
     plan = plan_install(host, name, made.entry, path, force=wishes.force, journal=journal)
     said = (*notes(plan, made.entry, project=wishes.project),)
     strict = [*strictness_findings(host, plan.before)]
@@ -144,18 +162,20 @@ async def install(host: Host, made: Made, wishes: Wishes, journal: Journal, tell
         first = strict[0]
         raise ConfigurationError(f"{path}: {first.text}; {first.advice} and try again (--force writes it all the same)")
     of_file = tuple(f"{path}: {each.text}; {each.advice}" for each in strict)
+    if verdict is not None and not verdict.works:
+        return Outcome(plan=plan, verdict=verdict, warnings=made.warnings)
     if wishes.dry_run or plan.change == "none":
         return Outcome(plan=plan, warnings=(*made.warnings, *of_file), notes=said)
 
     wishes.check_running(host)
-    verdict: Verdict | None = None
     warnings = [*made.warnings, *of_file]
-    if wishes.starts:
+    if verdict is None and wishes.starts:
         what = "asking the server" if made.entry.url else f"starting the server as {host.name} will"
         tell(what)
         verdict = await verify(made.entry, host, project=wishes.project)
         if not verdict.works:
             return Outcome(plan=plan, verdict=verdict, warnings=made.warnings)
+    if verdict is not None:
         warnings += [*verdict.warnings, *bites(host, name, verdict.offers, verdict.seconds)]
 
     with journal.alone():
@@ -173,6 +193,13 @@ async def install(host: Host, made: Made, wishes: Wishes, journal: Journal, tell
         notes=said,
         way_back=wishes.way_back(host),
     )
+
+
+def _name_there(host: Host, made: Made, path: str) -> str | None:
+    """What the file calls this server, if it is in there."""
+    wanted = shaped(host, made.name, made.entry)
+    entries = entries_of(host, read(path))
+    return next((name for name, entry in entries.items() if same_server(entry, wanted)), None)
 
 
 async def _see_it_stay(plan: Plan) -> None:
@@ -204,15 +231,20 @@ def uninstall(host: Host, name: str, wishes: Wishes, journal: Journal) -> Outcom
     return Outcome(plan=plan, done=done, notes=said, way_back=wishes.way_back(host))
 
 
-def name_to_remove(host: Host, made: Made | None, wishes: Wishes, journal: Journal) -> str | None:
+def name_to_remove(host: Host, word: str | None, made: Made | None, wishes: Wishes, journal: Journal) -> str | None:
     """What the entry is called that is meant: by its name, its server, or because it is the only one of ours.
 
-    None if there is none. Raises ConfigurationError if there are several.
+    `word` is a name or the target that `made` is of. None if there is no such entry. Raises ConfigurationError if there
+    are several.
     """
     if wishes.name is not None:
         return wishes.name
     content = read(wishes.path_of(host))
     entries = entries_of(host, content)
+    if word in entries:
+        return word
+    if word is not None and made is None:
+        return None
     if made is not None:
         wanted = shaped(host, made.name, made.entry)
         found = [name for name, entry in entries.items() if same_server(entry, wanted)]
@@ -223,6 +255,11 @@ def name_to_remove(host: Host, made: Made | None, wishes: Wishes, journal: Journ
             f"{content.path} has several: {', '.join(map(printable, found))}; say which: --name NAME"
         )
     return found[0] if found else None
+
+
+def names_in(host: Host, path: str) -> str:
+    """The names of all servers in a host's file, for a message."""
+    return printable(", ".join(entries_of(host, read(path))) or "no servers", 1000)
 
 
 def undo(host: Host, wishes: Wishes, journal: Journal) -> Record:

@@ -11,7 +11,6 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
@@ -21,11 +20,24 @@ from ..client.targets.named import CommandTarget, FileTarget, NamedTarget, UrlTa
 from ..errors import ConfigurationError
 from ..masking import mask_command, mask_text
 from ..printable import printable
+from ..serve_defaults import DEMO
 from ..sources.lookup import place_here
 from .interpreter import serving_command
 from .windows import plain_words
 
-__all__ = ["APPS_OFF", "SWITCHES", "Entry", "Made", "Transport", "as_started", "as_target", "make_entry", "server_name"]
+__all__ = [
+    "APPS_OFF",
+    "SWITCHES",
+    "Entry",
+    "Made",
+    "Transport",
+    "as_started",
+    "as_target",
+    "entry_name",
+    "entry_of_files",
+    "make_entry",
+    "server_name",
+]
 
 Transport: TypeAlias = Literal["stdio", "http", "ws"]
 
@@ -67,6 +79,8 @@ class Made(Struct, frozen=True):
     entry: Entry
     name: str
     warnings: tuple[str, ...] = ()
+    is_own: bool = False
+    """Whether the server is a file or folder, so that the name that it gives itself is better than `name`."""
 
 
 def make_entry(
@@ -79,7 +93,7 @@ def make_entry(
     no_apps: bool = False,
 ) -> Made:
     """The entry of a server: of TARGET, of the words behind `--`, or of a URL; without any of the folder that is meant
-    here, else of the built-in starter.
+    here, otherwise of the demo server.
 
     `env` and `headers` are added to what the target brings with it. Raises ConfigurationError: for two of the three at
     once, for a target or a program that is not there, for variables where nothing is started.
@@ -108,7 +122,9 @@ def make_entry(
         words = as_started(plain[0], plain[1:])
         made = Entry(command=words[0], args=words[1:], env=dict(named.env or {}) | added, cwd=named.cwd)
         return Made(made, server_name(named), (*copied, *warnings, *spaces))
-    return _of_file(named, added)
+    is_guess = target is None and named.path == DEMO
+    said = ("no server was named, so this is the demo server of mcpd",) if is_guess else ()
+    return entry_of_files([named], added, (*copied, *said))
 
 
 def as_target(entry: Entry) -> CommandTarget | UrlTarget:
@@ -128,12 +144,12 @@ def as_started(
     return program, *args
 
 
-def server_name(named: NamedTarget | None) -> str:
-    """A short name of letters, digits, `-` and `_` for a target; None is the starter."""
+def server_name(named: NamedTarget) -> str:
+    """A short name of letters, digits, `-` and `_` for a target."""
     candidates: list[str] = []
-    if named is not None and named.name:
+    if named.name:
         candidates = [named.name.rpartition(":")[2]]  # what another host calls it
-    elif isinstance(named, FileTarget):
+    elif isinstance(named, FileTarget) and named.path != DEMO:
         place = os.path.splitext(named.path)[0] if named.path.endswith(".py") else named.path
         candidates = [part for part in re.split(r"[/\\.]" if not os.path.isabs(place) else r"[/\\]", place) if part]
     elif isinstance(named, UrlTarget):
@@ -146,13 +162,18 @@ def server_name(named: NamedTarget | None) -> str:
         candidates = [os.path.splitext(re.split(r"[/\\]", word.rpartition("@")[0] or word)[-1])[0] for word in words]
 
     for candidate in reversed(candidates):
-        name = re.sub(r"[^A-Za-z0-9_-]+", "-", candidate).strip("-_")[:_MOST_NAME]
+        name = entry_name(candidate)
         if name and name.lower() not in _SAYS_NOTHING:
             return name
     return "mcpd"
 
 
-def _named(target: str | None, command: Sequence[str], url: str | None) -> NamedTarget | None:
+def entry_name(name: str) -> str:
+    """A name as every host takes it: letters, digits, `-` and `_`; "" if it has none of these."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-_")[:_MOST_NAME]
+
+
+def _named(target: str | None, command: Sequence[str], url: str | None) -> NamedTarget:
     if command:
         return CommandTarget((*command,))
     if target is None and url is None:
@@ -162,7 +183,7 @@ def _named(target: str | None, command: Sequence[str], url: str | None) -> Named
             raise ConfigurationError(
                 "this folder looks like a server, and has no mcpd.toml; if it is yours, name it: ."
             )
-        return None if place is None else FileTarget(place.root)
+        return FileTarget(DEMO if place is None else place.root)
 
     named = parse(target if target is not None else url or "")
     if url is not None and not isinstance(named, UrlTarget):
@@ -170,10 +191,10 @@ def _named(target: str | None, command: Sequence[str], url: str | None) -> Named
     return named
 
 
-def _copied(named: NamedTarget | None) -> tuple[str, ...]:
+def _copied(named: NamedTarget) -> tuple[str, ...]:
     """What to know of an entry that is copied from another configuration, where variables may stand for secrets."""
     values = named.headers if isinstance(named, UrlTarget) else named.env if isinstance(named, CommandTarget) else None
-    if named is None or not named.name or not values:
+    if not named.name or not values:
         return ()
     return (f"{named}: the values of {', '.join(values)} are copied as they are now, written out",)
 
@@ -196,29 +217,27 @@ def _of_url(named: UrlTarget, env: dict[str, str], headers: dict[str, str]) -> M
     return Made(made, server_name(named))
 
 
-def _of_file(named: FileTarget | None, env: dict[str, str]) -> Made:
-    """The command that serves it: by the Python that runs us, or what stands in for one that is soon gone."""
+def entry_of_files(named: Sequence[FileTarget], env: Mapping[str, str] = {}, said: tuple[str, ...] = ()) -> Made:
+    """The entry that serves these as one server."""
     command, warnings = serving_command()
-    words, found = [], dict(env)
-    if named is not None:
-        words = [named.words]
-        if not os.path.isabs(named.path) and not _is_installed(named.path):
-            found = {"PYTHONPATH": os.getcwd(), **found}
-    plain, spaces = plain_words([*command, *words])
+    found = dict(env)
+    if any(not (os.path.isabs(each.path) or each.path == DEMO or _is_installed(each.path)) for each in named):
+        found = {"PYTHONPATH": os.getcwd(), **found}
+    plain, spaces = plain_words([*command, *(each.words for each in named)])
     made = Entry(command=plain[0], args=plain[1:], env=found)
-    return Made(made, server_name(named), (*warnings, *spaces))
+    return Made(made, server_name(named[0]), (*said, *warnings, *spaces), is_own=not named[0].name)
 
 
 def _is_installed(module: str) -> bool:
-    """Whether a module is found without the folder that we are in."""
+    """Whether a module is found without the folder that we are in, loaded or not."""
     top = module.partition(".")[0]
+    if top == __name__.partition(".")[0]:
+        return True
     here = os.getcwd()
     before = list(sys.path)
     sys.path[:] = [place for place in before if place and os.path.abspath(place) != here]
     try:
-        return find_spec(top) is not None
-    except (ImportError, ValueError):
-        return False
+        return any(finder.find_spec(top, None) is not None for finder in sys.meta_path)
     finally:
         sys.path[:] = before
 

@@ -20,9 +20,11 @@ _AGAIN = {
 
 
 def serving_command(
-    executable: str = sys.executable, environment: Mapping[str, str] = os.environ
+    executable: str | None = None, environment: Mapping[str, str] = os.environ
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The words before TARGET, the first an absolute path; and what the user should know of them, in sentences."""
+    # Of a file with a header another Python runs us, which has no mcpd of its own.
+    executable = executable or environment.get("_MCPD_PYTHON", sys.executable)
     maker = made_for_one_run_by(executable, environment)
     again = shutil.which(maker, path=environment.get("PATH")) if maker in _AGAIN else None
     if again is not None:

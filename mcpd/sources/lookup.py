@@ -8,8 +8,12 @@ in a repository or a Python project: most have one, and none means this by it.
 from __future__ import annotations
 
 import os
+import re
 
 from msgspec import Struct
+
+from ..errors import ConfigurationError
+from ..printable import printable
 
 __all__ = ["FILE", "FOLDERS", "ServerFolder", "place_here", "place_of"]
 
@@ -17,6 +21,13 @@ FILE = "mcpd.toml"
 FOLDERS = ("tools", "apps", "resources", "prompts", "skills", "docs")
 """The sub-folders that make a folder a server."""
 
+_SERVER = re.compile(
+    rb"^\s*(?:from|import)\s+(?:mcpd|mcp|fastmcp)\b(?s:.*)\b(?:Server|FastMCP|MCPServer)(?:\[\w+\])?\(", re.MULTILINE
+)
+"""A file that imports a library for servers and makes a server."""
+
+_MOST_LISTED = 200
+_MOST_FILE_BYTES = 64 * 1024
 _PROJECT = "pyproject.toml"
 _MOST_PROJECT_BYTES = 1024 * 1024
 
@@ -40,8 +51,11 @@ def place_of(folder: str) -> ServerFolder:
     return ServerFolder(root, _file_in(root))
 
 
-def place_here() -> ServerFolder | None:
-    """The folder that is meant where none was named; None if there is none.
+def place_here(*, has_demo: bool = True) -> ServerFolder | None:
+    """The folder that is meant where no target was named; None if there is none.
+
+    Raises ConfigurationError if a file or folder beside it is a server: its name was forgotten. The message offers the
+    demo server if the command `has_demo`.
 
     A file of another user says nothing: in a folder where everybody may write, it would be anybody's.
     """
@@ -59,7 +73,32 @@ def place_here() -> ServerFolder | None:
 
     if any(os.path.isdir(os.path.join(here, name)) for name in FOLDERS if name != "docs" or not _is_project(here)):
         return ServerFolder(here, is_trusted=False, others_file=others)
+    beside = _servers_in(here)
+    if beside:
+        which = f"{beside[0]}, which is here" if len(beside) == 1 else f"one of these: {', '.join(beside[:5])}"
+        demo = ", or write --demo for the demo server of mcpd" if has_demo else ""
+        raise ConfigurationError(f"no server was named; name {printable(which)}{demo}")
     return None
+
+
+def _servers_in(folder: str) -> list[str]:
+    """The Python files of a folder that make a server, and its folders that have an mcpd.toml."""
+    try:
+        names = sorted(name for name in os.listdir(folder) if name[0] not in "._")[:_MOST_LISTED]
+    except OSError:
+        return []
+    return [name for name in names if _own(os.path.join(folder, name)) or _makes_server(folder, name)]
+
+
+def _makes_server(folder: str, name: str) -> bool:
+    path = os.path.join(folder, name)
+    if not name.endswith(".py") or name.startswith("test_") or not os.path.isfile(path):
+        return False
+    try:
+        with open(path, "rb") as file:
+            return _SERVER.search(file.read(_MOST_FILE_BYTES)) is not None
+    except OSError:
+        return False
 
 
 def _is_project(folder: str) -> bool:

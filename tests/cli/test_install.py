@@ -87,7 +87,10 @@ def test_there_and_back(home: Path, mcpd: Said) -> None:
     code, out, _ = mcpd("uninstall", "cursor")
     assert (code, out.splitlines()[0]) == (0, f"Cursor: garden removed from {cursor(home)}")
     assert cursor(home).read_text() == before
-    assert mcpd("uninstall", "cursor", "server.py")[:2] == (0, f"Cursor: nothing of ours in {cursor(home)}\n")
+    assert mcpd("uninstall", "cursor", "server.py")[:2] == (
+        0,
+        f"Cursor: no server server.py in {cursor(home)}; in it: other\n",
+    )
     code, out, _ = mcpd("install", "--undo", "cursor")
     assert (code, cursor(home).read_bytes()) == (0, written)
     assert "as it was before garden was uninstalled" in out
@@ -301,7 +304,7 @@ def test_claude_code_is_told_by_its_own_command(home: Path, mcpd: Said, monkeypa
         (["install", "cursor", "nothing.py"], 1, "no such file"),
         (["install", "claude-desktop", "--http", "http://h/mcp"], 1, "Settings > Connectors"),
         (["install", "cursor", "--link", "--http", "ws://h/mcp"], 1, "no WebSocket"),
-        (["install", "zed", "--link"], 1, "these have: cursor"),
+        (["install", "zed", "server.py", "--link"], 1, "these have: cursor"),
         (["install", "--undo", "cursor"], 1, "nothing was written"),
         (["install", "--all", "--file", "x"], 2, "leave --all out"),
         (["uninstall", "cursor", "--name", "garden", "--force", "x", "y"], 2, "one word too many"),
@@ -323,3 +326,54 @@ def test_several_of_ours(home: Path, mcpd: Said) -> None:
     assert "has several: garden, herbs; say which: --name NAME" in err
     assert mcpd("uninstall", "cursor", "herbs.py")[0] == 0
     assert list(json.loads(cursor(home).read_text())["mcpServers"]) == ["garden"]
+
+
+def test_a_forgotten_target_is_asked_for(home: Path, mcpd: Said) -> None:
+    for words in (["install", "cursor"], ["call", "query", "sql=1"], ["list"], ["serve", "--stdio"], ["check"]):
+        code, out, err = mcpd(*words)
+        said = "mcpd: no server was named; name server.py, which is here, or write --demo for the demo server of mcpd"
+        assert (code, out, err) == (1, "", f"{said}\n")
+    assert "--demo" not in mcpd("bundle")[2]
+    assert not cursor(home).exists()
+
+    assert mcpd("install", "cursor", "--demo")[0] == 0
+    assert json.loads(cursor(home).read_text())["mcpServers"]["mcpd"]["args"][-1] == "--demo"
+    assert mcpd("call", "--demo", "echo", "text=hi") == (0, "hi\n", "")
+    assert mcpd("call", "--demo", "server.py", "plant")[0] == 2
+
+    Path("server.py").unlink()
+    Path("script.py").write_text("from mcpd import Client\n")
+    assert "warning: no server was named, so this is the demo server of mcpd" in mcpd("install", "cursor")[1]
+    said = "mcpd: no server was named, so this is the demo server of mcpd\n"
+    assert mcpd("call", "echo", "text=hi") == (0, "hi\n", said)
+    Path("beds").mkdir()
+    Path("beds", "mcpd.toml").touch()
+    assert "name beds, which is here" in mcpd("list")[2]
+
+
+def test_an_entry_is_named_after_its_server(home: Path, mcpd: Said) -> None:
+    Path("beds.py").write_text(SERVER)
+    assert "would be" not in mcpd("install", "cursor", "beds.py", "--dry-run")[1]
+    assert not cursor(home).exists()
+    assert mcpd("install", "cursor", "beds.py")[0] == 0
+    assert [*json.loads(cursor(home).read_text())["mcpServers"]] == ["garden"]
+    code, out, _ = mcpd("install", "cursor", "beds.py", "--no-start")
+    assert (code, out) == (0, f"Cursor: nothing to change, {cursor(home)} has garden\n")
+    assert mcpd("install", "cursor", "server.py", "--no-start", "--name", "beds")[0] == 0
+    assert [*json.loads(cursor(home).read_text())["mcpServers"]] == ["garden", "beds"]
+
+
+def test_a_server_is_taken_out_by_its_name(home: Path, mcpd: Said) -> None:
+    cursor(home).write_text('{"mcpServers": {"other": {"command": "x"}}}')
+    for name in ("own", "more"):
+        assert mcpd("install", "cursor", "server.py", "--no-start", "--name", name)[0] == 0
+    code, out, err = mcpd("uninstall", "cursor", "onw")
+    assert (code, out) == (1, "")
+    assert f"no server onw in {cursor(home)}; in it: other, own, more; and as a target: onw: " in err
+    assert mcpd("uninstall", "cursor", "own")[1].startswith("Cursor: own removed from")
+    assert mcpd("uninstall", "cursor", "other")[0] == 1  # mcpd install has not written it
+    code, out, _ = mcpd("uninstall", "cursor", "--name", "own")
+    assert (code, out) == (0, f"Cursor: nothing to change, {cursor(home)} does not have own; in it: other, more\n")
+    assert mcpd("uninstall", "cursor", "more")[0] == 0
+    said = f"Cursor: no server that mcpd install has written in {cursor(home)}; in it: other\n"
+    assert mcpd("uninstall", "cursor")[:2] == (0, said)

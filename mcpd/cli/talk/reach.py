@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ...client.targets.named import CommandTarget, FileTarget, UrlTarget, command_of
+from ...client.targets.named import DEMO_NAME, CommandTarget, FileTarget, UrlTarget, command_of
 from ...errors import (
     AuthorizationRequired,
     ConfigurationError,
@@ -27,6 +27,7 @@ from ...errors import (
     UnsupportedVersion,
 )
 from ...printable import printable
+from ..telling import tell
 from .terminal import Terminal
 from .words import WrongUse
 
@@ -72,6 +73,8 @@ async def opened(
     One that lives long leaves it to the client to start the server, which then starts it anew if it ends.
     """
     target: Any = named_target(reach)
+    if str(target) == DEMO_NAME and reach.target is None:
+        tell(f"mcpd: no server was named, so this is {DEMO_NAME}")
     started: ProcessChannel | None = None
     if reach.early is not None:
         started = target = reach.early.adopt(str(target))
@@ -112,7 +115,7 @@ def named_target(reach: Reach) -> CommandTarget | UrlTarget:
         found = from_words(reach.target, reach.command)
         target = command_of(found) if isinstance(found, FileTarget) else found
     else:
-        target = command_of(None)
+        target = _meant_here()
     if not (reach.env or reach.headers or reach.token_file):
         return target
 
@@ -127,6 +130,18 @@ def named_target(reach: Reach) -> CommandTarget | UrlTarget:
         raise WrongUse("--env is for servers that are started; one behind a URL is given headers by -H")
     token = {} if reach.token_file is None else {"Authorization": f"Bearer {_token(reach.token_file)}"}
     return replace(target, headers={**target.headers, **token, **reach.headers})
+
+
+def _meant_here() -> CommandTarget:
+    """The folder that is meant where no server was named, or the demo server. Raises ConfigurationError."""
+    from msgspec.structs import replace
+
+    from ...sources.lookup import place_here
+
+    place = place_here()
+    if place is None:
+        return command_of(None)
+    return command_of(FileTarget(place.root)) if place.is_trusted else replace(command_of(None), name="this folder")
 
 
 def _token(path: str) -> str:

@@ -18,6 +18,7 @@ from difflib import get_close_matches
 from importlib.machinery import PathFinder
 
 from ...errors import ConfigurationError
+from ...serve_defaults import DEMO
 from .configured import host_files, host_servers, read_file, read_host, split_file
 from .hosts import HOSTS
 from .named import CommandTarget, FileTarget, NamedTarget, command_of
@@ -43,6 +44,8 @@ def parse(text: str) -> NamedTarget:
         raise ConfigurationError(f"this names nothing; {FORMS}")
     if is_url(text):
         return read_url(text)
+    if text == DEMO:
+        return FileTarget(DEMO)
 
     host, colon, name = text.partition(":")
     if colon and host in HOSTS:
@@ -54,7 +57,7 @@ def parse(text: str) -> NamedTarget:
 
 
 def from_words(target: str | None, command_words: Sequence[str] = ()) -> NamedTarget:
-    """What a command line names: the words behind `--` are a command, else TARGET; without either the starter.
+    """What a command line names: the words behind `--` are a command, else TARGET; without either what is meant here.
 
     Raises ConfigurationError, also for both at once.
     """
@@ -71,11 +74,13 @@ def _file(text: str) -> FileTarget:
     if not colon or attribute.endswith(".py") or os.sep in attribute or "/" in attribute:
         place, attribute = text, ""
     path = os.path.expanduser(place)
-    if os.path.isdir(path) or (os.path.isfile(path) and path.endswith(".py")):
+    # As `mcpd serve` reads it: the name of a package here is a module.
+    is_package = place.isidentifier() and os.path.isfile(os.path.join(path, "__init__.py"))
+    if (os.path.isdir(path) and not is_package) or (os.path.isfile(path) and path.endswith(".py")):
         return FileTarget(os.path.abspath(path), attribute)
 
     is_module = all(part.isidentifier() for part in place.split("."))
-    if is_module and not os.path.exists(path) and _has_top(place):
+    if is_module and (is_package or not os.path.exists(path)) and _has_top(place):
         return FileTarget(place, attribute)
     raise ConfigurationError(_why_not(text, place, path))
 

@@ -14,11 +14,12 @@ from typing import TypeAlias
 from msgspec import Struct, field
 
 from ...masking import mask_command, mask_text
-from ...serve_defaults import OVER_STDIO
+from ...serve_defaults import DEMO, OVER_STDIO
 
-__all__ = ["CommandTarget", "FileTarget", "NamedTarget", "UrlTarget", "command_of"]
+__all__ = ["DEMO_NAME", "CommandTarget", "FileTarget", "NamedTarget", "UrlTarget", "command_of"]
 
 _LONG = 200
+DEMO_NAME = "the demo server of mcpd"
 
 
 class CommandTarget(Struct, frozen=True, repr_omit_defaults=True):
@@ -88,12 +89,16 @@ NamedTarget: TypeAlias = CommandTarget | UrlTarget | FileTarget
 
 
 def command_of(target: FileTarget | None) -> CommandTarget:
-    """The child process that serves this: `mcpd serve --stdio`, by the Python that runs us. None is the starter."""
+    """The child process that serves this: `mcpd serve --stdio`, by the Python that runs us.
+
+    None is the folder that is meant where it starts, or the demo server.
+    """
     # Of a file with a header another Python runs us, which has no mcpd of its own.
     words = [os.environ.get("_MCPD_PYTHON", sys.executable), *OVER_STDIO]
     if target is None:
-        return CommandTarget((*words,), name="the built-in starter")
-    return CommandTarget((*words, target.words), name=target.name or _shorten(_nearby(target.words)))
+        return CommandTarget((*words,), name=DEMO_NAME)
+    name = DEMO_NAME if target.path == DEMO else target.name or _shorten(_nearby(target.words))
+    return CommandTarget((*words, target.words), name=name)
 
 
 def _nearby(words: str) -> str:

@@ -176,7 +176,7 @@ def test_a_tool_that_fails(run: Run) -> None:
         (["complete", SERVER, "prompt", "plan"], "mcpd: write mcpd complete TARGET prompt NAME ARGUMENT VALUE"),
         (["complete", SERVER, "promt", "plan", "a", "b"], "mcpd: 'promt': did you mean prompt?"),
         (["watch", "--call", "'"], "mcpd: --call: No closing quotation"),
-        (["watch", "--call", "nosuch"], "mcpd: --call: no tool nosuch; there are echo"),
+        (["watch", "--demo", "--call", "nosuch"], "mcpd: --call: no tool nosuch; there are echo"),
         (["ping", "a.py", "--", "b"], "mcpd: 'a.py' is one word too many; the command behind -- is the server"),
         (["ping", "--count", "0"], "mcpd: Invalid value for '--count' / '-c'"),
         (["completion", "tcsh"], "mcpd: Invalid value for '{bash|zsh|fish}'"),
@@ -458,7 +458,7 @@ def test_a_closed_pipe_is_no_traceback(child: Child, tmp_path: Path) -> None:
 def test_stdout_that_is_closed(child: Child, tmp_path: Path) -> None:
     line = 'exec "$@" >&-'
     done = subprocess.run(
-        ["sh", "-c", line, "sh", *child.mcpd("call", "echo", "text=hi")], env=child.env, cwd=tmp_path,
+        ["sh", "-c", line, "sh", *child.mcpd("call", "--demo", "echo", "text=hi")], env=child.env, cwd=tmp_path,
         capture_output=True, timeout=100, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, b"")
