@@ -42,8 +42,10 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 __all__ = [
     "NAMESAKE",
@@ -82,8 +84,13 @@ __all__ = [
     "UnsupportedVersion",
     "UrlElicitationRequired",
     "as_told",
+    "collecting",
+    "collects",
     "forget_frames",
 ]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 NAMESAKE = (
     "mcpd-server shares its folder with another distribution, mcpd, a different project: "
@@ -406,3 +413,48 @@ def as_told(error: BaseException) -> tuple[type[BaseException], BaseException, A
 
 # Through whose frames a call comes to an author's function.
 _CALLERS = {"mcpd", "anyio", "asyncio", "concurrent"}
+
+
+_take: Callable[[Exception], object] | None = None
+"""What is given the errors of decorators, while somebody collects them."""
+
+
+@contextmanager
+def collecting(take: Callable[[Exception], object]) -> Iterator[None]:
+    """Give each error of a decorator to `take`, and leave the function unregistered, instead of raising the error."""
+    global _take
+    before, _take = _take, take
+    try:
+        yield
+    finally:
+        _take = before
+
+
+def collects(decorator: Callable[P, T]) -> Callable[P, T]:
+    """Let `collecting` have the errors of a method that authors use as a decorator, as `@server.tool` is."""
+
+    @wraps(decorator)
+    def method(*args: P.args, **kwargs: P.kwargs) -> T:
+        if _take is None:
+            return decorator(*args, **kwargs)
+        given = args[1] if len(args) > 1 else None
+        made: Any = _attempt(lambda: decorator(*args, **kwargs), given if callable(given) else _itself)
+        if made is not given and callable(made):
+            return wraps(made)(lambda function: _attempt(lambda: made(function), function))  # type: ignore[return-value]
+        return made  # type: ignore[no-any-return]
+
+    return method
+
+
+def _attempt(step: Callable[[], Any], instead: Any) -> Any:
+    try:
+        return step()
+    except Exception as error:
+        if _take is None:
+            raise
+        _take(error)
+        return instead
+
+
+def _itself(function: Any) -> Any:
+    return function

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext, redirect_stdout
+from traceback import walk_stack
 from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec.json import encode, format
 
-from ..errors import NAMESAKE, ConfigurationError
+from ..errors import NAMESAKE, ConfigurationError, collecting
 from ..printable import printable
 from ..registry.problems import Problem
 from ..serve_options import Option, command_options
@@ -80,16 +82,22 @@ def command(
     logging.basicConfig(level=log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
     heard = _Complaints()
     report = _Report(target)
+    refused: list[Problem] = []
 
     try:
         # What the author's code prints while it is loaded is no JSON.
         with redirect_stdout(sys.stderr) if as_json else nullcontext():
-            server = _load(target, no_compat, arguments)
-            report.problems = _problems(server, heard)
-        if lock is not None:
+            with collecting(lambda error: refused.append(_refusal(target, error))):
+                server = _load(target, no_compat, arguments)
+            report.problems = [*refused, *_problems(server, heard)]
+        if lock is not None and not (write and refused):
             _approve(server, lock, write, report)
+        elif lock is not None:
+            report.note = f"{lock} is not written: it would lack what was not registered"
     except ConfigurationError as error:
+        report.problems = refused
         if not as_json:
+            report.tell()
             raise
         report.problems.append(Problem(target or "the demo server", str(error)))
         click.echo(report.as_json(None))
@@ -115,6 +123,21 @@ def _load(target: str | None, no_compat: bool, arguments: tuple[str, ...]) -> Se
         raise ConfigurationError(f"{target}: the program ended without serving anything")
     look_into(server)
     return server
+
+
+def _refusal(target: str | None, error: Exception) -> Problem:
+    """The error of a decorator, and the line of the user's code where that is used. Called where it is raised."""
+    from .target import split
+    from .user_errors import is_own
+
+    place = split(target or "")[0]
+    folder = os.path.dirname(os.path.abspath(place)) if os.path.isfile(place) else os.getcwd()
+    for frame, line in walk_stack(None):
+        path = frame.f_code.co_filename
+        if is_own(path, folder):
+            where = f"{printable(os.path.relpath(path))}, line {line}"
+            return Problem(where, printable(error, 2000) or type(error).__name__)
+    return Problem(target or "", printable(error, 2000) or type(error).__name__)
 
 
 def _list(server: Server, verbose: bool) -> None:

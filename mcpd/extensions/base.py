@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..context.context import Context
     from ..registry.entries import ResourceEntry
     from ..registry.problems import Problem
+from ..errors import collects
 
 __all__ = ["Extension", "ExtensionHost", "Method", "ResourceAddition", "ToolAddition"]
 
@@ -113,6 +114,7 @@ class Extension:
 
     # -- what authors declare ----------------------------------------------------------------
 
+    @collects
     def method(
         self, name: str, params: type[Params] = Params, *, versions: Collection[str] | None = None
     ) -> Callable[[F], F]:
@@ -129,6 +131,7 @@ class Extension:
 
         return register
 
+    @collects
     def notification(
         self, name: str, params: type[Params] = Params, *, versions: Collection[str] | None = None
     ) -> Callable[[F], F]:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from ..dispatcher import ServerConnection
 from ..dispatcher.announcer import Announcer
 from ..dispatcher.connection import NotificationListener
-from ..errors import RegistrationError
+from ..errors import RegistrationError, collects
 from ..extensions.base import Extension
 from ..extensions.builtin import BuiltInMethods, make_extensions, with_help
 from ..handlers.table import bind as bind_handlers
@@ -240,6 +240,7 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
     @overload
     def middleware(self, method: str, /, *methods: str) -> Callable[[M], M]: ...
 
+    @collects
     def middleware(self, function: Any, /, *methods: str) -> Any:
         """Put an `async def function(request, call_next)` round handlers: `@server.middleware` round those of all
         methods, `@server.middleware("tools/call")` round those of the methods that are named; or as a call.

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ..registry.routes import Route
 else:
     Route = object  # for whoever evaluates annotations
+from ..errors import collects
 
 __all__ = ["RouteMethods"]
 
@@ -22,6 +23,7 @@ class RouteMethods:
 
     _routes: list[Route]
 
+    @collects
     def route(
         self, path: str, *, methods: Collection[str] = ("GET",), public: bool = False, any_origin: bool = False
     ) -> Callable[[F], F]:

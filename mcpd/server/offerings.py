@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NewType, TypeVar, Unpack, overload
 
 from ..dispatcher.announcer import Announcer
-from ..errors import RegistrationError
+from ..errors import RegistrationError, collects
 from ..extensions.base import Extension
 from ..registry.catalog import Catalog
 from ..registry.resources import FunctionTemplate
@@ -49,6 +49,7 @@ class Offerings:
     @overload
     def tool(self, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
 
+    @collects
     def tool(self, function: Any = None, **options: Any) -> Any:
         """Register a function as a tool, as `@server.tool` or `@server.tool(name=…, …)`.
 
@@ -84,6 +85,7 @@ class Offerings:
 
     # -- resources ---------------------------------------------------------------------------
 
+    @collects
     def resource(self, uri: str, **options: Unpack[DescribedResource]) -> Callable[[F], F]:
         """Register a function as a resource, or with `{variables}` in the URI as a template of resources.
 
@@ -165,6 +167,7 @@ class Offerings:
     @overload
     def prompt(self, **options: Unpack[DescribedPrompt]) -> Callable[[F], F]: ...
 
+    @collects
     def prompt(self, function: Any = None, **options: Any) -> Any:
         """Register a function as a prompt, as `@server.prompt` or `@server.prompt(name=…, …)`.
 
@@ -185,6 +188,7 @@ class Offerings:
         """Take a prompt away; False if there is none of that name."""
         return self.catalog.prompts.remove(name)
 
+    @collects
     def completion(self, argument: str, *, prompt: str | None = None, template: str | None = None) -> Callable[[F], F]:
         """Register what completes one argument of a prompt, or one variable of a resource template.
 

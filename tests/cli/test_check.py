@@ -105,3 +105,87 @@ def test_json_has_everything_and_nothing_else(run: Run, tmp_path: Path) -> None:
     said = json.loads(done.stdout)
     assert said["server"] is None
     assert "no such file" in said["problems"][0]["text"]
+
+
+WRONG = """
+from mcpd import Server
+server = Server("t")
+
+@server.tool
+def first(x: "Missing") -> str: return ""
+
+@server.tool("second")
+def second() -> str: return ""
+
+@server.tool
+def good() -> str:
+    "A tool."
+    return first("") + second()
+
+@server.resource
+def third() -> str: return ""
+
+@server.completion("x")
+def fourth(text: str) -> list[str]: return []
+
+@server.route("orders")
+def fifth() -> str: return ""
+
+@server.middleware
+def sixth(request): return ""
+
+@server.prompt(nam="x")
+def seventh() -> str: return ""
+
+server.tool(lambda *a: "", name="eighth")
+"""
+REFUSED = {
+    5: "'Missing'",
+    8: "name='second'",
+    16: "its URI comes first",
+    19: "a prompt= or a template=",
+    22: "from the root",
+    25: "async def sixth",
+    28: "no option 'nam'",
+    31: "*args",
+}
+
+
+def test_every_decorator_that_fails_is_a_problem(run: Run, tmp_path: Path) -> None:
+    """Loading goes on behind each of them, and what can be registered is."""
+    (tmp_path / "wrong.py").write_text(WRONG)
+    found = run("wrong.py", "--json")
+    assert found.returncode == 1
+    said = json.loads(found.stdout)
+    assert [tool["name"] for tool in said["tools"]] == ["good"]
+    refused = [problem for problem in said["problems"] if problem["where"].startswith("wrong.py, line ")]
+    assert [problem["where"] for problem in refused] == [f"wrong.py, line {line}" for line in REFUSED]
+    for problem, text in zip(refused, REFUSED.values(), strict=True):
+        assert text in problem["text"]
+
+    assert run("wrong.py", "--lock", "lock.json", "--write").returncode == 1
+    assert not (tmp_path / "lock.json").exists()
+
+
+def test_what_decorators_refused_is_told_before_what_ends_the_import(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "wrong.py").write_text(f"{WRONG}\nraise ValueError('at the end')\n")
+    found = run("wrong.py")
+    assert found.returncode == 1
+    *refused, last = found.stderr.splitlines()
+    assert [line.split(":")[2] for line in refused] == [f" wrong.py, line {line}" for line in REFUSED]
+    assert last == "mcpd: wrong.py cannot be imported: ValueError: at the end (line 33)"
+    assert "ValueError: at the end" in json.loads(run("wrong.py", "--json").stdout)["problems"][-1]["text"]
+
+
+@pytest.mark.parametrize(("library", "call"), [("mcp.server.fastmcp", "()"), ("fastmcp", "")])
+def test_decorators_of_other_libraries_are_collected(run: Run, tmp_path: Path, library: str, call: str) -> None:
+    text = f"from {library} import FastMCP\nmcp = FastMCP('t')\n"
+    for number, kind in enumerate(("tool", "prompt", "tool")):
+        text += f"@mcp.{kind}{call}\ndef f{number}(x: 'Missing{number}') -> str: return ''\n"
+    text += f"@mcp.resource\ndef r() -> str: return ''\n@mcp.tool{call}\ndef good() -> str: return ''\n"
+    (tmp_path / "wrong.py").write_text(text)
+    found = run("wrong.py")
+    assert found.returncode == 1
+    assert "  good" in found.stdout
+    for line in (3, 5, 7, 9):
+        assert f"mcpd: problem: wrong.py, line {line}: " in found.stderr

@@ -46,6 +46,10 @@ FILE = TESTS / "public_api.txt"
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
+_UNSEEN = ("overload", "collects")
+"""Decorators that leave a signature as it is."""
+
+
 def public_api() -> str:
     """All of it, a line for each name, field, method and overload."""
     lines: list[str] = []
@@ -152,7 +156,7 @@ def _signatures(nodes: list[ast.stmt]) -> Iterator[str]:
     functions = [node for node in nodes if isinstance(node, _Function)]
     overloads = [node for node in functions if "overload" in map(ast.unparse, node.decorator_list)]
     for node in overloads or functions:
-        marks = "".join(f"@{ast.unparse(mark)} " for mark in node.decorator_list if ast.unparse(mark) != "overload")
+        marks = "".join(f"@{ast.unparse(mark)} " for mark in node.decorator_list if ast.unparse(mark) not in _UNSEEN)
         kind = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
         returns = "" if node.returns is None else f" -> {ast.unparse(node.returns)}"
         yield f"{kind} {node.name}({ast.unparse(node.args)}){returns}{' ' * bool(marks)}{marks}".rstrip()

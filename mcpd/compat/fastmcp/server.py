@@ -27,6 +27,7 @@ from .tools import Tool
 
 if TYPE_CHECKING:
     from ...server import Server as McpdServer
+from ...errors import collects
 
 __all__ = ["FastMCP"]
 
@@ -178,6 +179,7 @@ class FastMCP(Operations, Serving, Generic[LifespanResultT]):
         made: Tool = self._tools.add(tool if isinstance(tool, Tool) else Tool.from_function(tool))
         return made
 
+    @collects
     def tool(self, name_or_fn: Any = None, *, name: str | None = None, app: Any = None, **options: Any) -> Any:
         """Register a function as a tool: `@mcp.tool`, `@mcp.tool("name")`, `@mcp.tool(name=…)`, `mcp.tool(fn)`."""
         if app:
@@ -217,6 +219,7 @@ class FastMCP(Operations, Serving, Generic[LifespanResultT]):
 
     # -- resources ---------------------------------------------------------------------------
 
+    @collects
     def resource(self, uri: str, *, app: Any = None, **options: Any) -> Callable[[F], F]:
         """Register a function as a resource, or with variables in `uri` as a template of resources."""
         if not isinstance(uri, str):
@@ -274,6 +277,7 @@ class FastMCP(Operations, Serving, Generic[LifespanResultT]):
         made: Prompt = self._prompts.add(prompt if isinstance(prompt, Prompt) else Prompt.from_function(prompt))
         return made
 
+    @collects
     def prompt(self, name_or_fn: Any = None, *, name: str | None = None, **options: Any) -> Any:
         """Register a function as a prompt: `@mcp.prompt`, and as `tool`."""
         return self._decorator("prompt", name_or_fn, name, options)

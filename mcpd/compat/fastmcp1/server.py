@@ -27,6 +27,7 @@ from .tools import Tool, ToolManager
 
 if TYPE_CHECKING:
     from ...server import Server as McpdServer
+from ...errors import collects
 
 __all__ = ["Context", "FastMCP", "Settings"]
 
@@ -122,6 +123,7 @@ class FastMCP(Serving, Generic[LifespanResultT]):
 
     # -- tools -------------------------------------------------------------------------------
 
+    @collects
     def tool(
         self,
         name: str | None = None,
@@ -191,6 +193,7 @@ class FastMCP(Serving, Generic[LifespanResultT]):
 
     # -- resources ---------------------------------------------------------------------------
 
+    @collects
     def resource(
         self,
         uri: str,
@@ -265,6 +268,7 @@ class FastMCP(Serving, Generic[LifespanResultT]):
 
     # -- prompts -----------------------------------------------------------------------------
 
+    @collects
     def prompt(
         self,
         name: str | None = None,

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import pydantic_core
 
+from ...errors import collects
 from ...printable import printable
 from ...registry.uri_template import UriTemplate
 from ..exceptions import McpError
@@ -156,6 +157,7 @@ class MCPServer(FastMCP[Any]):
 
     # -- resources ---------------------------------------------------------------------------
 
+    @collects
     def resource(self, uri: str, *, security: ResourceSecurity | None = None, **options: Any) -> Callable[[F], F]:
         """Register a function as a resource, or with variables in `uri` as a template of resources."""
         if callable(uri):
