@@ -32,6 +32,7 @@ __all__ = [
     "read_plainly",
     "resolved",
     "takes_names_only",
+    "untyped_context",
     "written_annotations",
 ]
 
@@ -247,3 +248,19 @@ def may_need_pydantic(hint: Any) -> bool:
 
 def _has_union(hint: Any) -> bool:
     return typing.get_origin(hint) in (Union, UnionType) or any(map(_has_union, typing.get_args(hint)))
+
+
+def untyped_context(function: Any, kind: str = "") -> tuple[str, str] | None:
+    """The parameter that is named as a context and has no annotation, and how to write it; None if there is none.
+
+    `kind` is the class to write, by default the one of ours that fits the function.
+    """
+    try:
+        slots = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return None
+    for name in ("ctx", "context"):
+        if name in slots and slots[name].annotation is _NONE and slots[name].default is _NONE:
+            kind = kind or ("Context" if is_coroutine_function(function) else "SyncContext")
+            return name, f"for the context of the request write {name}: {kind}"
+    return None

@@ -18,7 +18,7 @@ from msgspec import NODEFAULT, Struct, ValidationError, convert
 from msgspec import inspect as types
 from msgspec.structs import fields
 
-from ..registry.annotations import plain_function
+from ..registry.annotations import plain_function, untyped_context
 from ..registry.catalog import Catalog
 from ..registry.content import BLOCKS, is_content
 from ..registry.docstring import parse
@@ -124,9 +124,12 @@ def _of_function(where: str, callee: Any, *, has_schema: bool) -> Iterator[Probl
 
     if has_schema:
         return
+    context = untyped_context(callee.function)
     for name in callee.parameters:
         slot = slots.get(name)
-        if slot is not None and slot.annotation is inspect.Parameter.empty:
+        if context is not None and name == context[0]:
+            yield _warning(where, f"parameter {name!r} has no annotation, so clients are asked for it; {context[1]}")
+        elif slot is not None and slot.annotation is inspect.Parameter.empty:
             yield _warning(where, f"parameter {name!r} has no annotation: models may give it anything")
 
     yield from _of_defaults(where, callee.arguments)

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..registry.annotations import plain_function
+from ..registry.annotations import plain_function, untyped_context
 from .marks import options_of
 from .reports import Report
 
@@ -46,10 +46,12 @@ def tool_functions(module: ModuleType, path: str, report: Report) -> list[ToolFu
                 continue
             untyped = _untyped(function)
             if untyped:
+                context = untyped_context(function)
+                written = context[1] if context else f"write def {name}({untyped[0]}: str, …), or _{name} for a helper"
                 report.warning(
                     path,
                     f"{name}: {', '.join(untyped)} {'has no type' if len(untyped) == 1 else 'have no types'}, so it is "
-                    f"no tool; write def {name}({untyped[0]}: str, …), or _{name} for a helper",
+                    f"no tool; {written}",
                     line,
                 )
                 continue

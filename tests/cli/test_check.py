@@ -189,3 +189,14 @@ def test_decorators_of_other_libraries_are_collected(run: Run, tmp_path: Path, l
     assert "  good" in found.stdout
     for line in (3, 5, 7, 9):
         assert f"mcpd: problem: wrong.py, line {line}: " in found.stderr
+
+
+@pytest.mark.parametrize("library", ["mcp.server.fastmcp", "mcp.server.mcpserver", "fastmcp"])
+@pytest.mark.parametrize("kind", ["tool", "prompt"])
+def test_a_context_without_annotation_under_other_libraries(run: Run, tmp_path: Path, library: str, kind: str) -> None:
+    """Clients are asked for it, as under the library itself."""
+    name = "MCPServer" if "mcpserver" in library else "FastMCP"
+    text = f"from {library} import {name}\nmcp = {name}('t')\n@mcp.{kind}()\ndef f(ctx): 'Doc.'\n"
+    (tmp_path / "untyped.py").write_text(text)
+    said = run("untyped.py").stderr
+    assert said.count("for the context of the request write ctx: Context\n") == 1

@@ -150,6 +150,26 @@ def test_parameters_without_annotation() -> None:
     assert found(dig) == [(False, "tool dig: parameter 'deep' has no annotation: models may give it anything")]
 
 
+def test_a_context_without_annotation() -> None:
+    def dig(ctx, wide: int):  # type: ignore[no-untyped-def]
+        """Dig."""
+
+    async def fill(context):  # type: ignore[no-untyped-def]
+        """Fill."""
+
+    async def rake(ctx=None):  # type: ignore[no-untyped-def]
+        """Rake."""
+
+    assert [found(one) for one in (dig, fill, rake)] == [
+        [(False, f"tool {name}: parameter {parameter!r} has no annotation{rest}")]
+        for name, parameter, rest in (
+            ("dig", "ctx", ", so clients are asked for it; for the context of the request write ctx: SyncContext"),
+            ("fill", "context", ", so clients are asked for it; for the context of the request write context: Context"),
+            ("rake", "ctx", ": models may give it anything"),
+        )
+    ]
+
+
 def test_defaults_that_only_json_would_fit() -> None:
     """They reach the function as they are written: no colour has a value, no path exists."""
 

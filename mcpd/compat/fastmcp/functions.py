@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import cached_property
@@ -16,12 +17,15 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, validate_call
 
+from ...registry.annotations import untyped_context
 from ...registry.threads import run_in_thread
 from ..lowlevel.context import current_exchange
 from .context import Context
 from .dependencies import CurrentContext, Dependency, OptionalCurrentContext, resolved
 
 __all__ = ["Function", "function_name", "is_async"]
+
+log = logging.getLogger("mcpd")
 
 
 def function_name(fn: Any) -> str:
@@ -52,6 +56,9 @@ class Function:
         self.signature = inspect.signature(fn)
         self.hints = _hints(fn)
         self.injected = self._find_injected()
+        if context := untyped_context(fn, "Context"):
+            text = "function %s: parameter %r has no annotation, so clients are asked for it; %s"
+            log.warning(text, self.name, *context)
         self._refuse(what, takes_keywords)
 
     def _refuse(self, what: str, takes_keywords: bool) -> None:

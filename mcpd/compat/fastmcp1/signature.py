@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import logging
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model
 
+from ...registry.annotations import untyped_context
 from ..install import serves_in_threads
 from ..lowlevel.context import current_exchange
 from ..types.tools import CallToolResult
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from .outputs import OutputPlan
 
 __all__ = ["ArgModelBase", "FuncMetadata", "call_plain", "context_parameter", "func_metadata", "is_async"]
+
+
+log = logging.getLogger("mcpd")
 
 
 class ArgModelBase(BaseModel):
@@ -168,6 +173,9 @@ def context_parameter(function: Callable[..., Any]) -> str | None:
             one = get_origin(one) or one
             if name != "return" and isinstance(one, type) and issubclass(one, Context):
                 return name
+    if context := untyped_context(function, "Context"):
+        text = "function %s: parameter %r has no annotation, so clients are asked for it; %s"
+        log.warning(text, getattr(function, "__name__", function), *context)
     return None
 
 
