@@ -77,7 +77,9 @@ def _run(words: Sequence[str]) -> int:
 
         if error.__cause__ is not None and logging.getLogger().isEnabledFor(logging.DEBUG):
             sys.excepthook(type(error.__cause__), error.__cause__, error.__cause__.__traceback__)
-        print(f"mcpd: {error}", file=sys.stderr)
+        from .talk.words import with_help
+
+        print(f"mcpd: {with_help(error, f'mcpd {words[0]}')}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -12,7 +12,16 @@ from ..versions.table import SUPPORTED
 from .talk.reach import EXIT_CODES, Reach
 from .talk.words import WrongUse
 
-__all__ = ["TARGET_HELP", "ClientCommand", "client_command", "demo_option", "json_option", "or_demo", "reach_of"]
+__all__ = [
+    "TARGET_HELP",
+    "ClientCommand",
+    "called",
+    "client_command",
+    "demo_option",
+    "json_option",
+    "or_demo",
+    "reach_of",
+]
 
 TARGET_HELP = """\b
 TARGET is the MCP server:
@@ -107,6 +116,12 @@ def client_command(
     return click.command(name, cls=ClientCommand, params=params, help=f"{help}\n{TARGET_HELP}", epilog=epilog)
 
 
+def called() -> str:
+    """The command that runs, as `mcpd list`."""
+    ctx = click.get_current_context(silent=True)
+    return "mcpd" if ctx is None else ctx.command_path
+
+
 def reach_of(target: str | None, command: Sequence[str], shared: dict[str, Any]) -> Reach:
     """Which server, from what click read. Takes the shared options out of `shared`. Raises WrongUse."""
     said = {name: shared.pop(name) for name in _SHARED}
@@ -115,6 +130,7 @@ def reach_of(target: str | None, command: Sequence[str], shared: dict[str, Any])
     return Reach(
         target=or_demo(target, said["demo"], command),
         command=tuple(command),
+        called=called(),
         headers=_pairs(said["headers"], ":", "-H", "NAME:VALUE"),
         token_file=said["token_file"],
         env=_pairs(said["env"], "=", "--env", "NAME=VALUE"),

@@ -5,12 +5,14 @@ Mistakes are one line that says what to do.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 
 import click
+from click.core import ParameterSource
 
 from .. import __version__
 from ..printable import printable
@@ -166,7 +168,8 @@ def run(words: Sequence[str]) -> int:
         return 2
     except click.UsageError as error:
         name = words[0] if words and words[0] in _COMMANDS else ""
-        print(f"mcpd: {_explain(error, name)}", file=sys.stderr)
+        text = _explain(error, name)
+        print(text if text.startswith("Usage: ") else f"mcpd: {text}", file=sys.stderr)
         return error.exit_code
     return code if isinstance(code, int) else 0
 
@@ -187,12 +190,48 @@ def _explain(error: click.UsageError, command: str) -> str:
             see = _nearest(name, [word for parameter in parameters for word in parameter.opts]) or see
             if command in _WITH_ARGUMENTS and name.startswith("--"):
                 see = f"an argument of the {_WITH_ARGUMENTS[command]} is written {name.lstrip('-')}=…; {see}"
+    elif text.startswith("Usage: "):
+        return text
+    elif error.ctx is not None and isinstance(error.ctx.command, click.Group) and error.ctx.parent is not None:
+        text, see = _no_command_in(error.ctx, text) or (text, see)
+    elif isinstance(error, click.BadParameter) and not isinstance(error, click.MissingParameter):
+        text = _wrong_value(error)
     elif isinstance(error, click.BadOptionUsage) and error.option_name in ("--ws", "--http"):
         see = f"for example {error.option_name} :8080"
-    elif ";" in text:
+    text = " ".join(text.split())
+    if ";" in text:
         return text
 
     return f"{text}; {see}"
+
+
+def _no_command_in(ctx: click.Context, text: str) -> tuple[str, str] | None:
+    """What is said of a command that a group of commands does not have; None for other mistakes."""
+    found = re.match("No such command '(.*?)'", text)
+    if found is None or not isinstance(ctx.command, click.Group):
+        return None
+    names = ctx.command.list_commands(ctx)
+    only = f"write {ctx.command_path} {names[0]} …" if len(names) == 1 else f"there are {', '.join(names)}"
+    return f"{ctx.command_path} has no command {found[1]!r}", _nearest(found[1], names) or only
+
+
+def _wrong_value(error: click.BadParameter) -> str:
+    """The option or variable, the value, and what is expected."""
+    parameter, ctx = error.param, error.ctx
+    if parameter is None:
+        return error.format_message().rstrip(".")
+    name = parameter.opts[0] if parameter.param_type_name == "option" else parameter.human_readable_name
+    if ctx is not None and ctx.get_parameter_source(parameter.name) is ParameterSource.ENVIRONMENT:
+        name = str(parameter.envvar)
+    kind, value = parameter.type, re.match(r"('.*?'|\S+) is not ", error.message)
+    if value is None:
+        return f"{name}: {error.message.rstrip('.')}"
+    expected = "a whole number" if isinstance(kind, click.types.IntParamType) else "a number"
+    if isinstance(kind, click.Choice):
+        expected = f"one of {', '.join(map(str, kind.choices))}"
+    elif isinstance(kind, click.IntRange | click.FloatRange):
+        expected += f" of {kind.min:g} or more" if kind.max is None else f" from {kind.min:g} to {kind.max:g}"
+    return f"{name}: {value[1]} is not {expected}"
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

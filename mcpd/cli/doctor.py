@@ -19,7 +19,7 @@ from ..printable import printable
 from .client_options import TARGET_HELP, ClientCommand, demo_option, json_option, reach_of
 from .talk.reach import Reach, named_target, without_secrets
 from .talk.terminal import as_json_text
-from .talk.words import WrongUse
+from .talk.words import WrongUse, with_help
 
 __all__ = ["command"]
 
@@ -117,7 +117,7 @@ def _named(reach: Reach, report: Report) -> CommandTarget | UrlTarget | None:
     except WrongUse:
         raise
     except ConfigurationError as error:
-        what, sign, advice = str(error).partition("; ")
+        what, sign, advice = with_help(error, reach.called).partition("; ")
         report.fail("found", what, advice if sign else _advice_on(what))
         return None
 

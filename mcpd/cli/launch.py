@@ -59,7 +59,7 @@ def launch(options: Options) -> int:
 
             options.auth_table = table_of(target.configuration.auth, place)
     if not options.stdio and options.ws is None and options.http is None:
-        _choose_transport(options)
+        _choose_transport(options, found, left_out)
     if options.workers is not None:
         from .worker_options import check
 
@@ -334,7 +334,8 @@ class _Teller:
             _tell(f"mcpd: {said}: mcpd check{' ' + target if target else ''} names them")
 
 
-def _choose_transport(options: Options) -> None:
+def _choose_transport(options: Options, found: list[Found], left_out: dict[str, str]) -> None:
+    """Stdio for a program that started us, and a port in a terminal. Raises ConfigurationError."""
     if sys.stdin is not None and sys.stdin.isatty():
         if _has_http():
             options.http = ":8080"
@@ -342,13 +343,25 @@ def _choose_transport(options: Options) -> None:
             options.ws = ":8080"
             _tell("mcpd: for HTTP, which more hosts speak than WebSocket: pip install 'mcpd-server[http]'")
     elif _is_nothing(0):
-        unknown = f" (and {options.words[0]} is no option of mcpd serve)" if options.words else ""
+        _look_for_mistakes(options, found, left_out)
         raise ConfigurationError(
             "nobody can talk to it: stdin is empty; say where to listen, for example --http :8080 or --ws :8080"
-            + unknown
         )
     else:
         options.stdio = True
+
+
+def _look_for_mistakes(options: Options, found: list[Found], left_out: dict[str, str]) -> None:
+    """Raise for a target that cannot be loaded and for unknown options: they are what is wrong first."""
+    from .programs import Looker
+    from .target import load
+
+    for each in found:
+        looker = Looker()
+        program = None if options.no_compat else looker
+        server = load(each, program, (*options.words, *options.arguments), left_out=left_out) or looker.found
+        if server is not None and not looker.has_served:
+            _hear_own_options(server, options)
 
 
 def _has_http() -> bool:

@@ -77,7 +77,7 @@ def command(
     is_list: bool,
     as_json: bool,
 ) -> int:
-    reach = Reach(target=target)
+    reach = Reach(target=target, called="mcpd login")
     if is_list:
         return run(lambda terminal: show_logins(terminal, target, as_json=as_json), reach)
     if target is None:

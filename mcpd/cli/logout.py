@@ -33,14 +33,14 @@ _HELP = """End the login at a server: its tokens are revoked where that is offer
 def command(target: str | None, is_all: bool) -> int:
     if (target is None) != is_all:
         raise WrongUse("name the server: mcpd logout URL; or mcpd logout --all for all of them")
-    return run(lambda terminal: _log_out(terminal, target), Reach(target=target))
+    return run(lambda terminal: _log_out(terminal, target), Reach(target=target, called="mcpd logout"))
 
 
 async def _log_out(terminal: Terminal, target: str | None) -> int:
     settings = oauth(interactive=False)
     from ..client.auth.logins import forget_all, log_out
 
-    url = None if target is None else url_target(Reach(target=target)).url
+    url = None if target is None else url_target(Reach(target=target, called="mcpd logout")).url
     try:
         ended = await log_out(settings, url)
     except ConfigurationError as error:

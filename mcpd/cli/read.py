@@ -18,6 +18,7 @@ from .talk.words import WrongUse, looks_like_target, nearest
 __all__ = ["command"]
 
 _NOT_FOUND = (-32002, -32602)
+_MOST_NAMED = 500
 
 _HELP = """Print what a resource holds: a text, a picture or a file that the server offers under a URI.
 
@@ -65,12 +66,14 @@ async def _read(terminal: Terminal, reach: Reach, uri: str, *, as_json: bool, ou
             found = await client.read_resource(uri)
         except RemoteError as error:
             if error.code in _NOT_FOUND:
-                near = nearest(uri, [resource.uri for resource in await client.list_resources()])
+                known = [resource.uri for resource in await client.list_resources()]
+                known += [template.uri_template for template in await client.list_resource_templates()]
+                scheme = uri.partition(":")[0]
+                near = nearest(uri, known) or next((one for one in known if one.partition(":")[0] == scheme), "")
                 if near and near != uri:
                     raise WrongUse(f"{printable(error.message)}; did you mean {printable(near)}?") from None
-                named = f" {reach.target}" if reach.target else ""
-                hint = f"mcpd list{named} resources names what there is"
-                raise RemoteError(error.code, f"{error.message}; {hint}", error.data) from None
+                hint = f"there are {', '.join(known)}" if known else "the server has none"
+                raise RemoteError(error.code, f"{error.message}; {printable(hint, _MOST_NAMED)}", error.data) from None
             raise
 
     from .talk.content import Saver, show_contents

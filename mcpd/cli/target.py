@@ -154,7 +154,7 @@ def _find(target: str, loading: Loading) -> Server | None:
     else:
         from .wrong_target import why_not  # on the way to an error only
 
-        raise ConfigurationError(why_not(target, place))
+        raise why_not(target, place, attribute)
     return None if module is None or loading.has_served else _pick(module, attribute, place, loading)
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import sys
 
+from ..client.targets.grammar import near_target
 from ..errors import McpdError
 from ..printable import printable
 from .hints import hint
 
-__all__ = ["FORMS", "is_own", "told"]
-
-FORMS = "give a folder, file.py, file.py:object or package.module:object"
+__all__ = ["is_own", "told"]
 
 
 def told(error: BaseException, name: str, function: str) -> str:
@@ -46,7 +45,7 @@ def _told_import(error: ImportError, name: str, function: str, failed: str) -> s
             f"{failed}: it asks for the version of {missing}, which is not installed{_where(name, error)}; catch that"
         )
     if not function and (name == missing or name.startswith(f"{missing}.")):
-        return f"no module {missing!r}, neither in {os.getcwd()} nor installed; {FORMS}"
+        return f"no module {missing!r}, neither in {os.getcwd()} nor installed{near_target(name)}"
     instead = hint(error) or f"; install it where mcpd runs: {sys.executable} -m pip install …"
     return f"{failed}: no module {missing!r}{_where(name, error)}{instead}"
 

@@ -26,4 +26,6 @@ token is shown.
     params=[click.Argument(["target"], required=False, metavar="[URL]"), json_option("Print it as JSON.")],
 )
 def command(target: str | None, as_json: bool) -> int:
-    return run(lambda terminal: show_logins(terminal, target, as_json=as_json), Reach(target=target))
+    return run(
+        lambda terminal: show_logins(terminal, target, as_json=as_json), Reach(target=target, called="mcpd whoami")
+    )

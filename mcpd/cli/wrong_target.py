@@ -4,56 +4,44 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from difflib import get_close_matches
 from types import ModuleType
 
+from ..client.targets.grammar import UnknownTarget, near_target
 from .hints import LIBRARIES
-from .user_errors import FORMS
 
 __all__ = ["have", "no_file", "why_not"]
 
 
-def why_not(target: str, place: str) -> str:
+def why_not(target: str, place: str, attribute: str) -> UnknownTarget:
     """What is wrong with a target that is neither a Python file nor a module with an object."""
+    return UnknownTarget(_why_not(target, place, attribute))
+
+
+def _why_not(target: str, place: str, attribute: str) -> str:
     if os.path.isdir(place):
         return f"{place} is a folder, which has no objects; write {place} alone, or name a file in it"
     if os.path.exists(place):
         return no_file(place)
     if "://" in target:
-        return f"{target} is the address of a server that runs already; {FORMS}"
+        return f"{target} is the address of a server that runs already; name a file or a folder to serve"
     if target in ("stdio", "ws", "http"):
         return f"{target}: no such file; for the transport write --{target}"
-
+    if place.endswith(".py") and place.startswith("~"):
+        return f"{place}: no such file; only a shell knows ~: write {os.path.expanduser(place)}"
+    near = near_target(place, attribute)
+    if near:
+        return f"{place if place.endswith('.py') else target}: no such file{near}"
     if place.endswith(".py"):
-        if place.startswith("~"):
-            return f"{place}: no such file; only a shell knows ~: write {os.path.expanduser(place)}"
-        folder = os.path.dirname(place)
-        near = get_close_matches(os.path.basename(place), _python_files(folder), 1)
-        if near:
-            return f"{place}: no such file; did you mean {os.path.join(folder, near[0])}?"
-        if os.path.isabs(place):
-            return f"{place}: no such file"
         # A host starts its servers in a folder of its own.
-        return f"{place}: no such file in {os.getcwd()}; write its whole path"
-
-    if os.path.isfile(f"{place}.py"):
-        return f"{target}: no such file; did you mean {place}.py?"
-    if all(part.isidentifier() for part in place.split(".")):
+        return f"{place}: no such file" + ("" if os.path.isabs(place) else f" in {os.getcwd()}; write its whole path")
+    if not attribute and "." in place and all(part.isidentifier() for part in place.split(".")):
         return f"{target}: no such file; for a module name the object too, as {target}:server"
-
-    return f"{target}: no such file; {FORMS}"
-
-
-def _python_files(folder: str) -> list[str]:
-    try:
-        return [name for name in os.listdir(folder or ".") if name.endswith(".py")]
-    except OSError:
-        return []
+    return f"{target}: no file, folder or module has this name"
 
 
 def no_file(path: str) -> str:
     """What is said of a file that Python does not load."""
-    return f"{path} is no Python file; {FORMS}"
+    return f"{path} is not a Python file; name a file that ends with .py, or a folder"
 
 
 def have(module: ModuleType, servers: Iterable[str]) -> str:

@@ -32,11 +32,12 @@ class Found(Struct, frozen=True):
 
 def find_host(text: str) -> Host:
     """The host of this id. Raises ConfigurationError that names the nearest."""
-    host = HOSTS.get(text.lower())
+    name = "-".join(text.lower().split())
+    host = HOSTS.get(name)
     if host is not None:
         return host
-    near = get_close_matches(text.lower(), HOSTS, 1) or [each for each in HOSTS if text.lower() in each]
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(HOSTS)}"
+    near = [each for each in HOSTS if name and name in each][:2] or get_close_matches(name, HOSTS, 1)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(HOSTS)}"
     raise ConfigurationError(f"{text}: there is no host of this name; {hint}")
 
 

@@ -125,6 +125,40 @@ def test_what_cannot_be_done_is_one_line_and_1(run: Run, words: list[str], said:
     assert said in line
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["sever.py"], 1, "sever.py: no such file; did you mean server.py? See mcpd serve --help"),
+        (["grden"], 1, "grden: no such file; did you mean garden? See mcpd serve --help"),
+        (["broken.py"], 1, "broken.py cannot be imported: ZeroDivisionError"),
+        (["server.py", "--stido"], 2, "no option --stido; did you mean --stdio?"),
+        (["server.py", "--frob"], 2, "no option --frob; see mcpd serve --help"),
+        (["server.py"], 1, "nobody can talk to it: stdin is empty"),
+        (["--workers", "two", "server.py"], 2, "--workers: 'two' is not a whole number of 1 or more; see mcpd serve"),
+        (["--max-memory", "lots", "server.py"], 2, "--max-memory: 'lots' is no size"),
+    ],
+)
+def test_an_empty_stdin_hides_no_mistake(child: Child, tmp_path: Path, words: list[str], code: int, said: str) -> None:
+    (tmp_path / "server.py").write_text(CLEAN)
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+    (tmp_path / "garden").mkdir()
+    done = subprocess.run(
+        child.mcpd("serve", *words), stdin=subprocess.DEVNULL, env=child.env, cwd=tmp_path,
+        capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert done.returncode == code
+    assert done.stderr.startswith(f"mcpd: {said}")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_wrong_value_of_a_variable_names_the_variable(run: Run) -> None:
+    done = run("serve", "--stdio", env={"MCPD_GRACE": "soon"})
+    assert (done.returncode, done.stderr) == (
+        2,
+        "mcpd: MCPD_GRACE: 'soon' is not a number of 0 or more; see mcpd serve --help\n",
+    )
+
+
 def test_debug_shows_where_a_target_failed(run: Run, tmp_path: Path) -> None:
     (tmp_path / "fails.py").write_text("def inner():\n    1 / 0\n\n\ninner()\n")
     for words in (["check"], ["serve", "--stdio"]):

@@ -34,7 +34,7 @@ def test_it_reads_what_click_reads(line: str, monkeypatch: pytest.MonkeyPatch) -
 
     seen: list[Any] = []
     monkeypatch.setattr(by_click, "run", lambda work, reach: seen.append((work, reach)) or 0)
-    with by_click.command.make_context("call", words[1:]) as ctx:
+    with by_click.command.make_context("mcpd call", words[1:]) as ctx:
         assert by_click.command.invoke(ctx) == 0
     (work, reach) = seen[0]
     options = next(cell.cell_contents for cell in work.__closure__ if isinstance(cell.cell_contents, CallOptions))

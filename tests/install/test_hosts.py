@@ -221,7 +221,13 @@ def test_files_of_a_project(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "hint"), [("curser", "did you mean cursor"), ("copilot", "copilot-cli"), ("teapot", "there are")]
+    ("text", "hint"),
+    [
+        ("curser", "did you mean cursor"),
+        ("copilot", "copilot-cli"),
+        ("claude", "did you mean claude-desktop or"),
+        ("teapot", "there are"),
+    ],
 )
 def test_a_host_that_is_none(text: str, hint: str) -> None:
     with pytest.raises(ConfigurationError, match=hint):

@@ -23,6 +23,7 @@ __all__ = ["Given", "arguments_of", "missing", "read_text", "read_words", "texts
 _WORD = re.compile(r"([^\s={}\[\]\"/?]+?)(:?=)(.*)", re.DOTALL)
 _NUMBER = re.compile(r"-?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 _UNREAD = object()
+_QUOTES = "JSON has names and texts in double quotes, and all of it stands in single quotes in a shell"
 
 
 class Given(NamedTuple):
@@ -62,7 +63,8 @@ def _read_named(word: str) -> Given:
     path = text[1:] if text.startswith("@") and not text.startswith("@@") else ""
     if sign == ":=":
         data = _read_file(path) if path else text.encode(errors="surrogateescape")
-        return Given(name, _json(data, f"{name}:="), is_json=True, file=path)
+        advice = f"for a text write {name}=TEXT" if data[:1] not in (b"{", b"[") else _QUOTES
+        return Given(name, _json(data, f"{path}: " if path else f"{name}:=", advice), is_json=True, file=path)
     if path:
         return Given(name, "", file=path, data=_read_file(path, f"; for the text itself write {name}=@{text}"))
     return Given(name, text.removeprefix("@") if text.startswith("@@") else text)
@@ -78,15 +80,31 @@ def _read_file(path: str, otherwise: str = "") -> bytes:
         raise WrongUse(f"{path}: {error.strerror}{otherwise}") from None
 
 
-def _json(data: bytes, what: str) -> Any:
+def _json(data: bytes, what: str, advice: str) -> Any:
     try:
         return decode(data)
     except MALFORMED as error:
-        raise WrongUse(f"{what} {printable(data, 60)} is no JSON: {error}") from None
+        raise WrongUse(f"{what}{printable(data, 60)} is not JSON: {_mistake(data) or error}; {advice}") from None
+
+
+def _mistake(data: bytes) -> str:
+    """What is wrong with a text as JSON, and where; "" for what Python takes."""
+    import json
+
+    try:
+        json.loads(data)
+    except json.JSONDecodeError as error:
+        rest = error.doc[error.pos :].strip()
+        where = f"before {printable(rest, 20)!r}" if rest else "at the end"
+        line = f" in line {error.lineno}" if "\n" in error.doc.strip() else ""
+        return f"{error.msg[:1].lower()}{error.msg[1:]} {where}{line}"
+    except UnicodeDecodeError:
+        return "it is not UTF-8"
+    return ""
 
 
 def _object(data: bytes, what: str) -> dict[str, Any]:
-    found = _json(data, f"{what}:")
+    found = _json(data, f"{what}: ", _QUOTES)
     if not isinstance(found, dict):
         raise WrongUse(f'{what}: arguments are a JSON object, as {{"name": "value"}}')
     return found

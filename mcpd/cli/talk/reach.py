@@ -29,7 +29,7 @@ from ...errors import (
 from ...printable import printable
 from ..telling import tell
 from .terminal import Terminal
-from .words import WrongUse
+from .words import WrongUse, with_help
 
 if TYPE_CHECKING:
     from ...client import Callbacks, Client
@@ -56,6 +56,8 @@ class Reach(Struct, kw_only=True):
     env: dict[str, str] = {}
     timeout: float | None = 60.0
     version: str | None = None
+    called: str = "mcpd call"
+    """The command of ours that asks."""
     early: EarlyServer | None = None
     """The server, if it was started already."""
 
@@ -241,7 +243,9 @@ def in_words(error: McpdError, reach: Reach) -> str:
         return f"{text[:1].lower()}{text[1:]}; {longer}; to see why: mcpd doctor {_said_again(reach)}".rstrip()
     if isinstance(error, UnsupportedVersion):
         return f"{text}; mcpd and this server have no protocol version in common"
-    if isinstance(error, (AuthorizationRequired, ConfigurationError)):
+    if isinstance(error, ConfigurationError):
+        return printable(with_help(error, reach.called), _MOST_OF_AN_ERROR)
+    if isinstance(error, AuthorizationRequired):
         return text
     if isinstance(error, TransportError):
         text = text.partition("; stderr: ")[0]  # it stands above: what a server writes there is passed on

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from ...errors import ConfigurationError
 
-__all__ = ["WrongUse", "is_argument", "looks_like_target", "nearest", "split_words"]
+__all__ = ["WrongUse", "is_argument", "looks_like_target", "nearest", "split_words", "with_help"]
 
 
 class WrongUse(ConfigurationError):
@@ -51,6 +51,16 @@ def split_words(words: Sequence[str], command: Sequence[str], what: str) -> tupl
     if names and looks_like_target(names[0]):
         return names[0], "", arguments
     return None, names[0] if names else "", arguments
+
+
+def with_help(error: Exception, command: str) -> str:
+    """The text of an error; of a target that is not there, with the command that lists all forms of targets."""
+    from ...client.targets.grammar import UnknownTarget
+
+    text = str(error)
+    if not isinstance(error, UnknownTarget):
+        return text
+    return f"{text} See {command} --help" if text.endswith("?") else f"{text}; see {command} --help"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

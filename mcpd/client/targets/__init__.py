@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any
 from .named import CommandTarget, FileTarget, NamedTarget, UrlTarget, command_of
 
 if TYPE_CHECKING:
-    from .grammar import FORMS, from_words, parse
+    from .grammar import from_words, parse
 
-__all__ = ["FORMS", "CommandTarget", "FileTarget", "NamedTarget", "UrlTarget", "command_of", "from_words", "parse"]
+__all__ = ["CommandTarget", "FileTarget", "NamedTarget", "UrlTarget", "command_of", "from_words", "parse"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("FORMS", "from_words", "parse"):
+    if name in ("from_words", "parse"):
         return getattr(import_module(".grammar", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib.machinery import PathFinder
+from pkgutil import iter_modules
 
 from ...errors import ConfigurationError
 from ...serve_defaults import DEMO
@@ -24,24 +25,21 @@ from .hosts import HOSTS
 from .named import CommandTarget, FileTarget, NamedTarget, command_of
 from .urls import is_url, read_url
 
-__all__ = ["FORMS", "from_words", "parse"]
+__all__ = ["UnknownTarget", "from_words", "near_target", "parse"]
 
-FORMS = (
-    "a target is a file (server.py, server.py:object), a folder, package.module:object, a URL (https://, ws://), "
-    "unix:/path, FILE.json:NAME of an mcpServers file, or HOST:NAME of a host's configuration (claude-code:github); "
-    "a command is a list of words, behind -- on a command line"
-)
-"""What a target can be, in one line: the end of errors."""
+
+class UnknownTarget(ConfigurationError):
+    """There is no such target. The text says what is near; a command adds where its help is."""
 
 
 def parse(text: str) -> NamedTarget:
     """What a text names. Files are looked for and configurations read; nothing is started, and no user's code runs.
 
-    Raises ConfigurationError that says what there is nearby, or which forms there are.
+    Raises ConfigurationError that says what there is nearby.
     """
     text = text.strip()
     if not text:
-        raise ConfigurationError(f"this names nothing; {FORMS}")
+        raise UnknownTarget("the name of the server is empty")
     if is_url(text):
         return read_url(text)
     if text == DEMO:
@@ -80,18 +78,49 @@ def _file(text: str) -> FileTarget:
         return FileTarget(os.path.abspath(path), attribute)
 
     is_module = all(part.isidentifier() for part in place.split("."))
-    if is_module and (is_package or not os.path.exists(path)) and _has_top(place):
+    is_file = os.path.exists(path) or (not attribute and os.path.isfile(f"{path}.py"))
+    if is_module and (is_package or not is_file) and _has_top(place):
         return FileTarget(place, attribute)
-    raise ConfigurationError(_why_not(text, place, path))
+    raise UnknownTarget(_why_not(text, place, path))
 
 
 def _has_top(name: str) -> bool:
     """Whether the outermost package or module of that name is there; nothing is loaded for it."""
-    top = name.partition(".")[0]
+    top, dot, _ = name.partition(".")
     try:
-        return PathFinder.find_spec(top, [os.getcwd(), *sys.path]) is not None
+        spec = PathFinder.find_spec(top, [os.getcwd(), *sys.path])
     except (ImportError, ValueError):
         return False
+    return spec is not None and (not dot or spec.submodule_search_locations is not None)
+
+
+def near_target(place: str, attribute: str = "") -> str:
+    """`; did you mean …?`, with the nearest file, folder or module and the object in it; "" if none is near."""
+    folder, base = os.path.split(os.path.expanduser(place))
+    known = {}
+    for name in _listed(folder):
+        if name.endswith(".py"):
+            known[name] = known[name.removesuffix(".py")] = name
+        elif not attribute and os.path.isdir(os.path.join(folder, name)):
+            known[name] = name
+    near = get_close_matches(base, known, 1)
+    found = os.path.join(os.path.dirname(place), known[near[0]]) if near else ""
+    if not found and not folder and (attribute or "." in place):
+        found = _near_module(place)
+    return f"; did you mean {found}{f':{attribute}' if attribute else ''}?" if found else ""
+
+
+def _near_module(name: str) -> str:
+    """The module that is nearest to a dotted name with one mistake in it; "" if none is near."""
+    parts = name.split(".")
+    search = [os.getcwd(), *sys.path]
+    for at, part in enumerate(parts):
+        spec = PathFinder.find_spec(part, search)
+        if spec is None:
+            near = get_close_matches(part, [module.name for module in iter_modules(search)], 1, 0.75)
+            return ".".join([*parts[:at], *near, *parts[at + 1 :]]) if near else ""
+        search = list(spec.submodule_search_locations or ())
+    return ""
 
 
 def _why_not(text: str, place: str, path: str) -> str:
@@ -109,14 +138,8 @@ def _why_not(text: str, place: str, path: str) -> str:
         return f"{text}: write the whole URL, as http://{first}:{last if '/' in last else f'{last}/mcp'}"
 
     if path.endswith(".py") or os.sep in place:
-        folder, base = os.path.split(path)
-        near = get_close_matches(base, _listed(folder), 1)
-        if near:
-            return f"{place}: no such file; did you mean {os.path.join(os.path.dirname(place), near[0])}?"
         where = "" if os.path.isabs(path) else f" in {os.getcwd()}"
-        return f"{place}: no such file{where}; {FORMS}"
-    if os.path.isfile(f"{path}.py"):
-        return f"{text}: no such file; did you mean {place}.py?"
+        return f"{place}: no such file{near_target(place) or where}"
 
     first, _, name = text.partition(":")
     if first in _WITHOUT_FILE:
@@ -124,10 +147,7 @@ def _why_not(text: str, place: str, path: str) -> str:
     near = get_close_matches(first, HOSTS, 1)
     if near and ":" in text:
         return f"{text}: there is no host of this name; did you mean {near[0]}:{text.partition(':')[2]}?"
-    near = get_close_matches(place, _listed(""), 1)
-    if near:
-        return f"{text}: there is nothing of this name; did you mean {near[0]}?"
-    return f"{text}: there is nothing of this name; {FORMS}"
+    return f"{text}: no file, folder or module has this name{near_target(place, text[len(place) + 1 :])}"
 
 
 _IN_SETTINGS = "has its servers in its settings, not in a file: give the URL or the command that stands there"
@@ -152,6 +172,6 @@ def _of_host(text: str) -> str:
 
 def _listed(folder: str) -> list[str]:
     try:
-        return [name for name in os.listdir(folder or ".") if name.endswith(".py")]
+        return [name for name in os.listdir(folder or ".") if name[0] not in "._"]
     except OSError:
         return []

@@ -170,6 +170,7 @@ def test_a_tool_that_fails(run: Run) -> None:
         (["read"], "mcpd: which resource? mcpd list resources names their URIs"),
         (["read", SERVER], f"mcpd: which resource? mcpd list {SERVER} resources names their URIs"),
         (["read", SERVER, "talk://dot.pgn"], "mcpd: Resource not found: talk://dot.pgn; did you mean talk://dot.png?"),
+        (["apps", "fm"], "mcpd: mcpd apps has no command 'fm'; write mcpd apps test …"),
         (["prompt", SERVER, "plon"], "mcpd: no prompt plon; did you mean plan?"),
         (["prompt", SERVER, "plan"], "mcpd: plan needs season=…"),
         (["prompt", SERVER, "plan", "sezon=x"], "mcpd: no argument sezon; did you mean season?"),
@@ -178,8 +179,8 @@ def test_a_tool_that_fails(run: Run) -> None:
         (["watch", "--call", "'"], "mcpd: --call: No closing quotation"),
         (["watch", "--demo", "--call", "nosuch"], "mcpd: --call: no tool nosuch; there are echo"),
         (["ping", "a.py", "--", "b"], "mcpd: 'a.py' is one word too many; the command behind -- is the server"),
-        (["ping", "--count", "0"], "mcpd: Invalid value for '--count' / '-c'"),
-        (["completion", "tcsh"], "mcpd: Invalid value for '{bash|zsh|fish}'"),
+        (["ping", "--count", "0"], "mcpd: --count: 0 is not a whole number of 1 or more; see mcpd ping --help"),
+        (["completion", "tcsh"], "mcpd: SHELL: 'tcsh' is not one of bash, zsh, fish"),
     ],
 )  # fmt: skip
 def test_wrong_use_is_one_line_and_2(run: Run, words: list[str], line: str) -> None:
@@ -283,6 +284,16 @@ def test_a_server_that_breaks_the_rules_is_told_once(run: Run, child: Child) -> 
     done = run("call", "echo", "text=hi", "--", "sh", "-c", f"echo banner; echo banner; exec {serve}")
     assert (done.returncode, done.stdout) == (0, b"hi\n")
     assert said(done).startswith("mcpd: the server sent what cannot be read: Parse error: ")
+
+
+def test_an_unknown_resource_suggests_templates(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "beds.py").write_text(
+        'from mcpd import Server\nserver = Server("beds")\n'
+        '@server.resource("bed://{name}")\ndef bed(name: str) -> str:\n    return name\n'
+        '@server.resource("note://one")\ndef one() -> str:\n    return "1"\n'
+    )
+    assert said(run("read", "beds.py", "bed:/north")).endswith("bed:/north; did you mean bed://{name}?")
+    assert "there are note://one, bed://{name}" in said(run("read", "beds.py", "herbs://mint"))
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no device that is always full")

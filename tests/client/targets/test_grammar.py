@@ -75,7 +75,9 @@ def test_files_folders_and_modules(here: Path) -> None:
     assert parse("server.py") == FileTarget(str(here / "server.py"))
     assert parse("server.py:make") == FileTarget(str(here / "server.py"), "make")
     assert parse("./package") == FileTarget(str(here / "package"))
-    assert parse("server") == FileTarget("server")  # a module, as `mcpd serve` takes it
+    with pytest.raises(ConfigurationError, match=r"server: no .*; did you mean server\.py\?"):
+        parse("server")  # as `mcpd serve` takes it
+    assert parse("json") == FileTarget("json")
     assert parse("package.module:server") == FileTarget("package.module", "server")
     assert named(Path("server.py")) == command_of(FileTarget(str(here / "server.py")))
 
@@ -105,10 +107,10 @@ def test_a_file_wins_over_nothing_and_a_configuration_over_a_file(here: Path) ->
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "this names nothing; a target is a file"),
+        ("", "the name of the server is empty"),
         ("sever.py", r"sever\.py: no such file; did you mean server\.py\?"),
-        ("nowhere/else.py", r"nowhere/else\.py: no such file in .*; a target is a file"),
-        ("/nowhere/at/all.py", r"/nowhere/at/all\.py: no such file; a target is"),
+        ("nowhere/else.py", r"nowhere/else\.py: no such file in /"),
+        ("/nowhere/at/all.py", r"/nowhere/at/all\.py: no such file$"),
         ("ftp://example.com", "ftp://example.com: a server is reached at http://"),
         ("https://me:secret@", r"^https://…: the host is missing"),
         ("http://example.com:port/", "this is no URL"),
@@ -124,7 +126,9 @@ def test_a_file_wins_over_nothing_and_a_configuration_over_a_file(here: Path) ->
         ("cursor:github", "Cursor has no configuration here .looked at .*mcp.json"),
         ("librechat:clock", "LibreChat has its servers in the librechat.yaml .*: write librechat.yaml:clock$"),
         ("chatgpt:clock", "ChatGPT has its servers in its settings, not in a file: give the URL"),
-        ("nomodule:server", "nomodule:server: there is nothing of this name"),
+        ("nomodule:server", "nomodule:server: no file, folder or module has this name$"),
+        ("sever", r"sever: no file, .*; did you mean server\.py\?"),
+        ("jsn.decoder:server", r"; did you mean json\.decoder:server\?"),
         ("mcp.json:github", r"mcp\.json: no such file"),
     ],
 )
