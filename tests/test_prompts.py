@@ -93,10 +93,15 @@ async def test_arguments_come_from_the_signature() -> None:
         "description": "Review some code.",
         "arguments": [
             {"name": "code", "description": "What to review.", "required": True},
-            {"name": "lines", "required": False},
+            {"name": "lines", "description": "(write an integer)", "required": False},
             {"name": "style", "required": False},
-            {"name": "is_draft", "required": False},
-            {"name": "tags", "title": "Tags", "description": "Words", "required": False},
+            {"name": "is_draft", "description": "(write true or false)", "required": False},
+            {
+                "name": "tags",
+                "title": "Tags",
+                "description": 'Words (write a JSON array of strings, such as ["a", "b"])',
+                "required": False,
+            },
         ],
     }
     assert prompts["all-kinds"]["title"] == "All kinds"
@@ -109,6 +114,38 @@ async def test_arguments_are_strings_and_become_what_the_function_takes(version:
         assert texts(await get(wire, "review", code="x")) == [repr(("x", 10, "kind", False, None))]
         result = await get(wire, "review", code="12", lines="3", style="strict", is_draft="true", tags='["a","b"]')
         assert texts(result) == [repr(("12", 3, "strict", True, ["a", "b"]))]
+
+
+@each_version
+@pytest.mark.parametrize(("given", "read"), [("True", True), ("False", False), ("1", True), ("0", False)])
+async def test_a_boolean_as_hosts_send_it(version: str, given: str, read: bool) -> None:
+    """In prompts, in queries of templates, and in tools."""
+    server = make_server()
+
+    @server.tool
+    def flag(x: bool) -> str:
+        return repr(x)
+
+    @server.resource("test://flags{?x}")
+    def flags(x: bool = False) -> str:
+        return repr(x)
+
+    async with memory_wire(server, version) as wire:
+        result = await get(wire, "review", code="x", is_draft=given)
+        assert texts(result) == [repr(("x", 10, "kind", read, None))]
+        assert (await wire.call("flag", x=given))["content"][0]["text"] == repr(read)
+        resource = await wire.result("resources/read", {"uri": f"test://flags?x={given}"})
+        assert resource["contents"][0]["text"] == repr(read)
+
+
+async def test_what_is_no_json_is_refused_with_the_way_to_write_it() -> None:
+    async with memory_wire(make_server(), MODERN) as wire:
+        arguments = {"code": "x", "tags": "a, b", "is_draft": "yes"}
+        answer = await wire.request("prompts/get", {"name": "review", "arguments": arguments})
+    assert sorted(answer["error"]["message"].splitlines()) == [
+        "is_draft: Expected `bool`, got `str`",
+        "tags: Expected `array | null`, got `str`; write a JSON array",
+    ]
 
 
 @each_version

@@ -76,7 +76,10 @@ class ArgumentParser:
                     raise msgspec.ValidationError(f"Unknown argument {self._reserved}")
                 extra = {name: _converted(values[name], self._extra) for name in values if name not in self._names}
         except msgspec.ValidationError as invalid:
-            raise error("\n".join(self._problems(values, schema)) or str(invalid)) from invalid
+            problems = self._problems(values, schema)
+            if error is InvalidParams:
+                problems = map(_as_json, problems)
+            raise error("\n".join(problems) or str(invalid)) from invalid
 
         if self.is_incomplete:
             complete(made)
@@ -120,6 +123,12 @@ def _line(name: str, message: str, schema: dict[str, Any]) -> str:
     if text.startswith("Invalid enum value") and (allowed := _allowed(path, schema)):
         text = f"{text}; expected one of {allowed}"
     return f"{path[1:]}{', a key' if key else ''}: " + " ".join(text.split())
+
+
+def _as_json(problem: str) -> str:
+    """A problem of a value that came as a string, with the way to write what is no string."""
+    is_compound = re.search(r"Expected `(array|object)[^`]*`, got `str`\Z", problem)
+    return f"{problem}; write a JSON {is_compound[1]}" if is_compound else problem
 
 
 def _allowed(path: str, schema: dict[str, Any]) -> str | None:

@@ -2,7 +2,8 @@
 
 Models write `"3"` for 3 and `"[1, 2]"` for a list. `coerce` repairs exactly that:
 
-- a string for an integer, number, boolean, array, object or null, if the schema admits no string;
+- a string for an integer, number, boolean, array, object or null, if the schema admits no string; booleans as Python
+  writes them too ("True"), and "1" or "0" where the schema admits no number;
 - an integral float (3.0) for an integer;
 - `2026-11-22 10:00` and the like for a datetime, where the schema tells it by Python's type (`datetimes`);
 - null for a member that may be left out and does not admit it: then it is left out.
@@ -25,7 +26,7 @@ import msgspec
 
 from .datetimes import DATETIME_FORMATS, reread
 
-__all__ = ["coerce", "follow"]
+__all__ = ["admitted_types", "coerce", "follow"]
 
 _ALL: Final = frozenset(("array", "boolean", "integer", "null", "number", "object", "string"))
 _NONE: Final[frozenset[str]] = frozenset()
@@ -51,6 +52,11 @@ def coerce(arguments: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
     The same object if there was nothing to do.
     """
     return _Coercion(schema).members(arguments, schema, _DEPTH) if arguments else arguments
+
+
+def admitted_types(schema: Any, root: dict[str, Any]) -> frozenset[str]:
+    """The JSON types that a schema in the document `root` may admit."""
+    return _Coercion(root)._admits(schema)
 
 
 def follow(schema: Any, root: dict[str, Any]) -> Any:
@@ -297,6 +303,8 @@ def _parsed(text: str, admitted: frozenset[str]) -> Any:
     if text in _WORDS:
         name, value = _WORDS[text]
         return value if name in admitted else text
+    if text in _FLAGS and "boolean" in admitted:
+        return _FLAGS[text]
 
     kind = _BRACKETS.get(text.lstrip()[:1])
     if kind is None or kind[0] not in admitted:
@@ -313,5 +321,6 @@ _WORDS: Final[dict[str, tuple[str, Any]]] = {
     "false": ("boolean", False),
     "null": ("null", None),
 }
+_FLAGS: Final = {"True": True, "False": False, "1": True, "0": False}
 _BRACKETS: Final[dict[str, tuple[str, type]]] = {"[": ("array", list), "{": ("object", dict)}
 _decode: Final[Callable[[str], Any]] = msgspec.json.Decoder().decode

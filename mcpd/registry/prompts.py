@@ -18,6 +18,7 @@ from ..printable import printable
 from ..types.completion import Completion
 from ..types.content import TextContent
 from ..types.prompts import GetPromptResult, Prompt, PromptArgument, PromptMessage
+from .coercion import admitted_types, follow
 from .completion import choices, rank
 from .content import BLOCKS
 from .pages import ActiveExtensions
@@ -50,8 +51,14 @@ class FunctionPrompt:
     def listed(self, active: ActiveExtensions) -> Prompt:
         """The prompt as `prompts/list` shows it."""
         if self.prompt.arguments is None:
+            schema = self.callee.input_schema
             arguments = [
-                PromptArgument(name=item.name, title=item.title, description=item.description, required=item.required)
+                PromptArgument(
+                    name=item.name,
+                    title=item.title,
+                    description=_described(item.description, schema["properties"][item.name], schema),
+                    required=item.required,
+                )
                 for item in self.callee.argument_list
             ]
             self.prompt = structs.replace(self.prompt, arguments=arguments)
@@ -108,3 +115,26 @@ def _message(value: Any) -> PromptMessage:
     raise TypeError(
         f"a prompt gives text, content blocks, (role, content) or PromptMessage, not {type(value).__name__}"
     )
+
+
+_WRITTEN = {
+    frozenset(("boolean",)): "true or false",
+    frozenset(("integer",)): "an integer",
+    frozenset(("integer", "number")): "a number",
+    frozenset(("array",)): "a JSON array",
+    frozenset(("object",)): "a JSON object",
+}
+
+
+def _described(description: str | None, schema: dict[str, Any], root: dict[str, Any]) -> str | None:
+    """The description of an argument, and how people write a value that is no text."""
+    admitted = admitted_types(schema, root) - {"null"}
+    if not admitted or "string" in admitted:
+        return description
+    text = _WRITTEN.get(admitted, "JSON")
+    whole = follow(schema, root) or {}
+    branches = [follow(branch, root) or {} for branch in whole.get("anyOf", (whole,))]
+    items = [branch["items"] for branch in branches if "items" in branch]
+    if admitted == {"array"} and items and all(admitted_types(item, root) == {"string"} for item in items):
+        text += ' of strings, such as ["a", "b"]'
+    return f"{description or ''} (write {text})".strip()
