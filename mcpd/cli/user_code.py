@@ -54,7 +54,7 @@ def guarded(name: str, step: Callable[[], T], function: str = "") -> T:
     """
     serve: Any = Server.run
     # Serving belongs to whoever loads: a file that serves itself when it is imported would never come back.
-    Server.run = _refuse_to_run  # type: ignore[method-assign,assignment]
+    Server.run = _refuse_in_function if function else _refuse_to_run  # type: ignore[method-assign,assignment]
 
     try:
         return step()
@@ -65,7 +65,10 @@ def guarded(name: str, step: Callable[[], T], function: str = "") -> T:
 
         raise ConfigurationError(told(error, name, function)) from error
     finally:
-        if serve is not _refuse_to_run:  # else an import that was given up has it, and puts it back
+        if serve not in (
+            _refuse_to_run,
+            _refuse_in_function,
+        ):  # else an import that was given up has it, and puts it back
             Server.run = serve  # type: ignore[method-assign]
 
 
@@ -74,3 +77,7 @@ def _refuse_to_run(server: Server, **_: Any) -> NoReturn:
         f"the file of server {server.name!r} calls run() while it is imported; "
         'put that call under `if __name__ == "__main__":`'
     )
+
+
+def _refuse_in_function(server: Server, **_: Any) -> NoReturn:
+    raise ConfigurationError(f"the function calls run() of server {server.name!r}; let it return the server instead")

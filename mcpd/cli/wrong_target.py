@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from inspect import isfunction
 from types import ModuleType
 
 from ..client.targets.grammar import UnknownTarget, near_target
@@ -56,4 +57,6 @@ def have(module: ModuleType, servers: Iterable[str]) -> str:
                 f"{name} is a server of {library} itself, which is not served: leave out --no-compat, "
                 'or make one of ours with server = mcpd.Server("name")'
             )
+    if isfunction(getattr(module, "main", None)):
+        return "there is no server in it, only main(); let main() return the server, and write :main after the name"
     return 'there is no server in it; make one with server = mcpd.Server("name")'

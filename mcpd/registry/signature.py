@@ -296,9 +296,11 @@ def _plan(name: str, slots: list[Slot], hints: dict[str, Any], context_type: typ
     for slot in slots:
         where = f"function {name!r}, parameter {slot.name!r}"
         if slot.kind is Slot.POSITIONAL_ONLY or slot.kind is Slot.VAR_POSITIONAL:
-            raise RegistrationError(f"{where}: arguments come by name, so it cannot be positional only or *args")
+            wraps = "; if a decorator returns this function, write @functools.wraps(…) above it there"
+            text = f"{where}: arguments come by name, so it cannot be positional only or *args"
+            raise RegistrationError(text + (wraps if slot.kind is Slot.VAR_POSITIONAL else ""))
         if slot.name.startswith("__"):
-            raise RegistrationError(f"{where}: names with two leading underscores belong to Python")
+            raise RegistrationError(f"{where}: names with two leading underscores belong to Python; rename it")
         hint = hints[slot.name]
         if isinstance(hint, str):
             raise RegistrationError(f"{where}: the annotation {hint!r} cannot be resolved")

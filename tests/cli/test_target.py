@@ -13,6 +13,7 @@ from mcpd import Server
 from mcpd.cli.target import load, split
 from mcpd.errors import ConfigurationError
 
+ONE_LINE = "from mcpd import Server; Server('one').run()"
 ONE = 'from mcpd import Server\nserver = Server("one")\n'
 TWO = 'from mcpd import Server\na = Server("a")\nb = Server("b")\n'
 
@@ -121,6 +122,9 @@ def test_a_guarded_run_is_not_called() -> None:
         ("notes.txt:server", "hello", "notes.txt is not a Python file; name a file that ends with .py"),
         ("json.decodr:JSON", None, "no module 'json.decodr', neither in "),
         ("empty.py", "", 'empty.py: there is no server in it; make one with server = mcpd.Server("name")'),
+        ("main.py", f"def main():\n    {ONE_LINE}\n", "main.py: there is no server in it, only main(); let "),
+        ("main.py:main", f"def main():\n    {ONE_LINE}\n", "the function calls run() of server 'one'; let it "),
+        ("main.py:run", f"def run():\n    {ONE_LINE}\n", "the function calls run() of server 'one'; let it "),
         ("two.py", TWO, "two.py: the servers in it are a, b; name one, as two.py:a"),
         ("two.py:c", TWO, "two.py: c is no Server, nor a function that makes one; the servers in it are a, b"),
         ("one.py:Server", ONE, "one.py: Server() failed: TypeError: "),

@@ -113,7 +113,7 @@ async def test_results_of_every_kind() -> None:
     [
         ("def f(): ...", "return annotation required for structured output"),
         ("def f() -> type: ...", "is not serializable for structured output"),
-        ("def f(_x: int) -> int: ...", "Parameter _x of f cannot start with '_'"),
+        ("def f(_x: int) -> int: ...", "Parameter _x of f cannot start with '_'; rename it"),
         ("def f() -> CallToolResult | None: ...", "cannot be used in Union or Optional"),
         ("def f(x: 'Nowhere') -> int: ...", "Unable to evaluate type annotations for callable 'f'"),
     ],

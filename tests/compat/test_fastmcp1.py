@@ -211,6 +211,19 @@ async def test_prompts_and_completion(version: str) -> None:
     assert found["completion"]["values"] == ["python"]
 
 
+@each_version
+async def test_without_completion_its_method_is_not_found(version: str) -> None:
+    """It said that the prompt is unknown, which there is."""
+    server = served(
+        "from mcp.server.fastmcp import FastMCP\nmcp = FastMCP('t')\n@mcp.prompt()\ndef p(x: str): return x"
+    )
+    argument = {"name": "x", "value": "p"}
+    refused = await ask(
+        server, version, "completion/complete", {"ref": {"type": "ref/prompt", "name": "p"}, "argument": argument}
+    )
+    assert refused["code"] == -32601
+
+
 def test_decorators_without_parentheses_say_so() -> None:
     for decorator in ("tool", "prompt", "resource"):
         with pytest.raises(TypeError, match=f"The @{decorator} decorator was used incorrectly"):

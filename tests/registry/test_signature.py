@@ -675,3 +675,18 @@ def _passing_on_self(function: Any) -> Any:
         return function(self, **kwargs)
 
     return wrapper
+
+
+def test_refused_parameters_come_with_a_remedy() -> None:
+    def careless(function: Any) -> Any:
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            return function(*args, **kwargs)
+
+        return wrapper
+
+    with pytest.raises(RegistrationError, match=r"if a decorator returns this function, write @functools\.wraps"):
+        bind(careless(len))
+    with pytest.raises(
+        RegistrationError, match="'__x': names with two leading underscores belong to Python; rename it"
+    ):
+        bind(lambda __x: None)

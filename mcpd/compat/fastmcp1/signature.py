@@ -55,7 +55,7 @@ class FuncMetadata:
             raise InvalidSignature(f"Unable to evaluate type annotations for callable {self._name!r}") from error
         for name in self._signature.parameters:
             if name.startswith("_"):
-                raise InvalidSignature(f"Parameter {name} of {self._name} cannot start with '_'")
+                raise InvalidSignature(f"Parameter {name} of {self._name} cannot start with '_'; rename it")
         if structured_output:
             _ = self._plan
 

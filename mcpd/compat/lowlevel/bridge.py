@@ -17,7 +17,7 @@ from ...context.context import Context
 from ...context.exchange import Exchange
 from ...context.input_required import InputRequired, is_failure
 from ...dispatcher.connection import NotificationListener
-from ...errors import InvalidParams, ProtocolError, ToolError, UrlElicitationRequired, as_told
+from ...errors import InvalidParams, MethodNotFound, ProtocolError, ToolError, UrlElicitationRequired, as_told
 from ...handlers.table import BoundHandler
 from ...printable import printable
 from ...registry.tools import failed
@@ -142,6 +142,8 @@ class _Bridge:
         handler = self._app.request_handlers.get(_REQUESTS[method])
         if handler is None and method == "resources/subscribe":
             return await self._watch(exchange, params, native)
+        if handler is None and method == "completion/complete":
+            raise MethodNotFound(f"Method not found: {method}")  # ours knows none of the prompts that there are
         if handler is None:
             return await _given(native(exchange, params))
         if method == "resources/subscribe":
