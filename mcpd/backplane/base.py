@@ -120,7 +120,7 @@ class Backplane(Protocol):
         """The event loop's time since when it has not been reached; None while it is there."""
 
     async def aclose(self) -> None:
-        """Let go of all connections. Safe to call twice."""
+        """Close all connections. Safe to call twice. A later use opens them again."""
 
     # -- values ------------------------------------------------------------------------------
 

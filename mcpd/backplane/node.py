@@ -60,6 +60,8 @@ class Node:
         self._posted: set[asyncio.Task[None]] = set()
         self._starting: asyncio.Future[None] | None = None
         self._renewing: asyncio.Task[None] | None = None
+        self._subscribed: list[tuple[str, Callable[[bytes], None]]] = []
+        backplane.on_gap(self._tell_gap)
 
     # -- its life ----------------------------------------------------------------------------
 
@@ -70,14 +72,14 @@ class Node:
         await asyncio.shield(self._starting)
 
     async def _start(self) -> None:
-        self.backplane.on_gap(self._tell_gap)
         try:
             while not await self.backplane.set(f"n:{self.id}", b"1", _LEASE, only_new=True):
                 self.id = token_hex(NODE_ID_LENGTH // 2)  # somebody has that one
         except BackplaneAway:
             pass  # it is random all the same
-        subscribed = (self.backplane.subscribe(channel, self._hears(channel)) for channel in (_ALL, f"n:{self.id}"))
-        for found in await asyncio.gather(*subscribed, return_exceptions=True):
+        self._subscribed = [(channel, self._hears(channel)) for channel in (_ALL, f"n:{self.id}")]
+        subscribing = (self.backplane.subscribe(*each) for each in self._subscribed)
+        for found in await asyncio.gather(*subscribing, return_exceptions=True):
             if isinstance(found, BackplaneAway):
                 log.warning("serving without the backplane until it is back: %s", printable(found))
             elif found is not None:
@@ -94,10 +96,13 @@ class Node:
                 pass
 
     async def aclose(self) -> None:
-        """Say what was posted, and leave. Safe to call twice."""
+        """Send what was posted, and leave. Safe to call twice; `start` joins again."""
+        self._starting = None
         if self._renewing is not None:
             self._renewing.cancel()
             self._renewing = None
+            for channel, hear in self._subscribed:
+                await self.backplane.unsubscribe(channel, hear)
             try:
                 await self.backplane.delete(f"n:{self.id}")
             except BackplaneAway:

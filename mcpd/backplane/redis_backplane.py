@@ -76,6 +76,7 @@ class RedisBackplane:
         self._probe_at = 0.0
         self._waiting: list[_Command] = []
         self._sender: asyncio.Task[None] | None = None
+        self._url = url
         self._client = _client(url)
         self._bus = RedisBus(self._bus_client, self._has_bus_moved)
         self._bus_of_cluster: Redis | None = None
@@ -97,6 +98,9 @@ class RedisBackplane:
                     await client.aclose()
                 except (OSError, RedisError):
                     pass  # it was gone before
+        # A later use may be in another event loop: nothing of the old client is kept.
+        self._client, self._bus_of_cluster, self._waiting = _client(self._url), None, []
+        self.away_since, self._is_closed = None, False
 
     async def _bus_client(self) -> Redis:
         """Whose connections carry the bus: in a cluster one member for all nodes, which then knows all who hear."""

@@ -90,7 +90,8 @@ class RedisBus:
             raise BackplaneAway(f"the backplane: {printable(error)}") from None
 
     async def aclose(self) -> None:
-        """Hear of nothing more."""
+        """Stop listening. A later `subscribe` connects again."""
+        self._confirmed.clear()
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.cancel()

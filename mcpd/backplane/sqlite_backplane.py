@@ -48,14 +48,19 @@ class SqliteBackplane(OwnBus):
         super().__init__()
         self.away_since: float | None = None
         self._writes = 0
-        # One thread: SQLite has one writer at a time, and a statement takes less time than to change threads.
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="mcpd-sqlite")
+        self._open()
+
+    def _open(self) -> None:
         self._is_closed = False
         try:
-            self._db = _opened(path)
+            self._db = _opened(self.path)
         except (OSError, sqlite3.Error) as error:
             why = error.strerror if isinstance(error, OSError) else error
-            raise ConfigurationError(f"backplane sqlite://{path}: {why}; name a file that can be written") from None
+            raise ConfigurationError(
+                f"backplane sqlite://{self.path}: {why}; name a file that can be written"
+            ) from None
+        # One thread: SQLite has one writer at a time, and a statement takes less time than to change threads.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="mcpd-sqlite")
 
     async def aclose(self) -> None:
         """See `Backplane`."""
@@ -66,7 +71,10 @@ class SqliteBackplane(OwnBus):
 
     async def _run(self, work: Callable[[], _T]) -> _T:
         if self._is_closed:
-            raise BackplaneAway("the backplane is closed")
+            try:
+                self._open()
+            except ConfigurationError as error:
+                raise BackplaneAway(str(error)) from None
         loop = asyncio.get_running_loop()
         try:
             result = await loop.run_in_executor(self._thread, work)

@@ -84,6 +84,7 @@ class HttpApp:
         self._known_by: Callable[[bytes], Principal | None] | None = None if protection is None else protection.known
 
         self._starting: asyncio.Future[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.core = Core(server, settings, knows_users=self._authentication is not None, protection=protection)
         if protection is not None:
             protection.on_forget.append(self.forget)
@@ -113,7 +114,8 @@ class HttpApp:
         """One request, WebSocket, or life of the server. Spec: ASGI 3."""
         if self._shutdown_watch is not None and scope["type"] != "lifespan":
             self._shutdown_watch.watch(scope)
-            if self._starting is None:
+            if self._starting is None or self._starting.get_loop().is_closed():
+                self._begin()
                 self._starting = asyncio.ensure_future(self.start())  # an ASGI server without a lifespan
         if scope["type"] == "http":
             began = perf_counter() if log.isEnabledFor(logging.DEBUG) else 0.0
@@ -147,11 +149,20 @@ class HttpApp:
             await self._live(receive, send)
 
     async def start(self) -> None:
-        """Take part in what the processes of a service share; safe to call again."""
+        """Serve from now on, also after `aclose`, in this event loop; safe to call again."""
+        self._begin()
         if self.companion is not None:
             self.companion.start()
         if self.core.sharing is not None:
             await self.core.sharing.start()
+
+    def _begin(self) -> None:
+        """Take clients again, and forget what belongs to an event loop that was closed without a shutdown."""
+        self.core.is_draining = False
+        if self._loop is not None and self._loop.is_closed():
+            self.core.keep_alive.stop()
+            self.sessions.end_all()
+        self._loop = asyncio.get_running_loop()
 
     async def _live(self, receive: Receive, send: Send) -> None:
         lifespan = self._lifespan

@@ -76,7 +76,7 @@ class SharedSessions:
         self._ended = ended
         self._loads: set[_Load] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._unwatch = store.watch(self._deleted)
+        self._unwatch: Callable[[], object] | None = None
 
     async def name(self, session: _Kept) -> None:
         """A session that was just initialized: its id stays as it is."""
@@ -93,7 +93,7 @@ class SharedSessions:
         """A session was made from a record, and is all of it."""
 
     async def _save(self, session_id: str, session: Session, saved: Saved | None) -> Saved | None:
-        self._loop = loop = asyncio.get_running_loop()
+        loop = self._watch()
         record = record_of(session)
         is_young = saved is not None and (not self._life or loop.time() - saved.at < self._life / 2)
         if saved is not None and is_young and saved.record == record:
@@ -111,9 +111,16 @@ class SharedSessions:
             return None
         return Saved(record, loop.time())
 
+    def _watch(self) -> asyncio.AbstractEventLoop:
+        """Learn of sessions that end elsewhere, also after `close`; returns the running loop, in which they end."""
+        if self._unwatch is None:
+            self._unwatch = self._store.watch(self._deleted)
+        self._loop = asyncio.get_running_loop()
+        return self._loop
+
     async def load(self, session_id: str, principal: str) -> SessionRecord | None:
         """What is known of a session; None for one that has ended, or never was. Raises CannotRestore."""
-        self._loop = asyncio.get_running_loop()
+        self._watch()
         load = _Load(session_id)
         self._loads.add(load)
         try:
@@ -136,7 +143,9 @@ class SharedSessions:
 
     def close(self) -> None:
         """Hear of no more ends."""
-        self._unwatch()
+        if self._unwatch is not None:
+            self._unwatch()
+            self._unwatch = None
 
     def _deleted(self, session_id: str) -> None:
         if self._loop is not None:

@@ -54,10 +54,11 @@ class Embedded:
             self._outside.start()
 
     def stop(self) -> None:
-        """End. Safe to call twice."""
+        """End. Safe to call twice; `start` begins again."""
         self.report.stop()
         if self._outside is not None:
             self._outside.stop()
+            self._outside = None
 
 
 async def _nobody(asked: Asked) -> Said:
