@@ -158,10 +158,12 @@ def read_metadata(
         raise OAuthError("invalid_redirect_uri" if kind == "registered" else error, "redirect_uris are a list of URLs")
     if len(uris) > MOST_REDIRECTS:
         raise OAuthError("invalid_redirect_uri" if kind == "registered" else error, "there are too many redirect_uris")
-    for uri in uris:
-        # A document may name what other servers take: its client uses one of the others here.
-        if (wrong := why_not(uri)) and kind == "registered":
-            raise OAuthError("invalid_redirect_uri", wrong)
+    # Clients also name URIs for other servers, such as cursor://…, and use one of the rest here (RFC 7591 2).
+    wrong = {uri: why for uri in uris if (why := why_not(uri))}
+    if len(wrong) == len({*uris}) and kind == "registered":
+        raise OAuthError("invalid_redirect_uri", next(iter(wrong.values())))
+    if wrong:
+        log.info("A client's redirect URIs were left out: %s", printable(", ".join(wrong)))
 
     name = said.get("client_name", "")
     types = said.get("grant_types", ["authorization_code"])
@@ -176,7 +178,7 @@ def read_metadata(
     return Client(
         id=id,
         name=_shown(name),
-        redirect_uris=tuple(uri for uri in uris if not why_not(uri)),
+        redirect_uris=tuple(uri for uri in uris if uri not in wrong),
         kind=kind,
         method=method,
         grant_types=tuple(types[:8]),

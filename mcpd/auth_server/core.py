@@ -123,15 +123,13 @@ class Core:
         return [*sorted(found), OFFLINE]
 
     def asked_scopes(self, text: str) -> tuple[str, ...]:
-        """The scopes of a request, those that there are; without any the default. Raises OAuthError."""
+        """The scopes of a request that exist here; the default if none of them does. Raises OAuthError."""
         asked = dict.fromkeys(text.split(" ")[: MOST_SCOPES + 1])
         asked.pop("", None)
         if len(asked) > MOST_SCOPES:
             raise OAuthError("invalid_scope", f"more than {MOST_SCOPES} scopes")
         known = {*self.all_scopes()}
         found = tuple(scope for scope in asked if scope in known)
-        if asked and not found:
-            raise OAuthError("invalid_scope", "there are no such scopes here")
         return found if {*found} - {OFFLINE} else (*self.default_scopes, *found)
 
     def scopes_for(self, user: User, scopes: Iterable[str]) -> tuple[str, ...]:

@@ -106,7 +106,8 @@ class TokenEndpoint:
         self._check_resource(grant, said)
 
         held = grant.scope.split()
-        asked = said.get("scope", grant.scope).split()
+        known = {*held, *core.all_scopes()}  # as at the login, others are ignored
+        asked = [scope for scope in said.get("scope", "").split() if scope in known] or held
         if not {*asked} <= {*held}:
             raise OAuthError("invalid_scope", "a refresh token gives no scope that the user has not allowed")
         user = core.still(grant.user)

@@ -24,20 +24,20 @@ async def test_no_link_of_ours_leads_to_a_stranger_by_itself(tmp_path: Path) -> 
     )
     async with stage(settings) as here:
         stranger = (await here.register(redirect_uris=[FAR, CALLBACK]))["client_id"]
-        for wrong in ({"scope": "none"}, {"response_type": "x"}, {"prompt": "none"}, {"state": "x" * 5000}):
+        for wrong in ({"dpop_jkt": "x"}, {"response_type": "x"}, {"prompt": "none"}, {"state": "x" * 5000}):
             page = await Login(here, stranger, redirect_uri=FAR, **wrong).begin()
             assert (page.status, "location" in page) == (400, False)
             assert f'<a rel="noreferrer" href="{FAR}?error=' in page.text
             assert "Back to far.example</a>" in page.text
             assert "form-action 'none'" in page["content-security-policy"]
-        hurt = await Login(here, stranger, redirect_uri=FAR, scope="none", state='"><script>').begin()
+        hurt = await Login(here, stranger, redirect_uri=FAR, prompt="none", state='"><script>').begin()
         assert "<script" not in hurt.text
 
         # What the operator has written down, and what is on the user's own machine, is told at once; programs are too.
         for client, uri in (("known", FAR), (stranger, CALLBACK)):
-            answer = await Login(here, client, redirect_uri=uri, scope="none").begin()
-            assert (answer.status, told(answer)["error"]) == (302, "invalid_scope")
-        asked = urlencode(Login(here, stranger, redirect_uri=FAR, scope="none").asked)
+            answer = await Login(here, client, redirect_uri=uri, prompt="none").begin()
+            assert (answer.status, told(answer)["error"]) == (302, "interaction_required")
+        asked = urlencode(Login(here, stranger, redirect_uri=FAR, prompt="none").asked)
         answer = await here.ask("GET", f"/oauth/authorize?{asked}", [("Accept", "*/*")])
         assert (answer.status, told(answer)["iss"]) == (302, here.issuer)
 

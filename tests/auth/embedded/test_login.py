@@ -92,7 +92,6 @@ async def test_a_public_url_with_a_path_and_tls(tmp_path: Path) -> None:
         ({"code_challenge_method": "plain"}, "invalid_request"),
         ({"code_challenge": "short"}, "invalid_request"),
         ({"resource": "https://other.example/mcp"}, "invalid_target"),
-        ({"scope": "no-such-scope"}, "invalid_scope"),
         ({"scope": " ".join(map(str, range(70)))}, "invalid_scope"),
         ({"prompt": "none"}, "interaction_required"),
         ({"request": "x"}, "request_not_supported"),
@@ -488,3 +487,27 @@ async def test_keys_are_rotated_with_overlap(tmp_path: Path) -> None:
         jwt.decode(token, KeySet.import_key_set({"keys": keys[:1]}), algorithms=["ES256"])
         here.now.time += 2 * 86400
         assert len((await here.ask("GET", "/oauth/jwks")).json["keys"]) == 1
+
+
+@pytest.mark.parametrize("scope", ["openid email profile", "openid", "no-such-scope"])
+async def test_only_unknown_scopes_lead_to_the_default(tmp_path: Path, scope: str) -> None:
+    """Clients ask for `openid email profile` of every server; the token names the scopes that were granted."""
+    async with stage(users_file(tmp_path)) as here:
+        expected = (await (await here.login()).tokens())["scope"]
+        login = await here.login(scope=scope)
+        tokens = await login.tokens()
+        assert tokens["scope"] == expected
+        assert (await login.refresh(tokens["refresh_token"], scope=scope)).json["scope"] == expected
+
+
+async def test_redirect_uris_that_cannot_be_used_are_left_out(tmp_path: Path) -> None:
+    """Editors register `cursor://…` beside the ones that they use here."""
+    other = ["cursor://anysphere.cursor-mcp/oauth/callback", "claude://claude.ai/callback", "javascript:alert(1)"]
+    async with stage(users_file(tmp_path)) as here:
+        client = await here.register(redirect_uris=[*other, CALLBACK])
+        assert client["redirect_uris"] == [CALLBACK]
+        assert (await Login(here, client["client_id"]).begin()).status == 200
+        for uri in other:
+            assert (await Login(here, client["client_id"], redirect_uri=uri).begin()).status == 400
+        refused = await here.post_json("/oauth/register", {"redirect_uris": other})
+        assert (refused.status, refused.json["error"]) == (400, "invalid_redirect_uri")
