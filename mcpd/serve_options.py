@@ -126,6 +126,10 @@ class Settings(Struct, kw_only=True):
             "ORIGIN",
         ),
     ] = ()
+    socket_mode: Annotated[
+        str,
+        Option("--socket-mode", "Access", "The permissions of a socket at --http unix:/PATH, as 660.", "MODE"),
+    ] = "600"
     grace: Annotated[
         float, Option("--grace", "Limits", "What running calls get when the server is stopped.", "SECONDS")
     ] = 5.0
@@ -231,6 +235,7 @@ class Options(Settings, kw_only=True):
         str | None,
         Option("--public-url", "HTTP", "HTTP: the URL of the endpoint that clients use.", "URL"),
     ] = None
+    path: Annotated[str, Option("--path", "HTTP", "HTTP: the path of the endpoint, as /prefix/mcp.", "PATH")] = "/mcp"
     backplane: Annotated[
         str | None,
         Option(

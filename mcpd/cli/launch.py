@@ -410,6 +410,7 @@ def _http_settings(options: Options) -> HttpSettings:
     from ..http import HttpSettings
 
     return HttpSettings(
+        path=options.path,
         stateless=options.stateless,
         session_idle_timeout=options.session_timeout,
         server_card=cast("Any", options.server_card),
@@ -450,7 +451,7 @@ def _protection(options: Options, server: Server) -> Protection | None:
 def read_token(path: str | None) -> str | None:
     """The token in a file, else that of the environment; None if there is none. Raises ConfigurationError."""
     if path is None:
-        return os.environ.get("MCPD_TOKEN") or None
+        return os.environ.get("MCPD_TOKEN", "").strip() or None  # secrets often come with a line end
     try:
         with open(path, encoding="utf-8") as file:
             mode = os.fstat(file.fileno()).st_mode

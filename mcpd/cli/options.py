@@ -39,7 +39,7 @@ def parameter(name: str, option: Option, kind: Any, default: Any) -> click.Optio
 
     if default:
         how |= {"default": default, "show_default": True}
-    return click.Option([option.flag, name], help=option.help, envvar=option.environment, show_envvar=True, **how)
+    return _Option([option.flag, name], help=option.help, envvar=option.environment, show_envvar=True, **how)
 
 
 def extension_parameters(found: Iterable[ServeOption]) -> list[click.Parameter]:
@@ -58,6 +58,14 @@ def split_extensions(
         if ctx.get_parameter_source(each.name) is not ParameterSource.DEFAULT:
             said.setdefault(each.id, {})[each.name] = value
     return params, said
+
+
+class _Option(click.Option):
+    """Takes several values in its variable with commas or spaces between them."""
+
+    def value_from_envvar(self, ctx: click.Context) -> Any:
+        text = self.resolve_envvar_value(ctx)
+        return text.replace(",", " ").split() if self.multiple and text is not None else super().value_from_envvar(ctx)
 
 
 class _Seconds(click.FloatRange):

@@ -6,6 +6,7 @@ Spec: https://fetch.spec.whatwg.org/#http-cors-protocol.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from .request import Header, HttpRequest
@@ -26,6 +27,7 @@ _ALLOWED = (
     "Mcp-Session-Id",
 )
 _MAX_AGE = b"7200"
+_is_name = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+").fullmatch
 
 
 class Cors:
@@ -53,13 +55,14 @@ class Cors:
     def preflight(self, request: HttpRequest, methods: bytes = _METHODS) -> tuple[Header, ...]:
         """The answer to that, beside `headers`, by default for the endpoint.
 
-        `Mcp-Param-*` are named by the tools: of them what was asked for.
+        Tools and the author's own code may read any header, so a named page may send what it asks for.
         """
         if request.headers[b"origin"].lower() not in self._origins:
             return ()
         asked = request.headers.get(b"access-control-request-headers", b"").decode("latin-1").split(",")
-        params = [name.strip() for name in asked if name.strip().lower().startswith("mcp-param-")]
-        allowed = ", ".join([*_ALLOWED, *(name for name in params if name.isascii() and name.isprintable())])
+        known = {name.lower() for name in _ALLOWED}
+        own = [name for each in asked if _is_name(name := each.strip()) and name.lower() not in known]
+        allowed = ", ".join([*_ALLOWED, *own])
         return (
             (b"access-control-allow-methods", methods),
             (b"access-control-allow-headers", allowed.encode()),

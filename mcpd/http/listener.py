@@ -56,6 +56,7 @@ class HttpListener:
         connection_limit: ConnectionLimit | None = None,
         sockets: Sequence[socket.socket] = (),
         is_last_on_them: Callable[[], bool] = lambda: False,
+        socket_mode: str = "600",
     ) -> None:
         self.app = app
         self.url = ""
@@ -63,6 +64,7 @@ class HttpListener:
         self._access = access
         self._given = list(sockets)
         self._is_last_on_given = is_last_on_them
+        self._socket_mode = socket_mode
         self._connection_limit = ConnectionLimit() if connection_limit is None else connection_limit
         self._state = HttpState(self._connection_limit)
         self._app_state: dict[str, Any] = {}
@@ -107,7 +109,7 @@ class HttpListener:
                 check_guarded(self._address, self._given)
             return self._given
         if self._address.path:
-            return [bind_unix(self._address.path)]
+            return [bind_unix(self._address.path, self._socket_mode)]
         return await bind(self._address, is_guarded=is_guarded)
 
     def _connect(self) -> asyncio.Protocol:

@@ -92,5 +92,5 @@ def _http_listener(server: Servable, address: str, settings: Settings, connectio
     overseer = settings.overseer
     return HttpListener(
         app, parsed, access, connection_limit, settings.sockets.get("http", ()),
-        lambda: overseer is not None and overseer.is_last_on_sockets,
+        lambda: overseer is not None and overseer.is_last_on_sockets, settings.socket_mode,
     )  # fmt: skip

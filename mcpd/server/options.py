@@ -35,6 +35,7 @@ class RunOptions(BuiltInServeOptions, total=False):
     insecure: bool
     allowed_hosts: tuple[str, ...]
     allowed_origins: tuple[str, ...]
+    socket_mode: str
     grace: float
     max_frame_bytes: int | None
     max_memory: int | None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import re
 import socket
 import stat
 from collections.abc import Iterable, Sequence
@@ -200,14 +201,17 @@ def _listen_on_all(
     raise ConfigurationError("No port is free on both 127.0.0.1 and ::1: name one, for example :8080")
 
 
-def bind_unix(path: str) -> socket.socket:
-    """A socket that listens on a path, for this user only; one left behind by a server that is gone is replaced."""
+def bind_unix(path: str, mode: str = "600") -> socket.socket:
+    """A socket that listens on a path with these permissions; one left behind by a server that is gone is replaced."""
+    permissions = int(mode, 8) if re.fullmatch(r"0?[0-7]{3}", mode) else 0
+    if permissions & 0o600 != 0o600:
+        raise ConfigurationError(f"--socket-mode {mode}: write octal permissions that include the owner's, such as 660")
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         if _is_left_behind(path):
             os.unlink(path)
         listening.bind(path)
-        os.chmod(path, 0o600)  # nobody can connect before it listens
+        os.chmod(path, permissions)  # nobody can connect before it listens
         listening.listen(_BACKLOG)
         listening.setblocking(False)
     except OSError as error:

@@ -65,7 +65,9 @@ class _Parent:
         """Whether the first worker has served: from then on who dies is started again."""
         self._is_at_terminal = os.isatty(2)
         self._environment = {name: value for name, value in os.environ.items() if name not in _HIDDEN}
-        self._state_key = "" if os.environ.get("MCPD_STATE_KEY") else secrets.token_urlsafe(32)
+        # The workers of other machines share a backplane: they could not open what a key made here has sealed.
+        is_shared = options.http is not None and not (options.backplane or "memory:").startswith("memory:")
+        self._state_key = "" if is_shared or os.environ.get("MCPD_STATE_KEY") else secrets.token_urlsafe(32)
         # As this process was started, with the options of the interpreter; it may be a program of the user's.
         self._command = [sys.executable, *sys.orig_argv[1:]]
 

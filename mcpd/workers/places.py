@@ -48,7 +48,7 @@ class Places:
             if address.path:
                 if name == "ws":
                     raise ConfigurationError(f"Cannot listen on {address} here: give a port, for example :8080")
-                self._for_all[name] = [bind_unix(address.path)]
+                self._for_all[name] = [bind_unix(address.path, options.socket_mode)]
                 self._paths.append(address.path)
                 self.addresses[name] = text
                 continue

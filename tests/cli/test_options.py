@@ -96,7 +96,7 @@ def test_defaults_are_told_once() -> None:
 
 def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MCPD_WS", ":1234")
-    monkeypatch.setenv("MCPD_ALLOW_HOST", "a.example b.example")
+    monkeypatch.setenv("MCPD_ALLOW_HOST", "a.example, b.example,c.example d.example")
     monkeypatch.setenv("MCPD_GRACE", "0.5")
     monkeypatch.setenv("MCPD_INSECURE", "1")
     with serve.make_context("serve", ["server.py"]) as context:
@@ -104,7 +104,7 @@ def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read == Options(
         target="server.py",
         ws=":1234",
-        allowed_hosts=("a.example", "b.example"),
+        allowed_hosts=("a.example", "b.example", "c.example", "d.example"),
         grace=0.5,
         insecure=True,
         given=frozenset(("ws", "allowed_hosts", "grace", "insecure")),

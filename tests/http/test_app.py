@@ -141,7 +141,7 @@ async def test_a_named_page_gets_what_a_browser_needs() -> None:
 async def test_a_preflight_is_answered_without_a_token() -> None:
     stage = Stage()
     async with serving(stage.server, access=Access(origins=(PAGE,), token="t")) as port:
-        wanted = "content-type,mcp-protocol-version,mcp-method,mcp-name,Mcp-Param-Region,x-evil, mcp-param-b\xe4d"
+        wanted = "content-type,mcp-protocol-version,mcp-method,mcp-name,Mcp-Param-Region,x-own, mcp-param-b\xe4d"
         asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": wanted}
         answer = await port.ask(from_page("OPTIONS", asked))
         assert (answer.status, answer.body) == (204, b"")
@@ -150,7 +150,7 @@ async def test_a_preflight_is_answered_without_a_token() -> None:
             "access-control-allow-methods": "GET, POST, DELETE",
             "access-control-allow-headers": (
                 "Accept, Authorization, Content-Type, DPoP, Last-Event-ID, Mcp-Method, Mcp-Name, MCP-Protocol-Version, "
-                "Mcp-Session-Id, Mcp-Param-Region"
+                "Mcp-Session-Id, Mcp-Param-Region, x-own"
             ),
             "access-control-expose-headers": "DPoP-Nonce, Mcp-Session-Id, WWW-Authenticate",
             "access-control-max-age": "7200",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -72,6 +73,43 @@ async def test_serve_on_a_unix_socket(child: Child, tmp_path: Path) -> None:
         assert (await peer.ask(post(PING))).body == PONG
         await peer.aclose()
     assert not path.exists()
+
+
+async def test_the_mode_of_a_unix_socket_and_the_path_of_the_endpoint(child: Child, tmp_path: Path) -> None:
+    """Another user's proxy connects, and one that cannot strip its prefix. A token's line end is not part of it."""
+    path = tmp_path / "mcpd.sock"
+    child.env["MCPD_TOKEN"] = "secret\n"
+    for workers in ((), ("--workers", "1")):
+        command = child.mcpd(
+            "serve", "--http", f"unix:{path}", "--socket-mode", "660", "--path", "/prefix/mcp", *workers
+        )
+        async with running(child, command, b"/prefix/mcp"):
+            assert path.stat().st_mode & 0o777 == 0o660
+            peer = Peer(*await asyncio.open_unix_connection(path))
+            asked = post(PING, {"Authorization": "Bearer secret"}, path="/prefix/mcp")
+            assert (await peer.ask(asked)).body == PONG
+            await peer.aclose()
+
+
+@pytest.mark.parametrize("mode", ["9", "066", "1777", "rw"])
+def test_a_mode_that_cannot_be(child: Child, tmp_path: Path, mode: str) -> None:
+    command = child.mcpd("serve", "--http", f"unix:{tmp_path}/s", "--socket-mode", mode)
+    done = subprocess.run(command, check=False, env=child.env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(f"mcpd: --socket-mode {mode}: write octal permissions")
+
+
+@pytest.mark.parametrize("workers", [(), ("--workers", "2")])
+@pytest.mark.parametrize("backplane", ["redis://127.0.0.1:1/0", "sqlite:///{}/state.db"])
+def test_a_backplane_without_a_key_is_refused(
+    child: Child, tmp_path: Path, workers: tuple[str, ...], backplane: str
+) -> None:
+    """Workers have no key of their own then: processes on other machines could not read what it seals."""
+    command = child.mcpd("serve", "--http", "127.0.0.1:0", *workers, "--backplane", backplane.format(tmp_path))
+    child.env.pop("MCPD_STATE_KEY", None)
+    done = subprocess.run(command, check=False, env=child.env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "set MCPD_STATE_KEY to 16 bytes or more" in done.stderr
 
 
 async def test_serve_stateless(child: Child) -> None:
