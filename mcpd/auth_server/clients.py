@@ -158,6 +158,7 @@ def read_metadata(
         raise OAuthError("invalid_redirect_uri" if kind == "registered" else error, "redirect_uris are a list of URLs")
     if len(uris) > MOST_REDIRECTS:
         raise OAuthError("invalid_redirect_uri" if kind == "registered" else error, "there are too many redirect_uris")
+
     # Clients also name URIs for other servers, such as cursor://…, and use one of the rest here (RFC 7591 2).
     wrong = {uri: why for uri in uris if (why := why_not(uri))}
     if len(wrong) == len({*uris}) and kind == "registered":

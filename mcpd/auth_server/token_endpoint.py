@@ -110,6 +110,7 @@ class TokenEndpoint:
         asked = [scope for scope in said.get("scope", "").split() if scope in known] or held
         if not {*asked} <= {*held}:
             raise OAuthError("invalid_scope", "a refresh token gives no scope that the user has not allowed")
+
         user = core.still(grant.user)
         if user is None:
             await core.end(grant)

@@ -107,6 +107,7 @@ class Node:
                 await self.backplane.delete(f"n:{self.id}")
             except BackplaneAway:
                 pass
+
         if self._posted:
             await asyncio.wait(self._posted, timeout=1)
         await self.backplane.aclose()

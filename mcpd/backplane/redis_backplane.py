@@ -98,6 +98,7 @@ class RedisBackplane:
                     await client.aclose()
                 except (OSError, RedisError):
                     pass  # it was gone before
+
         # A later use may be in another event loop: nothing of the old client is kept.
         self._client, self._bus_of_cluster, self._waiting = _client(self._url), None, []
         self.away_since, self._is_closed = None, False

@@ -151,6 +151,7 @@ class HttpApp:
     async def start(self) -> None:
         """Serve from now on, also after `aclose`, in this event loop; safe to call again."""
         self._begin()
+
         if self.companion is not None:
             self.companion.start()
         if self.core.sharing is not None:

@@ -206,6 +206,7 @@ def bind_unix(path: str, mode: str = "600") -> socket.socket:
     permissions = int(mode, 8) if re.fullmatch(r"0?[0-7]{3}", mode) else 0
     if permissions & 0o600 != 0o600:
         raise ConfigurationError(f"--socket-mode {mode}: write octal permissions that include the owner's, such as 660")
+
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         if _is_left_behind(path):
