@@ -274,6 +274,9 @@ _ESCAPE = (
 def _sort(message: _Envelope) -> Message:
     """Which kind of message this is; the checks run in the order of JSON-RPC 2.0 section 4."""
     request_id: Any = message.id
+    is_answer = message.result is not ABSENT or (message.error is not UNSET and message.error is not None)
+    if is_answer and message.method is None:
+        message.method = UNSET  # some servers write all members of their class
     is_call = message.method is not UNSET
     # bool is an int to Python and no id to JSON-RPC.
     readable = isinstance(request_id, (int, str)) and not isinstance(request_id, bool)
@@ -295,7 +298,7 @@ def _answer(message: _Envelope) -> Response | Failure:
     """What has no method is an answer. A bad one is refused without its id: that is one of ours, and an error
     under it would be taken for the answer to a request of the peer's own."""
     has_result = message.result is not ABSENT
-    has_error = message.error is not UNSET
+    has_error = message.error is not UNSET and not (has_result and message.error is None)
     request_id = message.id
     if has_result == has_error or (has_result and request_id is UNSET):
         raise _refuse(

@@ -108,19 +108,23 @@ class PendingRequests(Generic[R]):
         return request_id
 
     def get(self, request_id: object) -> R | None:
-        """The request with this id, if it waits."""
-        return self.by_id.get(request_id)
+        """The request with this id, if it waits. Some peers write a number back as text."""
+        found = self.by_id.get(request_id)
+        if found is None and type(request_id) is str and request_id.isdecimal() and not self._prefix:
+            return self.by_id.get(int(request_id)) if len(request_id) < 20 else None
+        return found
 
     def receive(self, answer: Response | Failure) -> R | None:
         """Settle the request that this answers, an error as RemoteError; None if there is none, or no longer."""
-        request = self.by_id.pop(answer.id, None)
+        request = self.take(answer.id)
         if request is not None:
             request.settle(outcome_of(answer))
         return request
 
     def take(self, request_id: object) -> R | None:
         """Wait for this no longer; None if it does not wait."""
-        return self.by_id.pop(request_id, None)
+        request = self.get(request_id)
+        return None if request is None else self.by_id.pop(request.id, None)
 
     def take_unread(self, request_id: Id | None) -> list[R]:
         """Those that an answer which could not be read was for: the one that it names, all if it names none."""

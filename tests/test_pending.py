@@ -55,7 +55,7 @@ def test_an_answer_counts_once_and_only_if_it_was_asked_for() -> None:
     assert (pending.add(first), pending.add(second)) == (1, 2)
     assert pending.receive(Response(1, RESULT)) is first
     assert pending.receive(Response(1, RESULT)) is None
-    assert pending.receive(Response("2", RESULT)) is None
+    assert pending.receive(Response("x2", RESULT)) is None
     assert pending.take(2) is second
     assert pending.take(2) is None
     assert pending.receive(Response(2, RESULT)) is None

@@ -36,6 +36,7 @@ def imported_names(path: str) -> set[str]:
             base = "." * node.level + (node.module or "")
             found.add(base)
             found |= {f"{base}{'' if base.endswith('.') else '.'}{alias.name}" for alias in node.names}
+
     return found
 
 
@@ -59,6 +60,7 @@ def local_files(path: str) -> list[str]:
                 elif not place.endswith(_SUFFIX) and _is_package(place):
                     found.add(place)
                     waiting += _python_files(place)
+
     return sorted(found)
 
 

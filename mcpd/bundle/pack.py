@@ -157,6 +157,7 @@ def _served(folder: str, exclude: tuple[str, ...]) -> tuple[str, tuple[str, ...]
     if len(servers) > 1:
         names = [os.path.basename(path) for path in servers]
         raise ConfigurationError(f"{folder} has more than one server, {', '.join(names)}: name the file to bundle")
+
     return servers[0], (f"{first} is the server of the bundle; the other files of its folder are its data",)
 
 
@@ -182,6 +183,7 @@ def unpack(gathered: Gathered, folder: str) -> str:
                 file.write(source)
         else:
             shutil.copyfile(source, path)
+
     return os.path.join(folder, _MAIN)
 
 
@@ -257,6 +259,7 @@ def _requirements(gathered: Gathered, offers: Offers, said: Said, warnings: list
         else:
             where = f"is in {' and '.join(distributions)}" if distributions else "is not installed here"
             warnings.append(f"{top} is imported and {where}: name what has it with --requirement")
+
     return needs
 
 
@@ -297,6 +300,7 @@ def _version(text: str, warnings: list[str]) -> str:
     version = ".".join(parts)
     if text:
         warnings.append(f"the version {text} is none of three numbers, as bundles have: {version} stands for it")
+
     return version
 
 
@@ -316,6 +320,7 @@ def _node_range(specifiers: str) -> str:
         found.append(f">={'.'.join(map(str, (parts + [0, 0])[:3]))}")
         if above:
             found.append(f"<{'.'.join(map(str, (above + [0, 0])[:3]))}")
+
     return " ".join(found)
 
 
@@ -372,6 +377,7 @@ def _prompts(offers: Offers) -> tuple[ListedPrompt, ...]:
                     arguments=tuple(str(each) for each in arguments),
                 )
             )
+
     return tuple(found)
 
 
@@ -403,4 +409,5 @@ def _of_data_url(url: str) -> bytes:
         data = base64.b64decode(text, validate=True)
     except (ValueError, binascii.Error):
         return b""
+
     return data if data.startswith(_PNG) and 24 <= len(data) <= _MOST_ICON_BYTES else b""

@@ -50,6 +50,7 @@ def read_project(root: str, script: str | None = None) -> Project:
         if listed is not None:
             said = {name: getattr(found, name) for name in Project.__struct_fields__}
             return Project(**said | {"file": os.path.join(root, "requirements.txt"), "dependencies": listed})
+
     return found
 
 

@@ -65,6 +65,7 @@ class Selection(Struct, frozen=True):
             return ""
         if path.endswith(".py"):
             return "not imported by the server; --include takes it"
+
         return "" if self.has_data else "in a folder with files of all kinds; --include takes it"
 
 
@@ -85,6 +86,7 @@ def collect(root: str, selection: Selection | None = None) -> Collected:
         names.sort()
         for name in sorted(files):
             _take(os.path.join(folder, name), root, selection, found)
+
     return found
 
 
@@ -104,6 +106,7 @@ def ignored_here(root: str) -> tuple[str, ...]:
             lines = [line.strip() for line in file]
     except (OSError, UnicodeDecodeError):
         return ()
+
     return tuple(line for line in lines if line and not line.startswith("#"))
 
 
@@ -130,6 +133,7 @@ def _why_not(inside: str, name: str) -> str:
         return "not part of the server"
     if not name.endswith(_NOT_SECRET) and any(fnmatchcase(name.lower(), pattern) for pattern in _SECRETS):
         return "may be a secret"
+
     return ""
 
 
@@ -139,6 +143,7 @@ def is_meant(inside: str, name: str, patterns: tuple[str, ...]) -> bool:
         bare = pattern.strip("/")
         if fnmatchcase(inside, bare) if "/" in bare or pattern.startswith("/") else fnmatchcase(name, bare):
             return True
+
     return False
 
 
@@ -151,6 +156,7 @@ def _why_no_folder(path: str, root: str) -> str:
         return "a link to a folder"
     if os.path.isfile(os.path.join(path, "pyvenv.cfg")):
         return "a virtual environment"
+
     return ""
 
 
@@ -166,6 +172,7 @@ def _why_no_file(path: str, root: str) -> str:
             head = file.read(_KEY_HEAD_BYTES)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
+
     return "a private key" if b"-----BEGIN " in head and b"PRIVATE KEY-----" in head and not _is_code(path) else ""
 
 

@@ -63,12 +63,6 @@ def _run(words: Sequence[str]) -> int:
             options = quick.read(words, os.environ)
             if options is not None:
                 return launch.launch(options)
-        if words[:1] == ["call"]:
-            from .quick_call import run_quickly
-
-            code = run_quickly(words)
-            if code is not None:
-                return code
         from .commands import run
 
         return run(words)

@@ -87,6 +87,7 @@ def command(
             _print_json({"written": None, "error": verdict.error, "stderr": verdict.stderr_tail})
         else:
             _blame_left_out(gathered)
+
         return 1
 
     bundle = make_bundle(gathered, verdict.offers, named)
@@ -96,6 +97,7 @@ def command(
         _print_json(_facts(path, size, gathered, bundle))
     else:
         _tell(path, size, gathered, bundle)
+
     return 0
 
 
@@ -111,6 +113,7 @@ def files_of(target: str | None) -> FileTarget | object:
         raise ConfigurationError(
             "there is no server here; name a Python file or a folder with one: mcpd bundle server.py"
         )
+
     return FileTarget(place.root)
 
 
@@ -136,6 +139,7 @@ def _where_it_is(verdict: Verdict, unpacked: str, root: str) -> Verdict:
     def mended(text: str) -> str:
         for place in sorted(places, key=len, reverse=True):
             text = text.replace(place, root)
+
         return text
 
     return structs.replace(

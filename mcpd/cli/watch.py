@@ -92,7 +92,7 @@ class _Watch:
 
     async def run(self, reach: Reach, uris: list[str], calls: list[list[str]]) -> int:
         """Watch until the user ends it, or the connection does."""
-        async with opened(reach, self._callbacks, lives_long=True) as client:
+        async with opened(reach, self._callbacks) as client:
             if client.server_capabilities.logging is not None:
                 await self._hear_the_log(client)
             for uri in uris:

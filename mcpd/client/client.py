@@ -12,7 +12,7 @@ from functools import cache
 from types import UnionType
 from typing import Any, Literal, Self, TypeVar, overload
 
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, ValidationError
 from msgspec.json import Decoder
 from msgspec.structs import replace
 
@@ -480,13 +480,17 @@ def _contents(entry: Raw) -> TextResourceContents | BlobResourceContents:
     return contents
 
 
-_decoder: Callable[[Any], Decoder[Any]] = cache(Decoder)
+_decoder: Callable[..., Decoder[Any]] = cache(Decoder)
 
 
 def _read(method: str, kind: type[T], raw: Raw) -> T:
     """A result as what it should be. Raises ProtocolError, naming the member that is wrong."""
     try:
-        found: T = _decoder(kind).decode(raw)
+        found: T
+        try:
+            found = _decoder(kind).decode(raw)
+        except ValidationError:
+            found = _decoder(kind, strict=False).decode(raw)  # "false" for false, as the official clients read it
         return found
     except MALFORMED as error:
         raise ProtocolError(f"The server's answer to {method} cannot be read: {explain(error)}") from None

@@ -23,6 +23,7 @@ _MODERN_ERRORS = (-32020, -32021, UnsupportedVersion.code)
 
 _read_discovery = Decoder(DiscoverResult).decode
 _read_initialize = Decoder(InitializeResult).decode
+_read_any = Decoder().decode
 _read_info = Decoder(Implementation).decode
 
 
@@ -69,14 +70,27 @@ def read_initialize(result: Raw) -> Agreement:
     Raises UnsupportedVersion for a version we do not speak: "the client SHOULD disconnect"; ProtocolError.
     """
     try:
-        answer = _read_initialize(result)
+        answer = _read_initialize(_with_offers(result))
     except MALFORMED as error:
         raise ProtocolError(f"The server's answer to initialize cannot be read: {explain(error)}") from None
     name = answer.protocol_version
     if name not in table.LEGACY:
         text = f"The server wants protocol version {name!r}, which we do not speak"
         raise UnsupportedVersion(str(name), table.LEGACY, text)
+
     return Agreement(str(name), answer.capabilities, answer.instructions, answer.server_info)
+
+
+def _with_offers(result: Raw) -> Raw:
+    """The answer with an empty object for each capability that is null: its name is there, so it is offered."""
+    if b"null" not in bytes(result):
+        return result
+    members = _read_any(result)
+    offers = members.get("capabilities") if isinstance(members, dict) else None
+    if isinstance(offers, dict):
+        members["capabilities"] = {name: {} if offer is None else offer for name, offer in offers.items()}
+
+    return Raw(encode(members))
 
 
 def _choose(supported: list[Any]) -> str:
@@ -85,6 +99,7 @@ def _choose(supported: list[Any]) -> str:
         named = ", ".join(map(str, supported)) or "none"
         text = f"No protocol version in common: the server speaks {named}, and we {', '.join(table.SUPPORTED)}"
         raise UnsupportedVersion(table.SUPPORTED[0], list(map(str, supported)), text)
+
     return name
 
 

@@ -68,6 +68,9 @@ __all__ = ["ClientSession", "Frame"]
 
 log = logging.getLogger("mcpd.client")
 
+_MARK = b"\xef\xbb\xbf"
+"""A byte order mark, which some servers write before their first message."""
+
 _object = Decoder(dict[str, Any]).decode
 _read_progress = Decoder(ProgressParams).decode
 _read_cancelled = Decoder(CancelledParams).decode
@@ -275,13 +278,15 @@ class ClientSession:
             return None
 
         if frame.isascii():
-            request = self.pending.by_id.pop(found.id, None)
+            request = self.pending.by_id.pop(found.id, None) or self.pending.take(found.id)
             return None if request is None else (request, found.result)
         self._take(Response(found.id, found.result), frame)
         return None
 
     def _take_other(self, frame: bytes) -> None:
         """Take what is no plain result."""
+        if frame.startswith(_MARK):
+            frame = frame.removeprefix(_MARK)
         try:
             message = decode(frame)
         except ProtocolError as error:

@@ -88,6 +88,7 @@ def text_in(front: dict[str, Any], *names: str) -> str:
         value = front.get(name)
         if isinstance(value, str) and value.strip():
             return " ".join(value.split())
+
     return ""
 
 
@@ -97,6 +98,7 @@ def number_in(front: dict[str, Any], *names: str) -> int | None:
         value = front.get(name)
         if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1_000_000:
             return int(value)
+
     return None
 
 
@@ -106,6 +108,7 @@ def _split(text: str, fence: re.Match[str]) -> tuple[str, str] | None:
     for end in re.compile(_END).finditer(text, fence.end() + 1, fence.end() + _MAX_CHARACTERS):
         if end[1] in ends:
             return text[fence.end() + 1 : end.start()], text[end.end() + 1 :]
+
     return None
 
 
@@ -135,6 +138,7 @@ def _yaml(head: str) -> dict[str, Any]:
             return _parsed(quoted)
         except FrontMatterError:
             pass
+
         raise  # the error of what the author wrote
 
 
@@ -149,6 +153,7 @@ def _quoted(line: str) -> str:
         return f"{pair[1]}: {json.encode(pair[2]).decode()}"
     except FrontMatterError:
         pass
+
     return line
 
 
@@ -180,6 +185,7 @@ def _parsed(head: str) -> dict[str, Any]:
             if key.value in members:
                 raise refused(key, f"its front matter has the key {key.value[:60]!r} twice")
             members[key.value] = value(next(events), depth + 1)
+
         return members
 
     def refused(event: Any, text: str) -> FrontMatterError:
@@ -204,6 +210,7 @@ def _parsed(head: str) -> dict[str, Any]:
         line = 2 if mark is None else min(mark.line, head.count("\n")) + 2
         hint = "put text that contains a colon or begins with a special character in quotes"
         raise _InvalidYaml(line, f"its front matter is not valid YAML ({problem}); {hint}") from None
+
     return found
 
 
@@ -216,4 +223,5 @@ def _scalar(text: str) -> Any:
             return int(text, 0)
         if re.match(_FLOAT, text) and not isinf(number := float(text)):
             return number
+
     return text

@@ -53,6 +53,7 @@ class Scope(Struct, frozen=True):
         if self.kind is not None:
             parts.append("kind = ?")
             values.append(storable(self.kind))
+
         return " AND ".join(parts), values
 
 
@@ -91,6 +92,7 @@ def plan(connection: sqlite3.Connection, query: str, vocabulary: Vocabulary) -> 
         corrected = query
         for typed, word in corrections.items():
             corrected = corrected.replace(typed, word)
+
     return Plan(terms, rows, corrected)
 
 
@@ -108,6 +110,7 @@ def _resolved(
         found: list[Term] = []
         for word in term.words:
             found += _resolved(connection, Term(word, (word,)), corrections, vocabulary)
+
         return found
 
     for word in vocabulary.corrected(term.words[0]):
@@ -115,6 +118,7 @@ def _resolved(
         if _is_there(connection, better.match):
             corrections[term.text] = word
             return [better]
+
     return []
 
 
@@ -151,6 +155,7 @@ def find(connection: sqlite3.Connection, planned: Plan, scope: Scope) -> list[Fo
         sql = "SELECT rowid FROM words WHERE words MATCH ? LIMIT ?"
         whole = {chunk for (chunk,) in connection.execute(sql, (every, _MOST_ROWS))}
         rows = [(chunk, score * (_WHOLE if chunk in whole else 1)) for chunk, score in rows]
+
     return _by_page(rows)
 
 
@@ -162,6 +167,7 @@ def _frequent(connection: sqlite3.Connection, every: str, rarest: str, scope: Sc
     for match in (headed, every, rarest):
         if rows := _ranked(connection, match, scope, is_sample=True):
             return rows
+
     return []
 
 
@@ -181,6 +187,7 @@ def _ranked(
         if len(pages) > MOST_HITS:
             break
         found.append((chunk, -rank))
+
     return found
 
 

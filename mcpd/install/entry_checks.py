@@ -102,6 +102,7 @@ def _repeated_keys(text: str) -> list[str]:
         json.loads(without_comments(text), object_pairs_hook=look)
     except (ValueError, RecursionError):
         pass
+
     return found
 
 
@@ -118,6 +119,7 @@ def entry_findings(host: Host, entry: Any) -> Iterator[Finding]:
         yield from _of_url(host, entry)
     else:
         yield Finding("there is neither a command nor a url in it", "write one of them, or take the entry out")
+
     yield from _of_variables(host, entry)
 
 
@@ -177,6 +179,7 @@ def _of_url(host: Host, entry: Mapping[str, Any]) -> Iterator[Finding]:
             yield Finding("a `url` means HTTP+SSE of 2024-11-05 there", "write `httpUrl` in place of `url`")
     else:
         yield from _wrong_members(host, entry, expected, (_URL,))
+
     yield from _wrong_members(host, entry, expected, (_HEADERS,))
     for sign, other in (("type", "transport"), ("transport", "type")):
         if sign in expected and sign not in entry and not is_old:
@@ -217,6 +220,7 @@ def _list(value: Any) -> list[Any]:
 def _texts(value: Any) -> list[str]:
     if isinstance(value, dict):
         value = list(value.values())
+
     return [each for each in ([value] if isinstance(value, str) else _list(value)) if isinstance(each, str)]
 
 

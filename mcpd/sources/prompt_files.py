@@ -140,6 +140,7 @@ def prompts_of(folder: str, report: Report, before: Mapping[str, FilePrompt]) ->
             report.error(file.path, f"there is a prompt {prompt.key} already ({places[prompt.key]}); it is left out")
             continue
         found[file.path], places[prompt.key] = prompt, "/".join(file.parts)
+
     return found
 
 
@@ -246,6 +247,7 @@ def _arguments(head: _Head, used: list[str]) -> dict[str, _Argument]:
         if argument.required is None:
             argument = msgspec.structs.replace(argument, required=argument.default is None)
         found[name] = argument
+
     return found
 
 
@@ -265,4 +267,5 @@ def _messages(body: str) -> tuple[tuple[_Role, str], ...]:
 def _as_text(value: object) -> str:
     if value is None:
         return ""
+
     return str(value).lower() if isinstance(value, bool) else str(value)

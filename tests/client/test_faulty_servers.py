@@ -67,7 +67,7 @@ CALLED = {
     "never": "pass",
     "twice": "answer(id); answer(id)",
     "twice, and differently": "answer(id); say(id=id, error={'code': -1, 'message': 'no'})",
-    "other ids": "answer(99); answer(str(id)); answer(None); answer(id + 0.5); answer(True)",
+    "other ids": "answer(99); answer(str(id) + 'x'); answer(None); answer(id + 0.5); answer(True)",
     "neither": "say(id=id)",
     "both": "say(id=id, result={}, error={'code': 1, 'message': 'x'})",
     "a bad error": "say(id=id, error='broken')",
@@ -81,6 +81,14 @@ CALLED = {
     "dies": "sys.exit('it broke')",
     "killed": "os.kill(os.getpid(), 9)",
     "closes": "os.close(1); time.sleep(600)",
+    "ids as text": "say(id=str(id), result={'content': [], 'isError': 'false'})",
+    "a null error": "say(id=id, result={'content': []}, error=None)",
+    "a null method": "say(id=id, result={'content': []}, method=None)",
+    "a byte order mark": "raw(b'\\xef\\xbb\\xbf'); answer(id)",
+    "hints as text": """
+tool['annotations'] = {'readOnlyHint': 'true'}
+say(id=id, result={'tools': [tool], 'nextCursor': ''})
+""",
     "a long line": "raw(head(id) + '\"result\": \"')\nfor _ in range(1024): raw(b'x' * 1048576)\nraw('\"}\\n')",
     "endless": "say(id=id, result={'tools': [], 'nextCursor': os.urandom(8).hex()})",
     "cyclic": "say(id=id, result={'tools': [], 'nextCursor': {'a': 'b', 'b': 'c', 'c': 'a'}.get(cursor(), 'a')})",
@@ -118,7 +126,9 @@ async def misbehaving(behaviour: str, **options: object) -> AsyncIterator[Client
 
 
 @pytest.mark.parametrize(
-    "behaviour", ["banner", "twice", "twice, and differently", "half, then the rest", "nulls"]
+    "behaviour",
+    ["banner", "twice", "twice, and differently", "half, then the rest", "nulls",
+     "ids as text", "a null error", "a null method", "a byte order mark"],
 )  # fmt: skip
 async def test_what_is_lived_with(behaviour: str) -> None:
     async with misbehaving(behaviour) as client:
@@ -149,6 +159,14 @@ async def test_what_fails_a_call_and_nothing_else(behaviour: str, error: type[Mc
         assert "\n" not in str(raised.value)
         await client.ping()
         assert not client._session.pending
+
+
+async def test_a_list_with_hints_as_text_and_an_empty_cursor() -> None:
+    """The official clients read both. A page that comes again under an empty cursor is the end."""
+    async with misbehaving("hints as text") as client:
+        (tool,) = await client.list_tools()
+        assert tool.annotations is not None
+        assert tool.annotations.read_only_hint is True
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@
     pictures   images in terminals that show them
     tables     what a server offers, in columns
     calling    `mcpd call`
-    early      a server that is started before all else is loaded
     completing names for a shell to complete
 
 What `mcpd call` does not need is loaded where it is used.

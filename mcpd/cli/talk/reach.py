@@ -1,7 +1,4 @@
-"""From what the command line says of a server to an open `Client`, and from what goes wrong to a line and an exit code.
-
-The server is started before our own client is loaded: on two processors that is half the time to the answer.
-"""
+"""From what the command line says of a server to an open `Client`; from what goes wrong to a line and an exit code."""
 
 from __future__ import annotations
 
@@ -33,8 +30,6 @@ from .words import WrongUse, with_help
 
 if TYPE_CHECKING:
     from ...client import Callbacks, Client
-    from ...transports.process import ProcessChannel
-    from .early import EarlyServer
 
 __all__ = ["EXIT_CODES", "Reach", "in_words", "named_target", "opened", "run", "without_secrets"]
 
@@ -58,8 +53,6 @@ class Reach(Struct, kw_only=True):
     version: str | None = None
     called: str = "mcpd call"
     """The command of ours that asks."""
-    early: EarlyServer | None = None
-    """The server, if it was started already."""
 
 
 @asynccontextmanager
@@ -67,46 +60,24 @@ async def opened(
     reach: Reach,
     callbacks: Callable[[], Callbacks] | None = None,
     extensions: Mapping[str, Any] | None = None,
-    *,
-    lives_long: bool = False,
 ) -> AsyncIterator[Client]:
-    """An open client. `callbacks` is called when the server is starting already. Raises as `Client.open` does.
-
-    One that lives long leaves it to the client to start the server, which then starts it anew if it ends.
-    """
-    target: Any = named_target(reach)
+    """An open client. Raises as `Client.open` does."""
+    target = named_target(reach)
     if str(target) == DEMO_NAME and reach.target is None:
         tell(f"mcpd: no server was named, so this is {DEMO_NAME}")
-    started: ProcessChannel | None = None
-    if reach.early is not None:
-        started = target = reach.early.adopt(str(target))
-    elif not lives_long and not isinstance(target, UrlTarget):
-        started = target = await _start(target)
-    try:
-        from ...client import Callbacks, Client
+    from ...client import Callbacks, Client
 
-        client = Client(
-            target,
-            Callbacks() if callbacks is None else callbacks(),
-            extensions=extensions,
-            version=reach.version,
-            timeout=reach.timeout,
-        )
-        gc.enable()
-        gc.freeze()  # the collector need never look at what was loaded, not at the end either
-    except BaseException:
-        if started is not None:
-            await started.aclose()
-        raise
+    client = Client(
+        target,
+        Callbacks() if callbacks is None else callbacks(),
+        extensions=extensions,
+        version=reach.version,
+        timeout=reach.timeout,
+    )
+    gc.enable()
+    gc.freeze()  # the collector need never look at what was loaded, not at the end either
     async with client:
         yield client
-
-
-async def _start(target: CommandTarget) -> ProcessChannel:
-    from ...transports.process import open_process
-
-    env = None if target.env is None else {**os.environ, **target.env}
-    return await open_process(target.command, env=env, cwd=target.cwd, name=str(target))
 
 
 def named_target(reach: Reach) -> CommandTarget | UrlTarget:

@@ -66,6 +66,7 @@ def read_html(path: str, data: bytes, with_links: bool = True) -> Page:
             for heading, anchor in zip(page.headings, anchors, strict=True)
         )
         page = msgspec.structs.replace(page, headings=headings)
+
     return page
 
 
@@ -76,6 +77,7 @@ def _text(data: bytes) -> str:
             return decoded(data.decode(named[1].decode("ascii"), "replace").encode())
         except LookupError:
             pass
+
     return decoded(data)
 
 
@@ -121,6 +123,7 @@ class _Parser(HTMLParser):
     def _range(self) -> tuple[int, int]:
         if not self._main:
             return 0, len(self._out)
+
         return self._main[0], self._main_end if self._main_end >= 0 else len(self._out)
 
     # -- what is read --------------------------------------------------------------------------
@@ -346,6 +349,7 @@ def _target(address: str) -> str:
     address = _BREAKS.sub("", address.strip(_AROUND))
     if len(address) > _LONGEST_ADDRESS or _SCRIPTS.match(address):
         return ""
+
     return _NO_ADDRESS.sub(lambda found: f"%{ord(found[0]):02X}", address)
 
 
@@ -354,4 +358,5 @@ def _escaped(text: str, starts_line: bool) -> str:
     text = text.replace("](", "]\\(").replace("][", "]\\[")
     if starts_line:
         return _MARKS.sub(lambda found: "\\" + found[0], text)
+
     return text.replace("<", "\\<") if "<" in text else text

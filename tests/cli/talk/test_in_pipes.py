@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -76,6 +77,28 @@ def test_list_in_each_version(run: Run, version: str) -> None:
     assert any(line.split() == ["bed://{name}", "text/plain", "What", "grows", "in", "a", "bed."] for line in lines)
     assert any(line.split() == ["plan", "season", "Plan", "a", "season."] for line in lines)
     assert b"\x1b" not in done.stdout
+
+
+OLD = """
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["method"] == "server/discover":
+        sys.exit("unknown method")
+    result = {"tools": [{"name": "dig", "inputSchema": {"type": "object"}}]}
+    if message["method"] == "initialize":
+        info = {"name": "old", "version": "1"}
+        result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": None}, "serverInfo": info}
+    if "id" in message:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+"""
+
+
+def test_a_server_that_ends_at_the_probe_is_started_again(run: Run) -> None:
+    """As every older server on the Rust SDK does; its `tools` are offered though null."""
+    done = run("list", "tools", "--", sys.executable, "-c", OLD)
+    assert done.returncode == 0, done.stderr
+    assert b"dig" in done.stdout
 
 
 def test_list_one_kind_verbosely(run: Run) -> None:
