@@ -107,6 +107,19 @@ async def careless_async(ctx: Context) -> str:
     return "left" if not await ctx.elicit("All of it?", bool) else "emptied"
 
 
+async def careless_without_await(ctx: Context) -> str:
+    return "emptied" if ctx.elicit("All of it?", bool) else "left"
+
+
+@pytest.mark.parametrize("version", [NEWEST, MODERN])
+async def test_a_question_that_is_not_awaited_is_not_taken_for_yes(
+    version: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with memory_wire(serve(careless_without_await), version, capabilities={"elicitation": {}}) as wire:
+        assert (await wire.call("careless_without_await"))["isError"]
+    assert "write answer = await ctx.elicit(…)" in caplog.text
+
+
 @pytest.mark.parametrize("version", [NEWEST, MODERN])
 @pytest.mark.parametrize("tool", [careless, careless_async])
 @pytest.mark.parametrize("said", [accept(value=True), accept(value=False), {"action": "decline"}, {"action": "cancel"}])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from asyncio import _get_running_loop
 from collections.abc import Awaitable, Coroutine, Generator, Mapping
-from types import GenericAlias
+from types import CoroutineType, GenericAlias
 from typing import TYPE_CHECKING, Any, NewType, NoReturn, Self, TypeVar, Unpack, overload
 
 from msgspec import UNSET, Struct
@@ -57,6 +57,31 @@ class _Done:
 
 
 _DONE = _Done()
+
+
+class _Question(Coroutine[Any, Any, T]):
+    """A question that is to be awaited: without `await` it would count as true in a condition."""
+
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self._work = work
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._work.__await__()
+
+    def __bool__(self) -> NoReturn:
+        self._work.close()
+        raise TypeError("a question is asked when it is awaited; write answer = await ctx.elicit(…)")
+
+    # Tasks call these of a coroutine.
+
+    def send(self, value: Any) -> Any:
+        return self._work.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._work.throw(*error)
+
+    def close(self) -> None:
+        self._work.close()
 
 
 def _copied(value: T) -> T:
@@ -419,7 +444,8 @@ class Context(RequestInfo):
         return self._exchange.asking.can_ask(question)
 
     def _ask(self, question: Question, key: str | None, timeout: float | None) -> Awaitable[Any]:
-        return self._do(self._ask_one(question, key, timeout), is_question=True)
+        asked = self._do(self._ask_one(question, key, timeout), is_question=True)
+        return _Question(asked) if isinstance(asked, CoroutineType) else asked
 
     async def _ask_one(self, question: Question, key: str | None, timeout: float | None) -> Any:
         asking = self._exchange.asking
