@@ -7,7 +7,6 @@ Claude.ai and ChatGPT, cannot use them.
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Mapping
 from hmac import compare_digest
 from typing import Unpack
@@ -17,6 +16,7 @@ from msgspec import Struct, ValidationError, convert
 from ..errors import ConfigurationError
 from ..principal import Principal
 from ..printable import printable
+from ..transports.authentication import warn_of_readers
 from .base import Auth, AuthOptions, TokenRequest, Verified
 from .scopes import checked_scopes
 from .token_cache import TokenCache
@@ -43,7 +43,8 @@ class StaticTokens(Auth):
         super().__init__(**options)
         # Looked up by digest, which tells nothing by the time it takes; then compared whole.
         self._tokens = {TokenCache.key(_checked(token)): (token.encode(), who) for token, who in tokens.items()}
-        for who in tokens.values():
+        self.principals = (*tokens.values(),)
+        for who in self.principals:
             self.known_scopes |= who.scopes
 
     @classmethod
@@ -60,7 +61,7 @@ class StaticTokens(Auth):
 def read_tokens(path: str | os.PathLike[str]) -> dict[str, Principal]:
     """The tokens of a TOML file, which has a table for each name: `[ada]`, in it `token = "…"`, `scopes = ["…"]`.
 
-    Raises ConfigurationError for a file that cannot be read, or that others of this machine can read.
+    Raises ConfigurationError for a file that cannot be read. Logs a warning if others of this machine can read it.
     """
     import tomllib
 
@@ -79,10 +80,7 @@ def read_tokens(path: str | os.PathLike[str]) -> dict[str, Principal]:
         raise ConfigurationError(
             f'--tokens-file {shown} is no TOML; write for each client [NAME], and below it token = "…", scopes = ["…"]'
         ) from None
-    if os.name == "posix" and stat.S_IMODE(mode) & 0o077:
-        raise ConfigurationError(
-            f"--tokens-file {shown}: other users of this machine can read it; run: chmod 600 {shown}"
-        )
+    warn_of_readers("--tokens-file", shown, mode)
 
     found: dict[str, Principal] = {}
     for name, table in tables.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext, redirect_stdout
 from traceback import walk_stack
 from typing import TYPE_CHECKING, Any
@@ -17,11 +17,15 @@ from ..errors import NAMESAKE, ConfigurationError, collecting
 from ..printable import printable
 from ..registry.problems import Problem
 from ..serve_options import Option, command_options
+from ..server.advice import token_problems
 from .client_options import or_demo
 from .options import parameter, target
+from .protection import table_of
+from .target import find
 
 if TYPE_CHECKING:
     from ..approval import Change
+    from ..principal import Principal
     from ..registry.entries import ToolEntry
     from ..server import Server
 
@@ -57,6 +61,7 @@ _PARAMETERS: list[click.Parameter] = [
     ),
     parameter("write", Option("--write", "Other", "Write the approval file of --lock, or write it anew."), bool, False),
     parameter("demo", *command_options()["demo"], False),
+    parameter("tokens_file", *command_options()["tokens_file"], None),
     parameter("log_level", *command_options()["log_level"], "error"),
     parameter("no_compat", *command_options()["no_compat"], False),
     click.Argument(["arguments"], nargs=-1),
@@ -73,6 +78,7 @@ def command(
     write: bool,
     log_level: str,
     demo: bool,
+    tokens_file: str | None,
     no_compat: bool,
     arguments: tuple[str, ...],
 ) -> int:
@@ -89,7 +95,7 @@ def command(
         with redirect_stdout(sys.stderr) if as_json else nullcontext():
             with collecting(lambda error: refused.append(_refusal(target, error))):
                 server = _load(target, no_compat, arguments)
-            report.problems = [*refused, *_problems(server, heard)]
+            report.problems = [*refused, *_problems(server, heard, _principals(target, tokens_file, server))]
         if lock is not None and not (write and refused):
             _approve(server, lock, write, report)
         elif lock is not None:
@@ -114,7 +120,7 @@ def command(
 def _load(target: str | None, no_compat: bool, arguments: tuple[str, ...]) -> Server:
     from .header_files import surroundings
     from .programs import Looker, look_into
-    from .target import find, load
+    from .target import load
 
     found, looker = find(target), Looker()
     left_out = surroundings([found])
@@ -152,10 +158,25 @@ def _list(server: Server, verbose: bool) -> None:
                 click.echo(f"    {what}\n      {shown}")
 
 
-def _problems(server: Server, heard: _Complaints) -> list[Problem]:
+def _principals(target: str | None, tokens_file: str | None, server: Server) -> Iterable[Principal]:
+    """Who is known beforehand: by a file of tokens, or as the server says. Raises ConfigurationError."""
+    found = find(target)
+    if tokens_file is None and found.place is not None and found.configuration is not None and found.configuration.auth:
+        tokens_file = table_of(found.configuration.auth, found.place)["tokens_file"]
+    if tokens_file is None:
+        return getattr(server.authenticate, "principals", ())
+    from ..auth.static_tokens import read_tokens
+
+    return read_tokens(tokens_file).values()
+
+
+def _problems(server: Server, heard: _Complaints, principals: Iterable[Principal]) -> list[Problem]:
     """All that is wrong, errors first, each once."""
     said = [Problem("", text, level >= logging.ERROR) for text, level in heard.texts.items()]
-    found = {_in_words(problem): problem for problem in (*said, *server.problems())}
+    found = {
+        _in_words(problem): problem
+        for problem in (*said, *server.problems(), *token_problems(server.catalog, principals))
+    }
     for name in _namesakes():
         found[name] = Problem("", f"the distribution {name} is installed too. {NAMESAKE}")
     return sorted(found.values(), key=lambda problem: not problem.is_error)

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import gc
 import os
-import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from time import time_ns
 from typing import TYPE_CHECKING, Any, cast
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from threading import Event
 
     from ..http import HttpSettings
+    from ..principal import Principal
     from ..server import Server
     from ..transports.authentication import Protection
     from .target import Found, Watcher
@@ -239,11 +239,17 @@ class _Way:
         if options.http is not None:
             options.http_settings = _http_settings(options)
         options.auth = self._protection = _protection(options, server)
-        options.token = None if options.auth is not None else read_token(options.token_file)
+        options.token = (
+            None if options.auth is not None else read_token(options.token_file, warns=options.overseer is None)
+        )
         teller = _Teller(server, options)
         options.announce, options.look_over = teller.announce, teller.look_over_once_listed
         if self.later is not None:
             options.look_over = partial(_both, options.look_over, self.later.start)
+        if options.overseer is not None:
+            from .worker_options import speak
+
+            speak()
         _resume_collector()
 
 
@@ -302,7 +308,8 @@ class _Teller:
             _tell(f"mcpd: clients log in as {metadata} says: see that they reach it")
         self._awaited -= 1
         if not self._awaited:
-            for line in pointers(url, self._server.name, self._options):
+            # A log that programs read has no use for lines to copy.
+            for line in pointers(url, self._server.name, self._options) if self._options.log_format == "text" else ():
                 _tell(line)
             if not self._options.stdio:
                 self.look_over()
@@ -326,12 +333,21 @@ class _Teller:
 
     def look_over(self) -> None:
         """Name what clients would run into, in a line."""
-        from ..server.advice import summary
+        from ..server.advice import summary, token_problems
 
         target = self._options.target
+        for problem in token_problems(self._server.catalog, self._principals()):
+            _tell(f"mcpd: {'problem' if problem.is_error else 'warning'}: {problem.where}: {problem.text}")
         said = summary(self._server.problems())
         if said:
             _tell(f"mcpd: {said}: mcpd check{' ' + target if target else ''} names them")
+
+    def _principals(self) -> Sequence[Principal]:
+        if self._options.token is not None:
+            from ..principal import Principal
+
+            return (Principal("token"),)
+        return () if self._options.auth is None else self._options.auth.principals
 
 
 def _choose_transport(options: Options, found: list[Found], left_out: dict[str, str]) -> None:
@@ -448,7 +464,7 @@ def _protection(options: Options, server: Server) -> Protection | None:
     return protection_of(options)
 
 
-def read_token(path: str | None) -> str | None:
+def read_token(path: str | None, *, warns: bool = True) -> str | None:
     """The token in a file, else that of the environment; None if there is none. Raises ConfigurationError."""
     if path is None:
         return os.environ.get("MCPD_TOKEN", "").strip() or None  # secrets often come with a line end
@@ -461,10 +477,10 @@ def read_token(path: str | None) -> str | None:
         raise ConfigurationError(f"--token-file {path}: {why}; name a file that holds the token") from None
     if not token:
         raise ConfigurationError(f"--token-file {path}: the file is empty; write the token into it")
-    if mode & 0o044 and stat.S_ISREG(mode):  # no pipe of a shell, and no device
-        import shlex
+    from ..transports.authentication import warn_of_readers
 
-        _tell(f"mcpd: --token-file {path}: other users of this machine can read it; run: chmod 600 {shlex.quote(path)}")
+    if warns:
+        warn_of_readers("--token-file", path, mode)
     return token
 
 

@@ -94,6 +94,7 @@ def load(
     has come to its end. `arguments` are what such a target finds in `sys.argv`. Without `program` those libraries are
     their own.
     """
+    _check_state_key()
     found = target if isinstance(target, Found) else find(target)
     target, place = found.name, found.place
     if place is not None:
@@ -118,6 +119,18 @@ def load(
             for kind in ("tools", "resources", "prompts"):
                 server.catalog.offer(kind)
     return server
+
+
+def _check_state_key() -> None:
+    """Raise ConfigurationError for a short key, which no file of the user is to be blamed for."""
+    from ..state_keys import keys_of_process
+
+    try:
+        keys_of_process()
+    except ValueError:
+        raise ConfigurationError(
+            "MCPD_STATE_KEY: a key needs at least 16 bytes; make one with: openssl rand -hex 32"
+        ) from None
 
 
 def _watched_folder(folder: Folder) -> Watched:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import socket
+import warnings
 
 from ..errors import ConfigurationError
 from ..serve_options import Options
 from .telling import tell, tell_to
 
-__all__ = ["become_worker", "check", "run_parent"]
+__all__ = ["become_worker", "check", "run_parent", "speak"]
 
 
 def check(options: Options, from_file: frozenset[str]) -> None:
@@ -53,7 +55,29 @@ def run_parent(options: Options, token: str | None) -> int:
 
 
 def become_worker(options: Options) -> None:
-    """Be the worker that the parent has started. Raises ConfigurationError."""
+    """Be the worker that the parent has started. Raises ConfigurationError.
+
+    All workers load the same target: what it logs meanwhile is logged by the first one, until `speak`.
+    """
     from ..workers.worker import take_over
 
-    tell_to(take_over(options).say)
+    parent = take_over(options)
+    tell_to(parent.say)
+    if parent.given.number != 1:
+        for handler in logging.getLogger().handlers:
+            handler.addFilter(_is_critical)
+        warnings.showwarning = lambda *_: None
+
+
+def speak() -> None:
+    """Log everything from now on: the target is loaded, and the first worker has logged what was wrong with it."""
+    for handler in logging.getLogger().handlers:
+        handler.removeFilter(_is_critical)
+    warnings.showwarning = _show_warning
+
+
+_show_warning = warnings.showwarning
+
+
+def _is_critical(record: logging.LogRecord) -> bool:
+    return record.levelno > logging.ERROR

@@ -162,6 +162,10 @@ class ServerLink:
             raise LocalProtocolError("a Client is opened once; make another one")
         try:
             await self._connect()
+        except CannotConnect as error:
+            await self.aclose()
+            # Its text says all; our own frames would only hide it.
+            raise error.with_traceback(None) from None
         except BaseException:
             await self.aclose()
             raise

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import typing
 from abc import ABCMeta
-from collections.abc import Iterator, Mapping, Sequence, Set, ValuesView
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set, ValuesView
 from decimal import Decimal
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union
@@ -18,6 +18,7 @@ from msgspec import NODEFAULT, Struct, ValidationError, convert
 from msgspec import inspect as types
 from msgspec.structs import fields
 
+from ..principal import Principal
 from ..registry.annotations import plain_function, untyped_context
 from ..registry.catalog import Catalog
 from ..registry.content import BLOCKS, is_content
@@ -33,7 +34,7 @@ from ..registry.tools import FunctionTool
 from ..registry.type_adapter import StandIn
 from ..types.prompts import GetPromptResult, PromptMessage
 
-__all__ = ["advise", "summary"]
+__all__ = ["advise", "summary", "token_problems"]
 
 _BYTES = (bytes, bytearray, memoryview)
 # Classes of which one in place of another may do.
@@ -72,6 +73,16 @@ def advise(catalog: Catalog) -> Iterator[Problem]:
             "A function that registers them can be named, as file.py:main"
         )
         yield _warning("server", text)
+
+
+def token_problems(catalog: Catalog, principals: Iterable[Principal]) -> Iterator[Problem]:
+    """Those who are known beforehand and have no scopes, though tools need some; a warning if others need none."""
+    guarded = [entry.key for entry in catalog.tools if entry.needs and (entry.needs.scopes or entry.needs.by_arguments)]
+    for who in principals:
+        if guarded and not who.scopes:
+            some = ", ".join(guarded[:5]) + (" and others" if len(guarded) > 5 else "")
+            text = f"it has no scopes, and these tools need some: {some}; give it scopes in a file for --tokens-file"
+            yield Problem(f"token of {who.subject}", text, is_error=len(guarded) == len(catalog.tools))
 
 
 def _of_prompts(catalog: Catalog) -> Iterator[Problem]:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import shlex
+import stat
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from hmac import compare_digest
 from typing import Any, TypeAlias, TypeVar
 
@@ -134,6 +137,8 @@ class Protection(ABC):
     """Whether something of the server is for those too who do not say who they are."""
     public_url: str
     """The URL by which clients know the endpoint; "" while nobody has said it."""
+    principals: Sequence[Principal] = ()
+    """Those who are known before anybody sends a request."""
     on_forget: list[Callable[[Callable[[Principal], bool]], None]]
     """What ends all that belongs to principals of a kind; those who serve add themselves."""
 
@@ -170,6 +175,13 @@ class Protection(ABC):
     @abstractmethod
     def url_of_metadata(self) -> str | None:
         """Where a client finds whom to ask for a token; None if there is nobody."""
+
+
+def warn_of_readers(option: str, path: str, mode: int) -> None:
+    """Log a warning if other users of this machine can read a file with tokens; containers mount secrets so."""
+    if os.name == "posix" and mode & 0o044 and stat.S_ISREG(mode):  # no pipe of a shell, and no device
+        log.warning("%s %s: other users of this machine can read it; run: chmod 600 %s",
+                    option, path, shlex.quote(path))  # fmt: skip
 
 
 class TokenAuthenticator:

@@ -314,7 +314,7 @@ async def open_process(
         pipes.close_ours()
         if not isinstance(error, (OSError, ValueError)):
             raise
-        raise ConfigurationError(_why_not(command, cwd, error)) from error
+        raise ConfigurationError(_why_not(command, cwd, error)) from None
     finally:
         pipes.close_childs()
 

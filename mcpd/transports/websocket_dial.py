@@ -80,7 +80,7 @@ async def dial(to: Dialed, factory: Callable[[], WebSocketStream]) -> None:
             place = f"the proxy {proxy.hostname}:{proxy.port or 80}"
             await _tunnel(to, proxy, factory, context)
     except OSError as error:
-        raise _failed(to, place, error) from error
+        raise _failed(to, place, error) from None
 
 
 def _failed(to: Dialed, place: str, error: OSError) -> TransportError:

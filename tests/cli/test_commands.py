@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -471,3 +472,78 @@ def test_a_syntax_error_shows_its_line(run: Run, tmp_path: Path) -> None:
         assert done.stderr == (
             "mcpd: broken.py cannot be imported: SyntaxError: invalid syntax (line 3)\n    y = (1,, 2)\n           ^\n"
         )
+
+
+GUARDED = """
+from mcpd import Server
+server = Server("guarded")
+
+@server.tool(scopes=["garden.write"])
+def water(bed: str) -> str:
+    "Water a bed."
+    return bed
+"""
+
+
+def started(child: Child, folder: Path, last: str, *words: str) -> list[str]:
+    """The lines on stderr of a server that serves with these words, up to the one that has `last` in it."""
+    process = subprocess.Popen(
+        child.mcpd("serve", "--http", ":0", *words), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, env=child.env,
+        cwd=folder, text=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    said: list[str] = []
+    try:
+        for line in process.stderr:
+            said.append(line.rstrip("\n"))
+            if last in line:
+                break
+    finally:
+        process.terminate()
+        process.wait(timeout=100)
+        process.stderr.close()
+    return said
+
+
+def test_a_token_without_scopes_where_tools_need_them(run: Run, child: Child, tmp_path: Path) -> None:
+    (tmp_path / "guarded.py").write_text(GUARDED)
+    file = tmp_path / "tokens.toml"
+    file.write_text('[ada]\ntoken = "0123456789abcdef"\n')
+    file.chmod(0o600)
+    problem = "mcpd: problem: token of ada: it has no scopes, and these tools need some: water; give it scopes in a "
+    done = run("check", "guarded.py", "--tokens-file", "tokens.toml")
+    assert (done.returncode, done.stderr.startswith(problem)) == (1, True)
+    said = started(child, tmp_path, "problem", "guarded.py", "--tokens-file", "tokens.toml")
+    assert said[-1].startswith(problem)
+    file.write_text('[ada]\ntoken = "0123456789abcdef"\nscopes = ["garden.write"]\n')
+    assert run("check", "guarded.py", "--tokens-file", "tokens.toml").returncode == 0
+
+
+def test_a_warning_comes_once_from_several_workers(child: Child, tmp_path: Path) -> None:
+    (tmp_path / "warns.py").write_text(
+        "import logging, warnings\nfrom mcpd import Server\nwarnings.warn('of Python')\n"
+        "logging.getLogger('mine').warning('of the log')\nserver = Server('warns')\n"
+    )
+    (tmp_path / "token").write_text("secret")
+    (tmp_path / "token").chmod(0o644)
+    said = started(child, tmp_path, "3 workers", "--workers", "3", "--token-file", "token", "warns.py")
+    for warning in ("UserWarning: of Python", "of the log", "chmod 600 token"):
+        assert sum(warning in line for line in said) == 1, said
+
+
+def test_a_log_in_json_has_no_lines_to_copy(child: Child, tmp_path: Path) -> None:
+    (tmp_path / "ugly.py").write_text(UGLY)
+    said = [
+        json.loads(line)["message"]
+        for line in started(child, tmp_path, "names them", "--log-format", "json", "ugly.py")
+    ]
+    assert [line.partition(" on ")[0] for line in said[:2]] == ["mcpd: listening", "mcpd: and for WebSocket"]
+    assert said[2:] == ["mcpd: 1 warning: mcpd check ugly.py names them"]
+
+
+def test_a_short_key_is_not_blamed_on_the_file(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "clean.py").write_text(CLEAN)
+    for words in (["check"], ["serve", "--stdio"]):
+        done = run(*words, "clean.py", env={"MCPD_STATE_KEY": "short"})
+        said = "mcpd: MCPD_STATE_KEY: a key needs at least 16 bytes; make one with: openssl rand -hex 32\n"
+        assert (done.returncode, done.stderr) == (1, said)

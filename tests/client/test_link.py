@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -465,3 +466,16 @@ async def test_a_websocket_server_that_goes_and_comes_back() -> None:
         assert await client.call("add") == "added"
         await client.aclose()
         await again.aclose()
+
+
+@pytest.mark.parametrize("scheme", ["http", "ws"])
+async def test_a_server_that_is_not_there_is_a_short_traceback(scheme: str) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        with pytest.raises(CannotConnect) as caught:
+            async with Client(f"{scheme}://127.0.0.1:{unused.getsockname()[1]}/mcp"):
+                pass
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+    ours = [entry for entry in caught.traceback if "/mcpd/" in str(entry.path) and "/tests/" not in str(entry.path)]
+    assert len(ours) <= 2  # `__aenter__` and `open`

@@ -188,13 +188,13 @@ def test_peers_forge_no_lines_and_command_no_terminal(child: Child) -> None:
 
 @pytest.mark.parametrize(("mode", "is_warned"), [(0o600, False), (0o400, False), (0o640, True), (0o644, True)])
 def test_a_token_file_that_others_can_read(
-    tmp_path: Path, mode: int, is_warned: bool, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, mode: int, is_warned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "the token"
     path.write_text("secret")
     path.chmod(mode)
     assert read_token(str(path)) == "secret"
-    said = capsys.readouterr().err
+    said = caplog.text
     assert ("other users of this machine can read it" in said) is is_warned
     assert (f"chmod 600 '{path}'" in said) is is_warned
 

@@ -102,7 +102,7 @@ class Link:
             try:
                 reply = await self._request(method, target, headers, body)
             except (aiohttp.ClientError, OSError, ValueError) as error:
-                raise in_words(error, self.name, self.options) from error
+                raise in_words(error, self.name, self.options) from None
 
             if reply.status not in _REDIRECTS:
                 return reply
@@ -220,7 +220,7 @@ class Body:
                     return chunk
                 self._pieces = self._inflate(chunk)
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise in_words(error, self._link.name, self._link.options) from error
+            raise in_words(error, self._link.name, self._link.options) from None
 
 
 async def read_whole(reply: Reply, link: Link, limit: int) -> bytes | None:
@@ -233,7 +233,7 @@ async def read_whole(reply: Reply, link: Link, limit: int) -> bytes | None:
         try:
             return content.read_nowait() if content.is_eof() else await content.read()
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise in_words(error, link.name, link.options) from error
+            raise in_words(error, link.name, link.options) from None
 
     body = Body(reply, link)
     found: list[bytes] = []
