@@ -180,8 +180,8 @@ class Protection(ABC):
 def warn_of_readers(option: str, path: str, mode: int) -> None:
     """Log a warning if other users of this machine can read a file with tokens; containers mount secrets so."""
     if os.name == "posix" and mode & 0o044 and stat.S_ISREG(mode):  # no pipe of a shell, and no device
-        log.warning("%s %s: other users of this machine can read it; run: chmod 600 %s",
-                    option, path, shlex.quote(path))  # fmt: skip
+        how = printable(f"chmod 600 {shlex.quote(path)}", 1000)
+        log.warning("%s: other users of this machine can read it; run: %s", printable(f"{option} {path}", 1000), how)
 
 
 class TokenAuthenticator:

@@ -439,7 +439,7 @@ class TestTheStart:
             (["--http", ":0", "--auth-server", "dev"], "--workers and --auth-server"),
             (["--http", ":0", "--wire-log", "log"], "--workers and --wire-log"),
             (["--ws", "unix:/nowhere"], "give a port"),
-            (["--workers", "0"], "0 is not in the range"),
+            (["--workers", "0"], "--workers: 0 is not a whole number of 1 or more"),
         ],
     )
     async def test_what_cannot_be_is_said_in_one_line(

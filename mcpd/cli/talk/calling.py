@@ -122,15 +122,14 @@ def _what_is_missing(names: Sequence[str], schema: Schema, tool: str) -> str:
 async def _request(terminal: Terminal, client: Client, asker: Questions, tool: str, arguments: dict[str, Any]) -> Raw:
     """The raw result. Where the server wants pages visited first, the call is made again after that."""
     params = {"name": tool, "arguments": arguments}
-    on_progress = terminal.progress if terminal.err_is_terminal else None
     try:
-        return await client.request("tools/call", params, on_progress=on_progress)
+        return await client.request("tools/call", params, on_progress=terminal.progress)
     except RemoteError as error:
         if error.code != _VISIT_FIRST or not await asker.visit(error.data):
             raise
     finally:
         terminal.end_bar()
-    return await client.request("tools/call", params, on_progress=on_progress)
+    return await client.request("tools/call", params, on_progress=terminal.progress)
 
 
 _VISIT_FIRST = -32042

@@ -27,12 +27,13 @@ from ...types.content import (
 from .terminal import Terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 __all__ = ["Saver", "one_line", "show_blocks", "show_contents", "structured_text"]
 
 _UNSAFE = re.compile(r"[^\w.-]+", re.ASCII)
 _LONGEST_NAME = 60
+_LONG = 40
 _LONGEST_ENDING = 8
 _MOST_FILES = 1000
 _ENDINGS = {
@@ -172,7 +173,7 @@ def _from_base64(text: Any) -> bytes:
 
 
 def structured_text(structured: Any, blocks: Sequence[Any]) -> str | None:
-    """Structured content as indented JSON; None if there is none, or one of the texts says the same."""
+    """Structured content as indented JSON; None if there is none, or the texts say the same."""
     if structured is UNSET:
         return None
     inner = structured["result"] if isinstance(structured, dict) and structured.keys() == {"result"} else structured
@@ -182,7 +183,18 @@ def structured_text(structured: Any, blocks: Sequence[Any]) -> str | None:
     texts = [block.text for block in blocks if isinstance(block, TextContent)]
     if len(texts) > 1 and isinstance(inner, list) and [_read(text) for text in texts] == inner:
         return None  # a list of which each item is a text
+    long = [text for text in _texts_in(structured) if "\n" in text or (len(text) > _LONG and " " in text)]
+    if long and all(any(text in each for each in texts) for text in long):
+        return None  # as of a page: nobody reads it twice
     return format(encode(structured), indent=2).decode()
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value.strip()
+    elif isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _texts_in(each)
 
 
 def _read(text: str) -> Any:

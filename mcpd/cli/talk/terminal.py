@@ -19,6 +19,7 @@ __all__ = ["Terminal", "as_json_text"]
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _STDIN = 0
 _BAR_SECONDS = 0.1
+_LINE_SECONDS = 1.0
 _BAR_CELLS = 24
 
 
@@ -48,7 +49,7 @@ class Terminal:
         is_plain = bool(environment.get("NO_COLOR")) or environment.get("TERM") == "dumb"
         self._colours = (self.out_is_terminal and not is_plain, self.err_is_terminal and not is_plain)
         self._bar = ""
-        self._drawn_at = 0.0
+        self._drawn_at: float | None = None
         self._typed = b""
         self._asking = asyncio.Lock()
 
@@ -112,8 +113,14 @@ class Terminal:
     # ---------------------------------------------------------------------------------- progress
 
     def progress(self, done: float, total: float | None, message: str | None) -> None:
-        """Show how far a call is, on a line that is replaced; nothing where stderr is no terminal."""
+        """Show how far a call is, on a line that is replaced; where stderr is not a terminal, on lines of its own."""
+        is_last = total is not None and done >= total
+        now = asyncio.get_running_loop().time()
         if not self.err_is_terminal:
+            if is_last or self._drawn_at is None or now - self._drawn_at >= _LINE_SECONDS:
+                self._drawn_at = now
+                of = f" of {total:g}" if total is not None else ""
+                self.note(f"mcpd: {done:g}{of}{f': {printable(message, 200)}' if message else ''}")
             return
         said = f" {printable(message, 60)}" if message else ""
         if total is not None and total > 0:
@@ -123,8 +130,7 @@ class Terminal:
         else:
             self._bar = f"[{done:g}]{said}"
 
-        now = asyncio.get_running_loop().time()
-        if now - self._drawn_at >= _BAR_SECONDS or (total is not None and done >= total):
+        if is_last or self._drawn_at is None or now - self._drawn_at >= _BAR_SECONDS:
             self._drawn_at = now
             self._draw()
 

@@ -229,7 +229,8 @@ def test_wrong_use_is_one_line_and_2(run: Run, words: list[str], line: str) -> N
 def test_what_cannot_be_done_is_one_line_and_1(run: Run, words: list[str], line: str) -> None:
     done = run(*words)
     assert (done.returncode, done.stdout) == (1, b"")
-    lines = [each for each in done.stderr.decode().splitlines() if each != "cancelled at the server"]
+    beside = ("cancelled at the server", "mcpd: 1 of 2: half")
+    lines = [each for each in done.stderr.decode().splitlines() if each not in beside]
     assert len(lines) == 1
     assert lines[0].startswith(line)
 
@@ -359,7 +360,8 @@ def test_servers_behind_urls(run: Run, url: str) -> None:
     for place in (url, url.replace("http:", "ws:")):
         assert run("read", place, "bed://south").stdout == b"bed south\n"
         done = run("call", place, "steps", "-H", "X-Of-Mine: 1", "--protocol", "2025-11-25")
-        assert (done.returncode, done.stdout, done.stderr) == (0, b"done\n", b"")
+        assert (done.returncode, done.stdout) == (0, b"done\n")
+        assert b"mcpd: 3 of 3: step 3" in done.stderr.splitlines()[-1]
     done = run("list", f"{url}s")
     assert done.returncode == 1
     assert "HTTP 404" in said(done)
@@ -469,7 +471,8 @@ def test_a_call_that_is_ended_is_cancelled_at_the_server(
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stderr is not None
-    assert "begun" in process.stderr.readline()
+    while "begun" not in process.stderr.readline():  # progress comes first
+        assert process.poll() is None
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (code, "")
@@ -528,3 +531,20 @@ def test_words_that_complete(run: Run, line: str, found: set[str]) -> None:
     lines = done.stdout.decode().splitlines()
     assert {line.removeprefix("plain,") for line in lines if line.startswith("plain,")} == found
     assert done.stderr == b""
+
+
+def test_progress_in_a_pipe_goes_to_stderr(run: Run) -> None:
+    done = run("call", "--demo", "count_slowly", "steps=2")
+    assert (done.returncode, done.stdout) == (0, b"Counted to 2\n")
+    lines = done.stderr.decode().splitlines()
+    assert [line.partition(": ")[2].partition(":")[0] for line in (lines[0], lines[-1])] == ["1 of 2", "2 of 2"]
+
+
+def test_a_page_of_documents_is_printed_once(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "book" / "docs").mkdir(parents=True)
+    (tmp_path / "book" / "docs" / "units.md").write_text("# Units\n\nMetres and feet.\n")
+    done = run("call", "book", "read_docs_page", "path=units.md")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.decode().count("Metres and feet.") == 1
+    assert done.stdout.startswith(b"Units")
+    assert b'"headings"' not in done.stdout
