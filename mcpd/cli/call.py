@@ -1,4 +1,4 @@
-"""`mcpd call`: its options. A line without any is read by `quick_call`, without click."""
+"""`mcpd call`: its options."""
 
 from __future__ import annotations
 

@@ -64,10 +64,14 @@ class Loopback:
             self._port = server.sockets[0].getsockname()[1]
         return True
 
-    async def wait(self, state: str) -> str:
-        """The URL that the browser came back to, with this `state`; others are ignored. Raises AuthorizationFailed."""
+    def expect(self, state: str) -> None:
+        """Take the browser's return with this `state` from now on: it may come before the browser counts as opened."""
         self._state = state
         self._result = asyncio.get_running_loop().create_future()
+
+    async def wait(self) -> str:
+        """The URL that the browser came back to with the expected `state`. Raises AuthorizationFailed."""
+        assert self._result is not None, "expect() comes first"
         try:
             async with asyncio.timeout(LISTEN_SECONDS):
                 return await self._result

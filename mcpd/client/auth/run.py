@@ -6,7 +6,9 @@ import asyncio
 import os
 import ssl
 import sys
+import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from inspect import isawaitable
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
@@ -108,7 +110,33 @@ class Person(Struct, kw_only=True):
         raise ConfigurationError(f"{self.redirect}: this port is taken; name another, or none")
 
     async def visit(self, url: str) -> str:
-        """Send the user to a page; gives the URL that the browser came back to. Raises AuthorizationFailed."""
+        """Send the user to a page; gives the URL that the browser came back to. Raises AuthorizationFailed.
+
+        The browser may come back before it counts as opened: one that runs in the foreground, a single sign-on.
+        """
+        if self.wait_callback is not None:
+            await self._open(url)
+            found = self.wait_callback()
+            return str(await found if isawaitable(found) else found)
+
+        assert self.listener is not None
+        self.listener.expect(parse_qs(urlsplit(url).query).get("state", [""])[0])
+        opening = asyncio.ensure_future(self._open(url))
+        ways = [asyncio.ensure_future(self.listener.wait())]
+        try:
+            await asyncio.wait((opening, *ways), return_when=asyncio.FIRST_COMPLETED)
+            if not ways[0].done():
+                await opening
+                if self.paste is not None:
+                    ways.append(asyncio.ensure_future(self.paste()))
+            done, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            return done.pop().result()
+        finally:
+            for task in (opening, *ways):
+                task.cancel()
+            await asyncio.gather(opening, *ways, return_exceptions=True)
+
+    async def _open(self, url: str) -> None:
         if self.open_url is not None:
             opened = self.open_url(url)
             if isawaitable(opened):
@@ -117,22 +145,6 @@ class Person(Struct, kw_only=True):
             raise AuthorizationFailed(
                 "no browser could be opened: mcpd login --no-browser prints the address, OAuth(open_url=…) is told it"
             )
-        if self.wait_callback is not None:
-            found = self.wait_callback()
-            return str(await found if isawaitable(found) else found)
-
-        assert self.listener is not None
-        state = parse_qs(urlsplit(url).query).get("state", [""])[0]
-        ways = [asyncio.ensure_future(self.listener.wait(state))]
-        if self.paste is not None:
-            ways.append(asyncio.ensure_future(self.paste()))
-        try:
-            done, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-            return done.pop().result()
-        finally:
-            for way in ways:
-                way.cancel()
-            await asyncio.gather(*ways, return_exceptions=True)
 
     async def tell(self, step: Tell) -> None:
         """Show where the code is to be typed, once, and wait."""
@@ -196,10 +208,21 @@ async def open_browser(url: str) -> bool:
     """Show a page, whose URL was checked, in the user's browser; whether there is one. No shell is asked."""
     import webbrowser
 
-    def show() -> bool:
-        try:
-            return webbrowser.open(url)
-        except (webbrowser.Error, OSError):
-            return False
+    loop = asyncio.get_running_loop()
+    shown: asyncio.Future[bool] = loop.create_future()
 
-    return await asyncio.get_running_loop().run_in_executor(None, show)
+    def answer(is_open: bool) -> None:
+        if not shown.done():
+            shown.set_result(is_open)
+
+    def show() -> None:
+        try:
+            is_open = webbrowser.open(url)
+        except (webbrowser.Error, OSError):
+            is_open = False
+        with suppress(RuntimeError):  # the loop is gone: the login ended before the browser did
+            loop.call_soon_threadsafe(answer, is_open)
+
+    # A browser in the foreground returns when it is closed: the end of the program does not wait for that.
+    threading.Thread(target=show, daemon=True).start()
+    return await shown

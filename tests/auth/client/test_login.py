@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from support.http_script import reply
@@ -63,6 +65,24 @@ async def test_each_login_has_a_state_and_a_verifier_of_its_own() -> None:
         await log_in(there)
         assert len({visit["state"] for visit in there.visits}) == 2
         assert len({visit["code_challenge"] for visit in there.visits}) == 2
+
+
+async def test_the_browser_may_come_back_before_it_counts_as_opened() -> None:
+    """A browser in the foreground counts as opened when it is closed; a single sign-on answers at once."""
+    async with world() as there:
+        statuses: list[bytes] = []
+
+        async def foreground(url: str) -> None:
+            there.visit(url)
+            back = urlsplit(there._returned)
+            reader, writer = await asyncio.open_connection(back.hostname, back.port)
+            writer.write(f"GET {back.path}?{back.query} HTTP/1.1\r\nHost: {back.netloc}\r\n\r\n".encode())
+            statuses.append((await reader.read()).partition(b"\r\n")[0])
+            writer.close()
+            await asyncio.get_running_loop().create_future()  # the browser stays open
+
+        await log_in(there, open_url=foreground, wait_callback=None, redirect="http://127.0.0.1:0/callback")
+        assert statuses == [b"HTTP/1.1 200 OK"]
 
 
 @pytest.mark.parametrize(
