@@ -72,7 +72,7 @@ def pointers(url: str, name: str, options: Options) -> list[str]:
         code = {"name": name, "type": "http", "url": url, **header}
 
     what = "the demo server of mcpd (mcpd serve FILE serves your own)" if options.target == DEMO else "it"
-    target = shlex.quote(options.target or ".")
+    target = shlex.quote(options.target or os.path.relpath(_root_here()))
     if options.more_targets:
         target = f"--name {name} -- {words}"
     return [
@@ -138,9 +138,14 @@ def _own_address(wildcard: str) -> str:
 def stdio_entry(options: Options) -> Entry:
     """What `mcpd install` writes for the targets: a host starts them in another folder and with another PATH."""
     if options.target is None:
-        place = place_here()
-        return entry_of_files([FileTarget(os.getcwd() if place is None else place.root)]).entry
+        return entry_of_files([FileTarget(_root_here())]).entry
     return entry_of_files([_file_target(each) for each in (options.target, *options.more_targets)]).entry
+
+
+def _root_here() -> str:
+    """The folder that is meant where no target was named."""
+    place = place_here()
+    return os.getcwd() if place is None else place.root
 
 
 def _file_target(target: str) -> FileTarget:

@@ -16,6 +16,7 @@ from msgspec.json import encode, format
 from ..errors import NAMESAKE, ConfigurationError, collecting
 from ..printable import printable
 from ..registry.problems import Problem
+from ..serve_defaults import DEMO
 from ..serve_options import Option, command_options
 from ..server.advice import token_problems
 from .client_options import or_demo
@@ -109,6 +110,8 @@ def command(
         click.echo(report.as_json(None))
         return 1
 
+    if find(target).name == DEMO and not demo:
+        click.echo("mcpd: no server was named, so this is the demo server of mcpd", err=True)
     if as_json:
         click.echo(report.as_json(server))
     else:

@@ -24,7 +24,7 @@ __all__ = ["ServerInfo", "make_server"]
 
 _READ_ONLY = {"readOnlyHint": True, "openWorldHint": False}
 
-_WELCOME = """# mcpd starter
+_WELCOME = """# mcpd demo server
 
 You are talking to mcpd without a server of your own. Point it at one:
 
@@ -68,8 +68,8 @@ def make_server(apps: AppsMode = "auto") -> Server:
     server = Server(
         "mcpd",
         version=__version__,
-        title="mcpd starter",
-        description="The built-in server of mcpd, to try a host with",
+        title="mcpd demo server",
+        description="The demo server of mcpd, to try a host with",
         instructions="A starter with a few harmless tools. Read mcpd://welcome to replace it with your own.",
         apps=apps,
     )

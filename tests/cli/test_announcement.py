@@ -181,7 +181,7 @@ def test_each_printed_entry_starts_the_server_from_the_root(
     """Hosts start servers in a folder of their own, and with variables of their own."""
     targets, wanted = WAYS[way]
     if way == "mcpd.toml":
-        monkeypatch.chdir("garden")
+        monkeypatch.chdir("garden/tools")  # it is above
     options = Options(ws=":1", target=targets[0] if targets else None, more_targets=(*targets[1:],))
     said = pointers("ws://127.0.0.1:1/mcp", "garden", options)
     lines = {line.split()[0]: line for line in said if line.startswith("  ")}

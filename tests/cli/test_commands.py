@@ -547,3 +547,8 @@ def test_a_short_key_is_not_blamed_on_the_file(run: Run, tmp_path: Path) -> None
         done = run(*words, "clean.py", env={"MCPD_STATE_KEY": "short"})
         said = "mcpd: MCPD_STATE_KEY: a key needs at least 16 bytes; make one with: openssl rand -hex 32\n"
         assert (done.returncode, done.stderr) == (1, said)
+
+
+def test_check_names_the_demo_server(run: Run) -> None:
+    assert run("check").stderr == "mcpd: no server was named, so this is the demo server of mcpd\n"
+    assert run("check", "--demo").stderr == ""

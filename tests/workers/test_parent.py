@@ -457,7 +457,7 @@ class TestTheStart:
             )
             async with asyncio.timeout(TIMEOUT):
                 _, told = await process.communicate()
-        assert process.returncode == (2 if "range" in said else 1)
+        assert process.returncode == (2 if "whole number" in said else 1)
         assert said.replace("{port}", port) in told.decode()
         assert len([line for line in told.decode().splitlines() if not line.startswith("INFO")]) == 1, told
 
