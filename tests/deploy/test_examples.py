@@ -154,7 +154,7 @@ async def test_what_systemd_runs(child: Child, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(TOKEN)
     (tmp_path / "token").chmod(0o600)
     unit = dict(settings(UNIT, "Service"))
-    assert dict(settings(UNIT.with_suffix(".socket"), "Socket"))["ListenStream"] == "8080"
+    assert dict(settings(UNIT.with_suffix(".socket"), "Socket"))["ListenStream"] == "127.0.0.1:8080"
     words = shlex.split(unit["ExecStart"])
     assert words[0] == "/opt/mcpd/bin/mcpd"
     (number,) = free_ports(1)
@@ -239,7 +239,7 @@ def test_how_many_nodes_there_are_is_said_once() -> None:
 def test_nodes_in_containers_may_do_little() -> None:
     for name in ("one", "two"):
         node = compose()["services"][name]
-        assert (node["read_only"], node["cap_drop"]) == (True, ["ALL"])
+        assert (node["read_only"], node["cap_drop"], node["init"]) == (True, ["ALL"], True)
         assert "ports" not in node, "only the proxy is reached from outside"
     valkey = compose()["services"]["valkey"]["command"]
     assert valkey[-2:] == ["--maxmemory-policy", "noeviction"]
@@ -269,6 +269,7 @@ def test_the_proxy_of_compose_is_that_of_the_other_example() -> None:
 
     ours = set(lines(DEPLOY / "container" / "nginx.conf"))
     assert set(lines(DEPLOY / "nginx.conf")) <= ours
+    assert set(lines(DEPLOY / "nginx-tls.conf")) <= ours
     text = (DEPLOY / "container" / "nginx.conf").read_text()
     nodes = re.findall(r"server (\w+):8080 resolve ", text)
     assert nodes == ["one", "two"]

@@ -168,15 +168,28 @@ def service(
         yield found
 
 
+def _certify(folder: Path) -> None:
+    """A certificate of its own for mcp.example.com."""
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=mcp.example.com",
+               "-addext", "subjectAltName=DNS:mcp.example.com", "-keyout", f"{folder}/privkey.pem",
+               "-out", f"{folder}/fullchain.pem"]  # fmt: skip
+    subprocess.run(command, check=True, timeout=TIMEOUT, stderr=subprocess.DEVNULL)
+
+
 @contextmanager
 def _proxy(name: str, folder: Path, ports: Sequence[int]) -> Iterator[int]:
     """A proxy before these ports; it has gone into the background once it listens, where its pid file finds it."""
     (own,) = free_ports(1)
     inside = Path(folder) / name
     inside.mkdir(parents=True)
-    file = {"nginx": "nginx.conf", "haproxy": "haproxy.cfg", "caddy": "Caddyfile"}[name]
+    file = {"haproxy": "haproxy.cfg", "caddy": "Caddyfile"}.get(name, "nginx.conf")
     all_ports = [own, *ports]
     text = (DEPLOY / file).read_text()
+    if name == "nginx-tls":  # on the port of the other, which gets one that nobody uses
+        all_ports[:1] = free_ports(1)
+        tls = (DEPLOY / "nginx-tls.conf").read_text().replace("listen 443", f"listen 127.0.0.1:{own}")
+        text += re.sub(r"/etc/letsencrypt/live/[^/]*/(\w+\.pem)", rf"{inside}/\1", tls)
+        _certify(inside)
     for number in range(len(all_ports), 4):
         text = "\n".join(line for line in text.split("\n") if f":808{number}" not in line)
     text = re.sub(r"(127\.0\.0\.1|http://):808(\d)", lambda found: f"{found[1]}:{all_ports[int(found[2])]}", text)
