@@ -45,6 +45,10 @@ def launch(options: Options) -> int:
     """
     from .header_files import surroundings
 
+    if os.getpid() == 1:
+        from .worker_options import serve_below_init
+
+        serve_below_init()
     began = time_ns()
     found = _targets(options)
     left_out = surroundings(found)

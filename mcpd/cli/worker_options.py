@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import socket
 import warnings
 
@@ -10,7 +12,7 @@ from ..errors import ConfigurationError
 from ..serve_options import Options
 from .telling import tell, tell_to
 
-__all__ = ["become_worker", "check", "run_parent", "speak"]
+__all__ = ["become_worker", "check", "run_parent", "serve_below_init", "speak"]
 
 
 def check(options: Options, from_file: frozenset[str]) -> None:
@@ -81,3 +83,30 @@ _show_warning = warnings.showwarning
 
 def _is_critical(record: logging.LogRecord) -> bool:
     return record.levelno > logging.ERROR
+
+
+def serve_below_init() -> None:
+    """As process 1 of a container, start a child that serves, and reap the processes that tools leave behind.
+
+    Returns in the child. This process hands signals on to it, and ends with its exit code.
+    """
+    child = os.fork()
+    if child == 0:
+        if os.environ.get("LISTEN_PID") == "1":
+            os.environ["LISTEN_PID"] = str(os.getpid())
+        return
+
+    def hand_on(number: int, _: object) -> None:
+        os.kill(child, number)
+
+    # A terminal sends its signals to both processes.
+    of_terminal = {signal.SIGINT, signal.SIGQUIT} if os.isatty(0) else set()
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT, signal.SIGQUIT):
+        handler = signal.SIG_IGN if number in of_terminal else hand_on
+        signal.signal(number, handler)
+    os.closerange(0, 2)  # the child is alone at stdin and stdout, whose ends others wait for
+    while True:
+        pid, status = os.waitpid(-1, 0)
+        if pid == child:
+            code = os.waitstatus_to_exitcode(status)
+            os._exit(code if code >= 0 else 128 - code)

@@ -15,6 +15,7 @@ from typing import Any
 
 from ..budget import SMALL, Charge, client_of
 from ..errors import ConfigurationError
+from ..transports.accepting import is_tls
 from ..transports.authentication import Refusal
 from .application import Application
 from .departure import when_gone
@@ -345,6 +346,7 @@ class Http1Protocol(SlottedProtocol):
         return self.cycle is not None and not self.cycle.response_complete  # type: ignore[redundant-expr]
 
     def send_400_response(self, msg: str) -> None:
+        is_tls(self._data, self.client[0] if self.client else "a client")
         self._refuse(Refusal(400, msg + "\n"))
 
     def on_response_complete(self) -> None:

@@ -21,7 +21,7 @@ try:
 except ImportError:  # Windows
     resource = None
 
-__all__ = ["Acceptor", "ConnectionLimit", "CountedConnections", "raise_descriptor_limit"]
+__all__ = ["Acceptor", "ConnectionLimit", "CountedConnections", "is_tls", "raise_descriptor_limit"]
 
 log = logging.getLogger("mcpd")
 
@@ -64,6 +64,18 @@ def _open_now() -> int:
         except OSError:
             continue
     return 32
+
+
+def is_tls(data: bytes, peer: str) -> bool:
+    """Whether the first bytes of a connection begin a TLS handshake, which is logged: the port serves without TLS."""
+    found = data.startswith(b"\x16\x03")
+    if found:
+        log.warning(
+            "%s spoke TLS to a port that serves without it: use http:// or ws:// in the URL, or the address of the "
+            "proxy that ends TLS",
+            peer,
+        )
+    return found
 
 
 class ConnectionLimit:

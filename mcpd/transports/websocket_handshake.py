@@ -20,6 +20,7 @@ from websockets.typing import Subprotocol
 
 from ..principal import ANONYMOUS, Origin, Principal
 from ..printable import printable
+from .accepting import is_tls
 from .authentication import Refusal, RequestHeaders
 
 __all__ = ["Admission", "Handshake", "HandshakeFields", "WebSocketProtocol"]
@@ -133,6 +134,9 @@ class Handshake:
 
         protocol = self._protocol
         start = 0
+        if is_tls(data, self._peer()):
+            data += b"\n"  # a whole line, which is refused at once
+
         while start < len(data) and protocol.handshake_exc is None:
             end = data.find(b"\n", start) + 1 or len(data)
             protocol.receive_data(data[start:end])

@@ -19,6 +19,8 @@ from conftest import Child
 from support.clock import until
 from support.wires import MODERN, each_version, initialize, process_wire
 
+from mcpd import Client
+
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and descriptors as POSIX has them")
 
 VERSION = "2025-11-25"
@@ -600,3 +602,46 @@ async def test_a_modern_client_over_a_process(child: Child, server_file: str) ->
         wire.cancel("w")
         await wire.quiet()
     assert wire.code == 0
+
+
+ORPHANS = """
+import os, subprocess
+from mcpd import Server
+
+server = Server("orphans")
+
+@server.tool
+def leave() -> int:
+    "The id of a process whose parent ends before it."
+    return int(subprocess.run("sleep 0.2 >/dev/null & echo $!", shell=True, capture_output=True, text=True).stdout)
+
+@server.tool
+def is_there(pid: int) -> bool:
+    return os.path.exists(f"/proc/{pid}")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="process namespaces")
+async def test_as_process_1_it_reaps_what_tools_leave_behind(child: Child, tmp_path: Path) -> None:
+    """In a container, where nobody else does; it ends with its client, and on a signal with the right exit code."""
+    apart = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
+    try:
+        subprocess.run([*apart, "true"], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no process namespaces here")
+    (tmp_path / "orphans.py").write_text(ORPHANS)
+    command = [*apart, *child.mcpd("serve", "--stdio", str(tmp_path / "orphans.py"))]
+    async with asyncio.timeout(60), Client(command) as client:
+        pid = await client.call("leave")
+        while await client.call("is_there", pid=pid):
+            pass
+
+    with subprocess.Popen(command, env=child.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps(initialize(VERSION)).encode() + b"\n")
+        process.stdin.flush()
+        assert process.stdout.readline()
+        (first,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        os.kill(int(first), signal.SIGTERM)
+        assert process.wait(60) == 0

@@ -6,14 +6,17 @@ import asyncio
 import json
 import os
 import socket
+import ssl
 import stat
 import subprocess
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from conftest import Child
+from support import websocket_peer
 from support.clock import turns, until
 from support.http_peer import BOTH, Peer, Port, call, envelope, events, initialize, modern, post, request, serving
 from support.http_stage import Stage
@@ -463,3 +466,16 @@ async def test_on_a_wide_address_any_ip_address_names_this_machine() -> None:
     async with serving(stage.server, access=Access(insecure=True), address="0.0.0.0:0") as port:
         assert (await port.ask(post(initialize(), host="192.0.2.7"))).status == 200
         assert (await port.ask(post(initialize(), host="name.example.com"))).status == 403
+
+
+@pytest.mark.parametrize("kind", ["http", "ws"])
+async def test_tls_on_a_plain_port_is_logged_with_the_peer(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with AsyncExitStack() as stack:
+        if kind == "http":
+            url = (await stack.enter_async_context(serving(Stage().server))).listener.url
+        else:
+            url = (await stack.enter_async_context(websocket_peer.serving())).listener.url
+        parts = urlsplit(url)
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await asyncio.open_connection(parts.hostname, parts.port, ssl=ssl.create_default_context())
+        assert "127.0.0.1 spoke TLS to a port that serves without it" in caplog.text
