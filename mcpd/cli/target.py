@@ -205,7 +205,7 @@ def _from_file(path: str, loading: Loading) -> ModuleType:
         from ..sources.modules import spawn_problem
 
         if problem := spawn_problem(module, "rename the file"):
-            logging.getLogger("mcpd").warning("%s: %s", printable(path), problem)
+            logging.getLogger("mcpd").warning("%s: %s", printable(path), printable(problem, 500))
     return module
 
 

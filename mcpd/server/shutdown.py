@@ -17,6 +17,8 @@ import time
 from collections.abc import Callable, Collection
 from typing import Any
 
+from ..printable import printable
+
 __all__ = ["ENDING_SECONDS", "HURRY_SECONDS", "ExitDeadline", "StdinWatchdog", "Stop", "end_if_hung", "take_once"]
 
 log = logging.getLogger("mcpd")
@@ -243,7 +245,7 @@ class Stop:
             take_once(number)
 
     def _receive(self, number: int) -> None:
-        log.info("stopping: the process received %s", signal.Signals(number).name)
+        log.info("stopping: the process received %s", printable(signal.Signals(number).name))
         self.set()
 
     def set(self) -> None:
@@ -254,7 +256,7 @@ class Stop:
     def ask(self, why: str) -> None:
         """The wish to stop, unless there was one: not one to hurry. `why` is for the log."""
         if not self._is_asked:
-            log.debug("stopping: %s", why)
+            log.debug("stopping: %s", printable(why))
             self.set()
 
     async def wait(self) -> None:

@@ -300,7 +300,7 @@ def test_listening_says_where_and_how_to_point_claude_desktop_at_it(child: Child
         process.stderr.close()
     assert re.fullmatch(r"mcpd: listening on ws://127\.0\.0\.1:\d+/mcp \(Ctrl-C ends it\)\n", said[0])
     assert f'"{tmp_path / "garden.py"}"' in said[7]
-    assert rest == ""
+    assert rest == "INFO mcpd: stopping: the process received SIGTERM\n"
 
 
 # ------------------------------------------------------------------- what check and serve say of a server
@@ -361,7 +361,10 @@ def test_verbose_shows_schemas(run: Run, tmp_path: Path) -> None:
 def test_serve_says_in_one_line_that_there_are_problems(child: Child, tmp_path: Path, words: list[str]) -> None:
     (tmp_path / "bad.py").write_text(BAD)
     said = told_by(child, tmp_path, "serve", *words, "bad.py")
-    assert said[-1] == "mcpd: 2 problems and 4 warnings: mcpd check bad.py names them"
+    assert said[-2:] == [
+        "mcpd: 2 problems and 4 warnings: mcpd check bad.py names them",
+        "INFO mcpd: stopping: the process received SIGTERM",
+    ]
 
 
 def told_by(child: Child, folder: Path, *words: str) -> list[str]:

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from pydantic import TypeAdapter, validate_call
 
+from ...printable import printable
 from ...registry.annotations import untyped_context
 from ...registry.threads import run_in_thread
 from ..lowlevel.context import current_exchange
@@ -57,8 +58,8 @@ class Function:
         self.hints = _hints(fn)
         self.injected = self._find_injected()
         if context := untyped_context(fn, "Context"):
-            text = "function %s: parameter %r has no annotation, so clients are asked for it; %s"
-            log.warning(text, self.name, *context)
+            text = "function %s: parameter %s has no annotation, so clients are asked for it; %s"
+            log.warning(text, printable(self.name), printable(context[0]), printable(context[1]))
         self._refuse(what, takes_keywords)
 
     def _refuse(self, what: str, takes_keywords: bool) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, create_model
 
+from ...printable import printable
 from ...registry.annotations import untyped_context
 from ..install import serves_in_threads
 from ..lowlevel.context import current_exchange
@@ -174,8 +175,9 @@ def context_parameter(function: Callable[..., Any]) -> str | None:
             if name != "return" and isinstance(one, type) and issubclass(one, Context):
                 return name
     if context := untyped_context(function, "Context"):
-        text = "function %s: parameter %r has no annotation, so clients are asked for it; %s"
-        log.warning(text, getattr(function, "__name__", function), *context)
+        text = "function %s: parameter %s has no annotation, so clients are asked for it; %s"
+        found = getattr(function, "__name__", function)
+        log.warning(text, printable(found), printable(context[0]), printable(context[1]))
     return None
 
 
