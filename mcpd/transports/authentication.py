@@ -24,7 +24,15 @@ from ..principal import ANONYMOUS, Principal
 from ..printable import printable
 from ..state_keys import StateKeys
 
-__all__ = ["Authentication", "Authenticator", "Protection", "Refusal", "RequestHeaders", "TokenAuthenticator"]
+__all__ = [
+    "Authentication",
+    "Authenticator",
+    "Protection",
+    "Refusal",
+    "RequestHeaders",
+    "TokenAuthenticator",
+    "warn_of_readers",
+]
 
 log = logging.getLogger("mcpd")
 
