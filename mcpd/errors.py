@@ -326,11 +326,13 @@ class SessionLost(ConnectionLost):
 class HttpError(TransportError):
     """An HTTP server refused a request, or answered it by what is no MCP; other requests may go through.
 
-    `status` is that of its answer.
+    `status` is that of its answer. `is_challenge` says that the server asked for a token (`WWW-Authenticate`), or that
+    the program was asked for one and it was refused.
     """
 
-    def __init__(self, message: str, status: int) -> None:
+    def __init__(self, message: str, status: int, *, is_challenge: bool = False) -> None:
         self.status = status
+        self.is_challenge = is_challenge
         super().__init__(message)
 
 

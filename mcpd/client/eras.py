@@ -54,10 +54,10 @@ async def agree(
         # Nor does it where no other era is wanted.
         may_be_old = connection.channel.is_multiplexed and wanted is None and probe_seconds is not None
         seconds = probe_seconds if may_be_old else timeout
-        agreed = read_discovery(await _probe(connection, seconds))
+        agreed = read_discovery(await _probe(connection, seconds, must_be_modern=wanted is not None))
         if not agreed.is_whole and agreed.version in table.MODERN:
             # Spec: 2026-07-28 basic/versioning: "select a mutually supported version … and retry the request".
-            agreed = read_discovery(await _probe(connection, seconds, agreed.version))
+            agreed = read_discovery(await _probe(connection, seconds, agreed.version, must_be_modern=True))
             if not agreed.is_whole:
                 raise ProtocolError(f"The server refuses protocol version {agreed.version}, which it says it supports")
         name = agreed.version
@@ -79,7 +79,7 @@ async def agree(
 
 
 async def _probe(
-    connection: ClientConnection, seconds: float | None, version: str | None = None
+    connection: ClientConnection, seconds: float | None, version: str | None = None, *, must_be_modern: bool
 ) -> Raw | RemoteError | None:
     """The answer to the probe in that version, or the newest; None for silence, and for what is no answer."""
     try:
@@ -90,13 +90,15 @@ async def _probe(
         return None
     except HttpError as error:
         # Spec: 2026-07-28 basic/versioning: "a 4xx without a recognized modern error body" is a legacy server's.
-        if error.status in _SAYS_NOTHING or 300 <= error.status < 400:
+        # A server before 2026-07-28 may refuse the unknown method, or a message without a session, by 401 or 403.
+        is_refused = error.status in (401, 403) and (must_be_modern or error.is_challenge)
+        if error.status in _SAYS_NOTHING or is_refused or 300 <= error.status < 400:
             raise
         return None
 
 
-_SAYS_NOTHING = (401, 403, 407, 429)
-"""Of which era a server is: it wants a token, or less haste."""
+_SAYS_NOTHING = (407, 429)
+"""Of which era a server is: a proxy wants a password, or it wants less haste."""
 
 
 def _check(name: str, wanted: str | None) -> None:

@@ -145,11 +145,14 @@ async def refusal(requester: Requester, reply: Reply, message: OutgoingMessage) 
 
     said = first_line(body)
     text = f"{name}: HTTP {status} {printable(reply.reason or '', 60)}".rstrip() + (f": {said}" if said else "")
-    if status in (401, 403):
+    if status in (401, 403) and requester.has_token:
+        text += "; the server refuses what was given as Authorization"
+    elif status in (401, 403):
         text += "; a token is given by --token-file FILE, in Python by headers={'Authorization': 'Bearer …'}"
     if status == 401 and _wants_login(reply):
         return AuthorizationRequired(url, (), f"{text}; to log in: mcpd login {url}")
-    return HttpError(text, status)
+    is_challenge = "WWW-Authenticate" in reply.headers or requester.options.authenticate is not None
+    return HttpError(text, status, is_challenge=is_challenge)
 
 
 def _wants_login(reply: Reply) -> bool:

@@ -13,11 +13,11 @@ from ...errors import HttpError
 from ...printable import printable
 from ..authorization import Authorization
 from .direct import Prepared
-from .fields import checked
+from .fields import checked, with_cookies
 from .link import Link, Reply, read_some
 from .options import Challenge, HttpOptions
 
-__all__ = ["EVENTS", "JSON", "Requester"]
+__all__ = ["EVENTS", "JSON", "MOST_SESSION_CHARACTERS", "Requester"]
 
 JSON = "application/json"
 EVENTS = "text/event-stream"
@@ -27,7 +27,8 @@ _PREPARED = 200
 _ATTEMPTS = 3
 """So often a request that is refused is shown to the hook."""
 
-_LONGEST_SESSION = 1024
+MOST_SESSION_CHARACTERS = 8000
+"""The longest id of a session that a server may give."""
 
 
 class Requester:
@@ -55,6 +56,9 @@ class Requester:
         self._is_plain = self._fixed is not None and self.options.authenticate is None and self._authorization is None
         """Whether the fields of the program are always the same."""
         self._granted: Mapping[str, str] = {}
+        self._cookies: dict[str, str] = {}
+        self._cookie: dict[str, str] = {}
+        """The header field with all cookies of the server; empty if there are none."""
         self._granting = asyncio.Lock()
 
     async def post(
@@ -75,11 +79,32 @@ class Requester:
                 self._prepared.clear()
             fields = {**(self._fixed or {}), **self._fields(heading)}
             prepared = self._prepared[heading] = self.link.prepared(fields)
-        return await self.link.request("POST", self.link.url, prepared, body)
+        return self._remember_cookies(await self.link.request("POST", self.link.url, prepared, body))
+
+    def _remember_cookies(self, reply: Reply) -> Reply:
+        """Keep the cookies that a server sets, unless the program sends cookies of its own."""
+        lines = reply.headers.getall("Set-Cookie", ())
+        if not lines or any(name.lower() == "cookie" for name in self._fixed or ()):
+            return reply
+
+        cookies = with_cookies(self._cookies, lines, self.link.url)
+        if cookies != self._cookies:
+            self._cookies = cookies
+            self._cookie = (
+                {"Cookie": "; ".join(f"{name}={value}" for name, value in cookies.items())} if cookies else {}
+            )
+            self._prepared.clear()
+            self._let_in.clear()
+        return reply
+
+    @property
+    def has_token(self) -> bool:
+        """Whether the program says who it is by header fields of its own."""
+        return self._fixed is None or any(name.lower() == "authorization" for name in self._fixed)
 
     def _fields(self, heading: Heading) -> dict[str, str]:
         """What a message says of itself."""
-        fields = dict(_POST)
+        fields = {**_POST, **self._cookie}
         if heading.in_session:
             fields.update(self.session)
         if heading.version is not None:
@@ -98,7 +123,8 @@ class Requester:
         while True:
             granted = self._granted
             own = self._fixed if self._fixed is not None else await self._asked_for()
-            reply = await self.link.request(method, url, {**own, **granted, **fields}, body)
+            fields = {**self._cookie, **fields}
+            reply = self._remember_cookies(await self.link.request(method, url, {**own, **granted, **fields}, body))
 
             authenticate = self.options.authenticate
             if reply.status not in (401, 403) or authenticate is None or attempt == _ATTEMPTS:
@@ -127,7 +153,7 @@ class Requester:
         while True:
             own = self._fixed if self._fixed is not None else await self._asked_for()
             granted = await asked.fields()
-            reply = await self.link.request(method, url, self._joined(own, granted, said), body)
+            reply = self._remember_cookies(await self.link.request(method, url, self._joined(own, granted, said), body))
             asked.heard(reply.headers)
             # A session is ended without a login for it.
             if reply.status not in (401, 403) or method == "DELETE":
@@ -154,7 +180,7 @@ class Requester:
     ) -> Mapping[str, str] | Prepared:
         """All fields of one request; of a message those of the last one that looked like it, while its token holds."""
         if not isinstance(said, Heading):
-            return {**own, **granted, **said}
+            return {**own, **granted, **self._cookie, **said}
         known = self._let_in.get(said)
         if known is not None and known[0] is granted and own is self._fixed:
             return known[1]
@@ -192,8 +218,13 @@ class Requester:
         if not values:
             return
         value = values[0]
-        if not value or len(value) > _LONGEST_SESSION or not all(0x21 <= ord(c) <= 0x7E for c in value):
-            text = f"{self.link.name}: bad header Mcp-Session-Id: {printable(value, 60)!r} is no visible ASCII"
+        if not value:
+            return
+        if len(value) > MOST_SESSION_CHARACTERS:
+            why = f"{len(value)} characters; {MOST_SESSION_CHARACTERS} are allowed"
+            raise HttpError(f"{self.link.name}: the header Mcp-Session-Id has {why}", reply.status)
+        if not all(0x20 <= ord(c) <= 0x7E for c in value):
+            text = f"{self.link.name}: the header Mcp-Session-Id {printable(value, 60)!r} is not ASCII text"
             raise HttpError(text, reply.status)
         self.session = {"Mcp-Session-Id": value}
         self._prepared.clear()

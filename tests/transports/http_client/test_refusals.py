@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import ssl
 import subprocess
@@ -97,9 +98,51 @@ async def test_what_is_no_http(data: bytes) -> None:
 
 
 async def test_a_bad_session_header_is_named() -> None:
-    async with scripted(legacy(always(reply(200)), session="a b")) as server:
-        with pytest.raises(HttpError, match="bad header Mcp-Session-Id: 'a b' is no visible ASCII"):
+    async with scripted(legacy(always(reply(200)), session="ä")) as server:
+        with pytest.raises(HttpError, match="header Mcp-Session-Id .* is not ASCII text"):
             await Client(server.url).open()
+
+
+async def texts(asked: Asked, write: Write) -> None:
+    """Every call is answered by a text."""
+    await write(reply(200, text_result(asked, "done")))
+
+
+@pytest.mark.parametrize("session", ["", "a b", "x" * 6000])
+async def test_ids_of_sessions_that_the_official_clients_take(session: str) -> None:
+    async with scripted(legacy(texts, session=session)) as server, Client(server.url) as client:
+        await client.call_tool("x")
+        assert server.asked[-1].headers.get("mcp-session-id", "") == session
+
+
+async def test_a_session_id_that_is_too_long_is_named_with_the_limit() -> None:
+    async with scripted(legacy(always(reply(200)), session="x" * 8001)) as server:
+        with pytest.raises(HttpError, match="Mcp-Session-Id has 8001 characters; 8000 are allowed"):
+            await Client(server.url).open()
+
+
+async def test_cookies_go_back_to_the_server_that_set_them() -> None:
+    """Load balancers keep a session on its node by a cookie."""
+    lines = ["node=1; Path=/", "below=2; Path=/mcp/deeper", "safe=3; Secure", "theirs=4; Domain=example.com"]
+
+    async def answer(asked: Asked, write: Write) -> None:
+        if asked.rpc == "tools/call" and asked.message["params"]["name"] == "leave":
+            lines[:] = ["node=; Max-Age=0"]
+        head = "".join(f"Set-Cookie: {line}\r\n" for line in lines)
+        body = json.dumps({"jsonrpc": "2.0", "id": asked.id, "result": {"resultType": "complete", "content": []}})
+        kind = "Content-Type: application/json\r\n"
+        await write(f"HTTP/1.1 200 OK\r\n{kind}{head}Content-Length: {len(body)}\r\n\r\n{body}".encode())
+
+    async with scripted(modern(answer)) as server:
+        async with Client(server.url) as client:
+            for name in ("first", "second", "leave", "third"):
+                await client.call_tool(name)
+            sent = [asked.headers.get("cookie", "") for asked in server.asked if asked.rpc == "tools/call"]
+            assert sent == ["", "node=1", "node=1", ""]
+        async with Client(server.url, headers={"Cookie": "own=5"}) as client:
+            await client.call_tool("first")
+            await client.call_tool("second")
+            assert server.asked[-1].headers["cookie"] == "own=5"
 
 
 # ------------------------------------------------------------------------------------------ eras
@@ -109,6 +152,7 @@ async def test_a_bad_session_header_is_named() -> None:
     "refusal",
     [
         reply(400), reply(400, b"Bad Request: no session"), reply(404, b"x"), reply(405), reply(406), reply(500),
+        reply(401), reply(403, {"error": "missing session"}),
         reply(422, {"a": 1}), reply(200, b"<html>", {"Content-Type": "text/html"}), reply(202),
         reply(400, {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "no"}}),
         reply(404, {"jsonrpc": "2.0", "id": 1, "error": {"code": -32601, "message": "no"}}),
@@ -130,7 +174,17 @@ async def test_a_legacy_server_is_found_out(refusal: bytes) -> None:
         assert first.rpc == "initialize"
 
 
-@pytest.mark.parametrize("status", [401, 403, 429, 302])
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_server_that_asks_for_a_token_is_not_asked_as_an_old_one(status: int) -> None:
+    async with scripted(always(reply(status, b"no", {"WWW-Authenticate": "Bearer"}))) as server:
+        with pytest.raises(HttpError, match="a token is given by"):
+            await Client(server.url).open()
+        with pytest.raises(HttpError, match="the server refuses what was given as Authorization"):
+            await Client(server.url, headers={"authorization": "Bearer x"}).open()
+        assert [one.rpc for one in server.asked] == ["server/discover"] * 2
+
+
+@pytest.mark.parametrize("status", [429, 302])
 async def test_what_says_nothing_of_the_era_is_raised(status: int) -> None:
     async with scripted(always(reply(status, b"no", {"Location": "http://127.0.0.1:1/"}))) as server:
         with pytest.raises(HttpError) as caught:
