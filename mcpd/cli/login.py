@@ -52,10 +52,13 @@ _EPILOG = "Exit codes: 0 logged in, 1 not, 2 wrong use, 130 Ctrl-C."
                      "at. So it is over SSH, and without a display."),
         click.Option(["--port"], type=click.IntRange(1, 65535), help="The port of this machine that the browser comes "
                      "back to, where one was registered."),
+        click.Option(["--localhost"], is_flag=True, help="Let the browser come back to localhost instead of 127.0.0.1, "
+                     "for providers that accept nothing else."),
         click.Option(["--dpop"], is_flag=True, help="Bind the tokens to a key of this machine."),
         click.Option(["--keyring"], is_flag=True, help="Keep the secrets of logins in the system's keyring."),
         click.Option(["--assume-pkce"], is_flag=True, help="Go on where the authorization server does not say that it "
                      "has PKCE: Microsoft Entra and Amazon Cognito have it."),
+        click.Option(["--assume-issuer"], is_flag=True, help="Accept an issuer that differs by a slash at its end."),
         click.Option(["--allow-private"], is_flag=True, help="Log in at private addresses, though the server is not."),
         click.Option(["--list", "is_list"], is_flag=True, help="Show what logins there are, as mcpd whoami does."),
         json_option("With --list: print it as JSON."),
@@ -70,9 +73,11 @@ def command(
     device: bool,
     no_browser: bool,
     port: int | None,
+    localhost: bool,
     dpop: bool,
     keyring: bool,
     assume_pkce: bool,
+    assume_issuer: bool,
     allow_private: bool,
     is_list: bool,
     as_json: bool,
@@ -94,8 +99,9 @@ def command(
             device=device,
             dpop=dpop,
             assume_pkce=assume_pkce,
+            assume_issuer=assume_issuer,
             allow_private=allow_private,
-            redirect=f"http://127.0.0.1:{port or 0}/callback",
+            redirect=f"http://{'localhost' if localhost else '127.0.0.1'}:{port or 0}/callback",
             store="keyring" if keyring else None,
         )
         return await _log_in(terminal, url_target(reach), settings, no_browser=no_browser)

@@ -33,6 +33,8 @@ class Attempt(Struct, frozen=True, kw_only=True):
     client_id: str
     resource: str | None
     scopes: tuple[str, ...] | None
+    allows_slash: bool = False
+    """Whether the response may name the issuer with another slash at its end."""
 
     def __repr__(self) -> str:
         return f"Attempt({self.issuer!r}, {self.client_id!r}, scopes={self.scopes})"
@@ -92,6 +94,7 @@ def begin(
         client_id=client_id,
         resource=resource,
         scopes=scopes,
+        allows_slash=settings.assume_issuer,
     )
 
 
@@ -137,7 +140,10 @@ def read_callback(server: ServerMetadata, attempt: Attempt, url: str) -> str:
         raise AuthorizationFailed(
             f"the response does not name its issuer (iss), which {printable(attempt.issuer, 200)} says it does: refused"
         )
-    if issuer is not None and issuer != attempt.issuer:
+    is_same = issuer == attempt.issuer
+    if issuer is not None and attempt.allows_slash:
+        is_same = issuer.removesuffix("/") == attempt.issuer.removesuffix("/")
+    if issuer is not None and not is_same:
         raise AuthorizationFailed(
             f"the response came from another authorization server than {printable(attempt.issuer, 200)} (iss): refused"
         )

@@ -98,17 +98,21 @@ def discover(
     prefers: Callable[[str], int] = lambda issuer: 0,
     legacy: bool = True,
     looked: list[Looked] | None = None,
+    assume_issuer: bool = False,
 ) -> Steps[Found]:
     """The authorization server of the MCP server at `url`. `prefers` sorts issuers, where there are several: low first.
 
-    `legacy` allows the ways of 2025-03-26; `looked` gets each place as it is asked. Raises AuthorizationFailed, which
-    names every place that was asked and what it answered.
+    `legacy` allows the ways of 2025-03-26; `looked` gets each place as it is asked; `assume_issuer` takes one that
+    differs from the named issuer by a slash at its end. Raises AuthorizationFailed, which names every place that was
+    asked and what it answered.
     """
     places: list[Looked] = [] if looked is None else looked
     named = challenge.params.get("resource_metadata") if challenge is not None else None
     metadata = yield from _resource(url, named, places)
     if metadata is not None:
-        server = yield from _first_usable(url, sorted(metadata.authorization_servers, key=prefers), places)
+        server = yield from _first_usable(
+            url, sorted(metadata.authorization_servers, key=prefers), places, assume_issuer
+        )
         return Found(server, metadata.resource, metadata, tuple(places))
     if not legacy:
         raise AuthorizationFailed(f"{shown(url)} has no metadata of a protected resource: {_in_words(places)}")
@@ -165,17 +169,19 @@ def _read_resource(answer: Answer, url: str) -> tuple[str, ResourceMetadata | No
     return "", metadata
 
 
-def _first_usable(url: str, issuers: Sequence[str], places: list[Looked]) -> Steps[ServerMetadata]:
+def _first_usable(url: str, issuers: Sequence[str], places: list[Looked], assume_issuer: bool) -> Steps[ServerMetadata]:
     before = len(places)
     for issuer in issuers:
-        found = yield from _metadata(url, issuer, places)
+        found = yield from _metadata(url, issuer, places, allows_slash=assume_issuer)
         if found is not None:
             return found
     text = "no authorization server can be used"
     raise AuthorizationFailed(f"{text}: {_in_words(places[before:])}")
 
 
-def _metadata(url: str, issuer: str, places: list[Looked], *, is_origin: bool = False) -> Steps[ServerMetadata | None]:
+def _metadata(
+    url: str, issuer: str, places: list[Looked], *, is_origin: bool = False, allows_slash: bool = False
+) -> Steps[ServerMetadata | None]:
     """The metadata of one authorization server; None if no document at its places can be used."""
     what = "authorization server metadata"
     try:
@@ -198,7 +204,7 @@ def _metadata(url: str, issuer: str, places: list[Looked], *, is_origin: bool = 
                 raise AuthorizationFailed(f"the {what} at {shown(place)} answers {answer.status}")
             continue
 
-        problem, found = _read_server(answer, issuer, url, is_origin=is_origin)
+        problem, found = _read_server(answer, issuer, url, allows_slash=is_origin or allows_slash)
         places.append(Looked(what, place, problem or "it is there", not problem))
         if found is not None:
             return found
@@ -207,7 +213,7 @@ def _metadata(url: str, issuer: str, places: list[Looked], *, is_origin: bool = 
     return None
 
 
-def _read_server(answer: Answer, issuer: str, url: str, *, is_origin: bool) -> tuple[str, ServerMetadata | None]:
+def _read_server(answer: Answer, issuer: str, url: str, *, allows_slash: bool) -> tuple[str, ServerMetadata | None]:
     """What is wrong with a document, else what it says."""
     document = json_object(answer.body)
     if document is None:
@@ -217,8 +223,10 @@ def _read_server(answer: Answer, issuer: str, url: str, *, is_origin: bool) -> t
     except ValueError as error:
         return str(error), None
     # Spec: RFC 8414 3.3: identical. An origin was put together by us, and has no spelling of its own.
-    if found.issuer != issuer and not (is_origin and found.issuer == f"{issuer}/"):
-        return f"its issuer is {printable(found.issuer, 200)}, not {printable(issuer, 200)}", None
+    is_same_but_slash = found.issuer.removesuffix("/") == issuer.removesuffix("/")
+    if found.issuer != issuer and not (allows_slash and is_same_but_slash):
+        hint = "; to take both for one, mcpd login --assume-issuer, OAuth(assume_issuer=True)" * is_same_but_slash
+        return f"its issuer is {printable(found.issuer, 200)}, not {printable(issuer, 200)}{hint}", None
     try:
         for name, endpoint in found.endpoints().items():
             check_endpoint(name, endpoint, url)

@@ -67,7 +67,11 @@ def login(
     Raises AuthorizationFailed, FetchError.
     """
     found = yield from discover(
-        url, challenge, prefers=_preference(settings, kept), legacy=settings.legacy and not saw_metadata
+        url,
+        challenge,
+        prefers=_preference(settings, kept),
+        legacy=settings.legacy and not saw_metadata,
+        assume_issuer=settings.assume_issuer,
     )
     server = found.server
     _check_issuer(settings, kept, url, server)

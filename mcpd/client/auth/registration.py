@@ -75,6 +75,9 @@ def register(
         if answer.status in (200, 201):
             return _read(json_object(answer.body) or {}, server, redirect_uri, preferred[0])
         refused: Refusal = refusal_of(answer, endpoint, "registration endpoint")
+        if refused.code == "invalid_redirect_uri" and "127.0.0.1" in redirect_uri:
+            hint = "if it takes localhost only: mcpd login --localhost, OAuth(redirect='http://localhost:0/callback')"
+            raise Refusal(f"{refused}; {hint}", refused.code, refused.status)
         if attempt or refused.code not in _ADJUSTABLE:
             raise refused
         body["token_endpoint_auth_method"] = preferred[-1] if len(preferred) > 1 else preferred[0]

@@ -51,6 +51,8 @@ class OAuth(AuthSettings, frozen=True, kw_only=True):
         Tokens that are bound to a key: asked for where the server wants them, always if True. `mcpd-server[auth]`.
     offline
         Whether to ask for `offline_access` where it is offered, to stay logged in.
+    assume_issuer
+        Take an issuer for the right one although a slash at its end differs, as at some large providers.
     assume_pkce
         Go on where an authorization server does not say that it has PKCE with S256. It is sent all the same.
     legacy
@@ -77,6 +79,7 @@ class OAuth(AuthSettings, frozen=True, kw_only=True):
     dpop: bool = False
     offline: bool = True
     assume_pkce: bool = False
+    assume_issuer: bool = False
     legacy: bool = True
     allow_private: bool = False
     store: str | os.PathLike[str] | None = None

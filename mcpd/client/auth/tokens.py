@@ -128,6 +128,8 @@ def request_tokens(
 
 def _read(answer: Answer, endpoint: str, what: str, prover: Prover | None, *, needs_bound: bool) -> Tokens:
     document = json_object(answer.body) or {}
+    if document.get("error"):  # some servers send errors with status 200
+        raise refusal_of(answer, endpoint, what)
     token, kind = document.get("access_token"), document.get("token_type")
     if (
         not isinstance(token, str)
@@ -137,6 +139,8 @@ def _read(answer: Answer, endpoint: str, what: str, prover: Prover | None, *, ne
         or not token.isprintable()
     ):
         raise AuthorizationFailed(f"the {what} {shown(endpoint)} answers without an access token")
+    if kind is None:
+        kind = "Bearer"  # as the official Python client reads a token without a type
     kind = kind if isinstance(kind, str) else ""
     if kind.lower() not in ("bearer", "dpop", "n_a"):
         raise AuthorizationFailed(

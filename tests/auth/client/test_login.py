@@ -196,6 +196,23 @@ async def test_metadata_of_another_issuer_is_not_used(issuer: str) -> None:
         assert not there.registered
 
 
+async def test_an_issuer_that_differs_by_its_slash_has_an_override() -> None:
+    """Some large providers name themselves with a slash in one place and without in the other."""
+    async with world() as there:
+        there.resource["authorization_servers"] = [there.origin]
+        there.metadata["issuer"] = f"{there.origin}/"
+        assert "OAuth(assume_issuer=True)" in await refused(there)
+        await log_in(there, assume_issuer=True)
+        there.metadata["issuer"] = f"{there.origin}/other"
+        assert "assume_issuer" not in await refused(there, assume_issuer=True)
+
+
+async def test_an_error_of_the_token_endpoint_may_have_status_200() -> None:
+    async with world() as there:
+        there.token_answer = {"error": "invalid_grant", "error_description": "The code was used"}
+        assert "refuses (200): invalid_grant: The code was used" in await refused(there)
+
+
 @pytest.mark.parametrize("methods", [None, [], ["plain"]])
 async def test_without_pkce_nobody_is_sent_anywhere(methods: list[str] | None) -> None:
     """AUTH-170, with its override."""
