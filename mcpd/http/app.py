@@ -29,7 +29,6 @@ from .cors import Cors
 from .eras import Eras, Step
 from .request import SAME_HEAD, BadBody, ClientDisconnected, HttpRequest, Receive, Scope, Send
 from .routes import Router
-from .shutdown_watch import ShutdownWatch
 from .upgrade import serve_websocket
 
 __all__ = ["HttpApp"]
@@ -83,7 +82,6 @@ class HttpApp:
         protection = self.guard.protection
         self._known_by: Callable[[bytes], Principal | None] | None = None if protection is None else protection.known
 
-        self._starting: asyncio.Future[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.core = Core(server, settings, knows_users=self._authentication is not None, protection=protection)
         if protection is not None:
@@ -99,24 +97,14 @@ class HttpApp:
         find_sender = None if self._authentication is None else partial(self._who, self._authentication)
         self.routes = Router(self.core, server, self.guard, self._cors, find_sender, self.paths)
         self.sessions = self._eras.legacy.sessions
-        self._shutdown_watch: ShutdownWatch | None = None
         self.companion: Companion | None = None
         """What is started and ended with it."""
         self._checked: dict[tuple[bytes | None, ...], _HeaderCheck] = {}
-
-    def watch_server(self) -> None:
-        """Look whether the ASGI server, which is not ours, shuts down, and end the event streams then."""
-        self._shutdown_watch = ShutdownWatch(self.end_streams)
 
     # -- what the ASGI server calls ----------------------------------------------------------
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request, WebSocket, or life of the server. Spec: ASGI 3."""
-        if self._shutdown_watch is not None and scope["type"] != "lifespan":
-            self._shutdown_watch.watch(scope)
-            if self._starting is None or self._starting.get_loop().is_closed():
-                self._begin()
-                self._starting = asyncio.ensure_future(self.start())  # an ASGI server without a lifespan
         if scope["type"] == "http":
             began = perf_counter() if log.isEnabledFor(logging.DEBUG) else 0.0
             request = self.core.request_class(scope, receive, send)
@@ -171,8 +159,6 @@ class HttpApp:
             message = await receive()
             if message["type"] == "lifespan.shutdown":
                 await self.aclose(0)
-                if self._shutdown_watch is not None:
-                    self._shutdown_watch.leave()
                 if lifespan is not None:
                     await lifespan.let_go(self)
                 await send({"type": "lifespan.shutdown.complete"})

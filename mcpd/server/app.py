@@ -343,6 +343,7 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         needs a state key that all of them have. Raises ConfigurationError for one that is wrong.
         With `metrics` it counts, and has `/metrics` and `/statusz` beside its endpoint, for who has the `token`. That
         is needed then, for where it will listen is not known here.
+        Mounted below another application, which passes on no lifespan, it closes the server's lifespan on SIGTERM.
         Needs no extra. When uvicorn or hypercorn stops, streams that listen end; others may need a limit for that.
         """
         from ..transports.guards import Access
@@ -372,11 +373,10 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
             companion = Embedded(self, access)
             settings = settings or HttpSettings()
             settings = replace(settings, routes=(*settings.routes, *companion.routes))
-        app = self.http_app(access, settings, identify=identify)
+        app = self.http_app(access, settings, identify=identify, is_hosted=True)
         if companion is not None:
             app.companion = companion
             companion.join(app)
-        app.watch_server()
         return app
 
     def protect(self, authenticate: Authenticator | None) -> None:
@@ -401,8 +401,12 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         *,
         bound: str = "",
         identify: Identify | None = None,
+        is_hosted: bool = False,
     ) -> HttpApp:
-        """`asgi_app` for whoever has an `Access` already; `bound` is the host that is listened on."""
+        """`asgi_app` for whoever has an `Access` already; `bound` is the host that is listened on.
+
+        With `is_hosted` another ASGI server runs it.
+        """
         from ..http import HttpApp, HttpSettings
         from ..http.core import Backend
         from .hiding import Hiding
@@ -417,7 +421,12 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
             self.connect, self._mirrors, self.lifespan, self._observers, self._routes, self.identity, hiding,
             self._state_keys, self._connections, ListDigests(lambda: self.catalog),
         )  # fmt: skip
-        return HttpApp(backend, access, settings, bound=bound, identify=identify)
+        make = HttpApp
+        if is_hosted:
+            from ..http.hosted import HostedApp
+
+            make = HostedApp
+        return make(backend, access, settings, bound=bound, identify=identify)
 
     def _mirrors(self, tool: str) -> Sequence[Mirror]:
         entry = self.catalog.tools.offered(tool)

@@ -29,11 +29,20 @@ pytestmark = pytest.mark.slow
 
 MODULE = """
 import asyncio
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from mcpd import Server
 
-server = Server("hosted")
+@asynccontextmanager
+async def lifespan(server):
+    with open("life", "a", buffering=1) as file:
+        file.write("open\\n")
+        yield
+        await asyncio.sleep(0.3)
+        file.write("closed\\n")
+
+server = Server("hosted", lifespan=lifespan)
 
 @server.tool
 async def wait(path: str) -> str:
@@ -247,6 +256,37 @@ def test_mounted_without_a_lifespan(child: Child, tmp_path: Path, server: str) -
         for end in ends:
             end()
         check_end(process)
+
+
+@pytest.mark.parametrize("is_running", [False, True], ids=["idle", "running"])
+@pytest.mark.parametrize("server", list(SERVERS))
+def test_the_lifespan_of_a_mounted_server_is_closed(
+    child: Child, tmp_path: Path, server: str, *, is_running: bool
+) -> None:
+    """On SIGTERM, although the application gets no lifespan events; what runs is answered first."""
+    released = tmp_path / "released"
+    message = call("wait", released)
+    message["params"]["_meta"] = envelope()
+    headers = {"mcp_protocol_version": MODERN, "mcp_method": "tools/call", "mcp_name": "wait"}
+    with running(child, tmp_path, server, "mounted") as (process, port), ExitStack() as stack:
+        end = listens_in_legacy(port, stack)
+        answers: list[bytes] = []
+        asking = threading.Thread(target=lambda: answers.append(post(port, stack, message, **headers).read()))
+        if not is_running:
+            released.touch()
+        asking.start()
+        wait_for(tmp_path / "released.begun")
+        if not is_running:
+            asking.join(30)
+        process.send_signal(signal.SIGTERM)
+        end()
+        if is_running:
+            assert (tmp_path / "life").read_text() == "open\n"
+            released.touch()
+            asking.join(30)
+        check_end(process)
+        assert b"there it is" in answers[0]
+        assert (tmp_path / "life").read_text() == "open\nclosed\n"
 
 
 def serve_in_thread(stack: ExitStack, app: Any, **options: Any) -> tuple[uvicorn.Server, threading.Thread, int]:
