@@ -105,17 +105,23 @@ class Router:
             *_documents(guard, endpoint[0]),
             *_card_routes(core, server, guard, asks=find_sender is not None, endpoint=endpoint[0]),
         )
-        self._nowhere = Refusal(
-            404,
-            f"Nothing is served at this path: the MCP endpoint is {endpoint[0]}, POST a JSON-RPC message to it "
-            "(Streamable HTTP).\nThe HTTP+SSE transport of 2024-11-05 is not served.\n",
-        )
-        self._no_document = Refusal(404, self._nowhere.text, (), "not_found")
+        self._endpoint = endpoint[0]
         self._exact: dict[str, list[Route]] = {}
         self._templates: list[Route] = []
         self._count = 0
         self._running: set[asyncio.Task[Any]] = set()
         self._stopped: set[asyncio.Task[Any]] = set()
+
+    def _nothing(self, request: HttpRequest) -> Refusal:
+        """There is nothing at a path. The endpoint's path is told with the one that the application is mounted at."""
+        endpoint = f"{request.scope.get('root_path') or ''}{self._endpoint}"
+        return Refusal(
+            404,
+            f"Nothing is served at this path: the MCP endpoint is {printable(endpoint)}, POST a JSON-RPC message to it "
+            "(Streamable HTTP).\nThe HTTP+SSE transport of 2024-11-05 is not served.\n",
+            (),
+            "not_found" if _is_of_oauth(request.path) else "",
+        )
 
     # -- what is where -----------------------------------------------------------------------
 
@@ -188,8 +194,7 @@ class Router:
                 return
 
         if route is None:
-            nothing = self._no_document if _is_of_oauth(request.path) else self._nowhere
-            await request.refuse(_not_allowed(request.method, found) if found else nothing)
+            await request.refuse(_not_allowed(request.method, found) if found else self._nothing(request))
         elif await self._is_admitted(request, route):
             await self._serve_route(request, route)
 

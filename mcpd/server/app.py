@@ -356,6 +356,7 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
             origins=origins,
             authenticate=one_of(auth, authenticate),
             authenticate_timeout=self.authenticate_timeout,
+            is_hosted=True,
         ).or_by(self.authenticate)
         if access.protection is not None:
             # What is listened on is not known here, and what a request says of it is not believed.

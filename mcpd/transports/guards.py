@@ -37,6 +37,12 @@ class Access(Struct, frozen=True, kw_only=True):
     insecure: bool = False
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
+    is_hosted: bool = False
+    """Whether an application embeds the server, which has no command line then."""
+
+    def remedy(self, flag: str, keyword: str, value: str) -> str:
+        """How to allow a value, in the words of the way in which the server runs."""
+        return f"pass {keyword}=[{value!r}] to asgi_app()" if self.is_hosted else f"start it with {flag} {value}"
 
     def __repr__(self) -> str:
         return f"Access(hosts={self.hosts}, origins={self.origins})"  # the token ends in no traceback
@@ -73,6 +79,7 @@ class Guard:
     """
 
     def __init__(self, access: Access, bound: str = "") -> None:
+        self._remedy = access.remedy
         self._hosts = {_host_setting(host) for host in access.hosts}
         self._origins = {_origin_setting(origin) for origin in access.origins}
         self._takes_ip_addresses = bound in ("0.0.0.0", "::")
@@ -115,7 +122,7 @@ class Guard:
         return Refusal(
             403,
             f"Host {_show(host)} is not allowed here. If this server is meant to be reached by that name, "
-            "start it with --allow-host NAME.\n",
+            f"{self._remedy('--allow-host', 'allowed_hosts', 'NAME')}.\n",
         )
 
     def _check_origin(self, origin: str | None) -> Refusal | None:
@@ -129,7 +136,7 @@ class Guard:
         return Refusal(
             403,
             f"Origin {_show(origin)} is not allowed here. If that web page is meant to use this server, "
-            "start it with --allow-origin ORIGIN.\n",
+            f"{self._remedy('--allow-origin', 'allowed_origins', 'ORIGIN')}.\n",
         )
 
     def _is_known(self, authority: str, *, is_origin: bool = False) -> bool:

@@ -21,10 +21,18 @@ from mcpd.http.app import HttpApp
 HEADERS = {"host": "localhost", "content-type": "application/json", "accept": "application/json, text/event-stream"}
 
 
-async def ask(app: HttpApp, method: str, path: str, message: Any = None, **more: str) -> tuple[int, dict[str, str]]:
+async def ask(
+    app: HttpApp,
+    method: str,
+    path: str,
+    message: Any = None,
+    body: list[bytes] | None = None,
+    root: str = "",
+    **more: str,
+) -> tuple[int, dict[str, str]]:
     """One request; returns status and headers. The answer is read to its end."""
     fields = [(name.encode(), value.encode()) for name, value in {**HEADERS, **more}.items()]
-    scope = {"type": "http", "method": method, "path": path, "headers": fields, "query_string": b""}
+    scope = {"type": "http", "method": method, "path": path, "headers": fields, "query_string": b"", "root_path": root}
     incoming = [{"type": "http.request", "body": b"" if message is None else json.dumps(message).encode()}]
     sent: list[dict[str, Any]] = []
 
@@ -35,6 +43,8 @@ async def ask(app: HttpApp, method: str, path: str, message: Any = None, **more:
         sent.append(part)
 
     await app(scope, receive, send)
+    if body is not None:
+        body += [part["body"] for part in sent[1:]]
     return sent[0]["status"], {name.decode(): value.decode() for name, value in sent[0]["headers"]}
 
 
@@ -114,3 +124,14 @@ def test_a_loop_that_ended_without_a_word_is_not_used_any_more() -> None:
     for _ in range(2):
         assert asyncio.run(ask(app, "POST", "/mcp", initialize("2025-11-25")))[0] == 200
         assert len(list(app.sessions)) == 1
+
+
+async def test_an_embedded_application_is_told_of_its_own_options_and_path() -> None:
+    app, body = Server("embedded").asgi_app(), list[bytes]()
+    await ask(app, "POST", "/mcp", {}, body, host="evil.example")
+    await ask(app, "POST", "/mcp", {}, body, origin="https://evil.example")
+    await ask(app, "GET", "/below/nothing", None, body, root="/below")
+    assert [status for status in body if b"--allow" in status] == []
+    assert b"pass allowed_hosts=['NAME'] to asgi_app()" in body[0]
+    assert b"pass allowed_origins=['ORIGIN'] to asgi_app()" in body[1]
+    assert b"the MCP endpoint is /below/mcp" in body[2]
