@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import pytest
 from conftest import Child
 from support.apps_scene import OPAQUE, STRICT, initialize_result
-from support.browser import Chromium, chromium
+from support.browser import Chromium, chromium, find_chromium
 from support.http_peer import Peer, call, post
 from support.our_plugin import OUR_PLUGIN
 from support.pages import Pages
@@ -388,6 +388,17 @@ async def test_the_page_shows_the_result(garden: Path, child: Child, chromium: C
             assert page.errors == []
     finally:
         pages.close()
+
+
+def test_the_app_passes_apps_test(garden: Path, child: Child) -> None:
+    if (browser := find_chromium()) is None:
+        pytest.skip("needs Chromium: apt-get install chromium")
+    done = subprocess.run(
+        child.mcpd("apps", "test", "--browser", browser, "--step-timeout", "30", "server.py"),
+        env=child.env, cwd=garden.parent, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith(": nothing is wrong\n")
 
 
 # --------------------------------------------------------------- listening; a program of one's own
