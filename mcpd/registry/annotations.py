@@ -31,7 +31,7 @@ __all__ = [
     "plain_function",
     "read_plainly",
     "resolved",
-    "takes_names_only",
+    "takes_positions_only",
     "untyped_context",
     "written_annotations",
 ]
@@ -70,8 +70,9 @@ def call_method(function: Any) -> FunctionType | None:
 
 def docstring_of(function: Any) -> str | None:
     """What a function says of itself; a callable object, what its method or its class says."""
-    plain = plain_function(function)
-    text: str | None = inspect.getdoc(plain)
+    if isinstance(function, functools.partial) and vars(function).get("__doc__"):
+        return inspect.getdoc(function)
+    text: str | None = inspect.getdoc(plain_function(function))
     if text is None and call_method(function):
         return type(function).__doc__
     return text
@@ -84,16 +85,14 @@ def is_coroutine_function(function: Any) -> bool:
     return inspect.iscoroutinefunction(call_method(function) or function)
 
 
-def takes_names_only(function: Any) -> bool:
-    """Whether a decorator's function cannot take positional arguments, whatever signature it shows."""
+def takes_positions_only(function: Any) -> bool:
+    """Whether a decorator's function takes `*args` and no names, whatever signature it shows."""
     while isinstance(function, (functools.partial, MethodType)):
         function = function.func if isinstance(function, functools.partial) else function.__func__
     function = call_method(function) or function
-    if not isinstance(function, FunctionType) or not (
-        hasattr(function, "__wrapped__") or hasattr(function, "__signature__")
-    ):
+    if not isinstance(function, FunctionType) or not hasattr(function, "__wrapped__"):
         return False
-    return not function.__code__.co_flags & inspect.CO_VARARGS
+    return function.__code__.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS) == inspect.CO_VARARGS
 
 
 def resolved(function: Any, where: str) -> dict[str, Any]:

@@ -14,11 +14,11 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from inspect import Parameter as Slot
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Raw, Struct, structs
-from msgspec.structs import asdict, astuple
+from msgspec import Raw, Struct
+from msgspec.structs import asdict
 
 from ..errors import RegistrationError
 from ..jsonrpc import MALFORMED
@@ -34,7 +34,7 @@ from .annotations import (
     plain_function,
     read_plainly,
     resolved,
-    takes_names_only,
+    takes_positions_only,
 )
 from .docstring import Docstring, parse
 from .hooks import dec_hook
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from .type_adapter import StandIn
 
 __all__ = ["Argument", "Callee", "bind"]
-
-_Order = Literal["values", "context first", "context last", "context by name", "all by name"]
 
 
 class Argument(Struct, frozen=True):
@@ -66,12 +64,12 @@ class _Plan(Struct, frozen=True):
     name: str
     arguments: type[Struct]
     context_name: str | None
+    # The parameters in their order.
+    names: tuple[str, ...]
     # From what the caller of `call` has for a context to what the function gets: the class method `_of` of its class.
     make_context: Callable[[Any], Any]
     extra: Any
     returns: Any
-    # How the values of `arguments` and the context reach the parameters.
-    order: _Order
     # Whether values lack defaults when they are decoded.
     is_incomplete: bool
     # Whether the arguments are of types that msgspec surely reads.
@@ -96,6 +94,8 @@ class Callee:
         overrides: Overrides | None = None,
     ) -> None:
         self.function = function
+        called = _by_position(function, plan) if takes_positions_only(function) else function
+        self._called = called
         self.name = plan.name
         self.arguments = plan.arguments
         self.context_name = plan.context_name
@@ -108,15 +108,14 @@ class Callee:
         self._is_content = is_content
         self._plan = plan
         self._extra = plan.extra
-        self._is_positional = plan.order in ("values", "context last", "context by name")
         self._is_incomplete = plan.is_incomplete
         if not plan.is_plain:
             self._decode  # noqa: B018 - types that cannot be read are refused now, not in a request
         if plan.dependencies:
-            self._invoke = _depending(function, plan, {} if overrides is None else overrides)
+            self._invoke = _depending(called, plan, {} if overrides is None else overrides)
             self.is_async = True  # whatever the function is, its dependencies are awaited
         else:
-            self._invoke = _invoker(function, plan)
+            self._invoke = _invoker(called, plan)
         # Now, not in a request: pydantic takes its time when it is imported.
         self._is_dumped = may_need_pydantic(plan.returns) and _is_stand_in(self.output_type)
 
@@ -137,15 +136,16 @@ class Callee:
     @functools.cached_property
     def call(self) -> Callable[..., Any]:
         """Decodes the arguments, and calls the function."""
-        call = _caller(self.function, self._plan, self._decode, lambda raw: self._parser.from_json(raw), self._invoke)
+        call = _caller(self._called, self._plan, self._decode, lambda raw: self._parser.from_json(raw), self._invoke)
         return _dumping(call, self.output_type, self.is_async) if self._is_dumped else call
 
     @functools.cached_property
     def direct(self) -> tuple[Callable[[bytes | Raw], Struct], Callable[..., Any]] | None:
         """What reads arguments that are as they should be, and the function for their values: all that `call` does
         with them. None where it does more."""
-        is_direct = self._plan.order == "values" and self._extra is None and not self._is_dumped
-        return (self._decode, self.function) if is_direct else None
+        plan = self._plan
+        is_direct = plan.context_name is None and not plan.dependencies and self._extra is None and not self._is_dumped
+        return (self._decode, self._called) if is_direct else None
 
     def read(self, raw: bytes | Raw) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments in `raw` as (args, kwargs) for the function; the context goes in by name.
@@ -159,8 +159,6 @@ class Callee:
             values = self._decode(raw)
         except MALFORMED:
             values, _ = self._parser.from_json(raw)
-        if self._is_positional:
-            return astuple(values), {}
         return (), asdict(values)
 
     def call_strings(self, values: Mapping[str, str | None], context: Any = None) -> Any:
@@ -256,6 +254,8 @@ def bind(
     """
     plain = plain_function(function)
     name: str = type(function).__name__ if call_method(function) else getattr(plain, "__name__", repr(plain))
+    if isinstance(function, functools.partial):
+        name = vars(function).get("__name__", name)  # one that was given a name
     where = f"function {name!r}"
     plainly = read_plainly(function)
     if plainly is not None:
@@ -267,16 +267,21 @@ def bind(
 
     hints = resolved(plain, where)
     try:
-        slots = list(inspect.signature(function).parameters.values())
+        slots = list(inspect.signature(_bare(function)).parameters.values())
     except (TypeError, ValueError) as error:
         raise RegistrationError(f"{where}: its signature cannot be read: {error}") from error
     if slots and slots[0].name in ("self", "cls") and _is_unbound_method(function, slots[0]):
         raise RegistrationError(f"{where}: it is a method of a class; register the bound method of an instance")
 
     plan = _plan(name, slots, own_hints(hints, plain, slots), context_type and context_type())
-    if takes_names_only(function):
-        plan = structs.replace(plan, order="all by name")
     return Callee(function, plan, is_content, overrides)
+
+
+def _bare(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A partial without what `functools.update_wrapper` wrote on it, which hides the arguments that it holds."""
+    if isinstance(function, functools.partial) and "__wrapped__" in vars(function):
+        return functools.partial(function.func, *function.args, **function.keywords)
+    return function
 
 
 def _is_function(given: object) -> bool:
@@ -288,7 +293,6 @@ def _plan(name: str, slots: list[Slot], hints: dict[str, Any], context_type: typ
     context: Slot | None = None
     make_context: Callable[[Any], Any] = _as_it_is
     extra: Any = None
-    by_name = False
     is_plain = True
     dependencies: dict[str, Dependency] = {}
     dependency_of = _finder_of_dependencies()
@@ -320,22 +324,19 @@ def _plan(name: str, slots: list[Slot], hints: dict[str, Any], context_type: typ
         if slot.kind is Slot.VAR_KEYWORD:
             extra = _readable(hint, where)
         else:
-            by_name = by_name or slot.kind is Slot.KEYWORD_ONLY
             field = plain_field(slot, hint)
             is_plain = is_plain and field is not None
             fields.append(field or _argument(slot, hint, where))
 
     arguments = _struct(name, fields, is_open=extra is not None)
-    is_by_name = by_name or extra is not None or dependencies
-    order: _Order = "all by name" if is_by_name else _order(slots, context)
     return _Plan(
         name=name,
         arguments=arguments,
         context_name=context.name if context else None,
+        names=tuple(slot.name for slot in slots),
         make_context=make_context,
         extra=extra,
         returns=awaited(hints["return"]),
-        order=order,
         is_plain=is_plain,
         is_incomplete=any(map(_needs_completion, (extra, *(field[1] for field in fields)))),
         dependencies=dependencies,
@@ -406,16 +407,6 @@ def _struct(name: str, fields: list[Any], *, is_open: bool) -> type[Struct]:
         raise RegistrationError(f"function {name!r}: {error}") from error
 
 
-def _order(slots: list[Slot], context: Slot | None) -> _Order:
-    if context is None:
-        return "values"
-    if context.kind is Slot.KEYWORD_ONLY:
-        return "context by name"
-    if context is slots[0]:
-        return "context first"
-    return "context last" if context is slots[-1] else "all by name"
-
-
 def _said(member: dict[str, Any], key: str) -> str | None:
     """What a schema says of itself, or the branch of it that is not null."""
     for node in (member, *member.get("anyOf", ())):
@@ -434,19 +425,21 @@ def _as_it_is(context: Any) -> Any:
     return context
 
 
+def _by_position(function: Callable[..., Any], plan: _Plan) -> Callable[..., Any]:
+    """A decorator's function that takes `*args` only, called by name like all others."""
+    names = plan.names
+
+    def call(**values: Any) -> Any:
+        return function(*(values[name] for name in names))
+
+    return call
+
+
 def _invoker(function: Callable[..., Any], plan: _Plan) -> Callable[[Struct, dict[str, Any], Any], Any]:
-    """How to call the function with (values, further arguments, context), each way as short as it can be."""
+    """How to call the function with (values, further arguments, context): by name, as decorators expect it."""
     name, make = plan.context_name, plan.make_context
-    if plan.order == "values":
-        return lambda values, extra, context: function(*astuple(values))
-    if plan.order == "context first":
-        return lambda values, extra, context: function(make(context), *astuple(values))
-    if plan.order == "context last":
-        return lambda values, extra, context: function(*astuple(values), make(context))
     if name is None:
         return lambda values, extra, context: function(**asdict(values), **extra)
-    if plan.order == "context by name":
-        return lambda values, extra, context: function(*astuple(values), **{name: make(context)})
     return lambda values, extra, context: function(**asdict(values), **extra, **{name: make(context)})
 
 
@@ -465,7 +458,7 @@ def _caller(
             values = decode(raw)
         except MALFORMED:
             values, _ = recover(raw)
-        return function(*astuple(values))
+        return function(**asdict(values))
 
     def call(raw: bytes | Raw, context: Any = None) -> Any:
         try:
@@ -474,7 +467,7 @@ def _caller(
             values, _ = recover(raw)
         return invoke(values, {}, context)
 
-    return call_with_values if plan.order == "values" else call
+    return call_with_values if plan.context_name is None and not plan.dependencies else call
 
 
 def _dumping(call: Callable[..., Any], kind: StandIn, is_async: bool) -> Callable[..., Any]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 from msgspec import UNSET, Raw, structs
 from msgspec.json import Decoder
-from msgspec.structs import astuple
+from msgspec.structs import asdict
 
 from ..context.exchange import Exchange
 from ..context.input_required import is_failure
@@ -230,7 +230,7 @@ class FunctionTool:
                 except MALFORMED:
                     value = await self.callee.call(arguments, exchange)
                 else:
-                    value = await function(*astuple(values))
+                    value = await function(**asdict(values))
             elif self._is_async:
                 value = await (self._call or self._get_call())(arguments, exchange)
             else:

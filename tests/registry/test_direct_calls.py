@@ -83,7 +83,7 @@ CALLS: list[tuple[str, Any]] = [
     ("open_ended", {"a": 1, "b": 2}),
     ("who", {"text": "a"}),
 ]
-SHORT = {"say", "swapped", "place", "nothing", "refuse"}
+SHORT = {"say", "swapped", "place", "nothing", "refuse", "by_name"}
 
 
 async def answer(wire: Wire, name: str, arguments: Any) -> Any:
@@ -119,9 +119,9 @@ async def test_values_alone_go_the_short_way_and_nothing_else_does(
             return None
         decode, function = found
 
-        async def called(*values: Any) -> Any:
+        async def called(**values: Any) -> Any:
             taken.add(callee.name)
-            return await function(*values)
+            return await function(**values)
 
         return decode, called
 

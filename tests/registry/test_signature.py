@@ -84,8 +84,8 @@ def test_a_plain_function() -> None:
     assert repr(callee) == "<Callee add(a, b)>"
     assert call(add, {"a": 1}) == 3
     assert call(add, {"b": 5, "a": 1}) == 6
-    assert callee.read(b'{"a":1}') == ((1, 2), {})
-    assert callee.read(msgspec.Raw(b'{"a":1}')) == ((1, 2), {})
+    assert callee.read(b'{"a":1}') == ((), {"a": 1, "b": 2})
+    assert callee.read(msgspec.Raw(b'{"a":1}')) == ((), {"a": 1, "b": 2})
 
 
 def test_a_coroutine_function_gives_its_coroutine() -> None:
@@ -100,7 +100,7 @@ def test_a_coroutine_function_gives_its_coroutine() -> None:
 def test_no_arguments(raw: bytes | msgspec.Raw) -> None:
     """`arguments` may be left out, and some clients send null."""
     assert bind(lambda: "ok").call(raw) == "ok"
-    assert bind(lambda a=1: a).read(raw) == ((1,), {})
+    assert bind(lambda a=1: a).read(raw) == ((), {"a": 1})
 
 
 def test_the_context_is_found_by_its_annotation_wherever_it_stands() -> None:
@@ -690,3 +690,59 @@ def test_refused_parameters_come_with_a_remedy() -> None:
         RegistrationError, match="'__x': names with two leading underscores belong to Python; rename it"
     ):
         bind(lambda __x: None)
+
+
+def test_functions_are_called_by_name() -> None:
+    """Decorators read `kwargs["user"]`, as every peer passes them, wherever the context stands."""
+    seen: list[dict[str, Any]] = []
+
+    def audited(function: Any) -> Any:
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            assert not args
+            seen.append(kwargs)
+            return function(**kwargs)
+
+        return wrapper
+
+    def plain(user: str, what: str = "all") -> str:
+        return user + what
+
+    def before(ctx: Context, user: str) -> str:
+        return user
+
+    def between(user: str, ctx: Context, what: str = "all") -> str:
+        return user
+
+    def after(user: str, ctx: Context) -> str:
+        return user
+
+    peer = Context()
+    for function in (plain, before, between, after):
+        bind(audited(function), context_type=lambda: Context).call(b'{"user": "ada"}', peer)
+    assert seen == [
+        {"user": "ada", "what": "all"},
+        {"user": "ada", "ctx": peer},
+        {"user": "ada", "what": "all", "ctx": peer},
+        {"user": "ada", "ctx": peer},
+    ]
+
+
+def test_a_partial_has_its_own_name_and_default() -> None:
+    def fetch(source: str, limit: int = 5) -> str:
+        """Fetch."""
+        return f"{source} {limit}"
+
+    news = functools.partial(fetch, "news")
+    news.__name__ = "fetch_news"  # type: ignore[attr-defined]
+    news.__doc__ = "Fetch news."
+    bound = bind(news)
+    assert (bound.name, bound.description, bound.parameters) == ("fetch_news", "Fetch news.", ("limit",))
+    assert bound.call(b'{"limit": 2}') == "news 2"
+
+    ten = functools.partial(fetch, limit=10)
+    functools.update_wrapper(ten, fetch)
+    bound = bind(ten)
+    assert (bound.name, bound.description) == ("fetch", "Fetch.")
+    assert bound.input_schema["properties"]["limit"] == {"type": "integer", "default": 10}
+    assert bound.call(b'{"source": "a"}') == "a 10"
