@@ -6,6 +6,7 @@ Spec: 2026-07-28 server/tools (tool result), server/resources.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import UNSET, Raw
@@ -40,6 +41,8 @@ __all__ = [
 ]
 
 BLOCKS = (TextContent, ImageContent, AudioContent, EmbeddedResource, ResourceLink)
+
+_BYTES = (bytes, bytearray, memoryview)
 
 encode_data = Encoder(enc_hook=enc_hook).encode
 _decode_text = Decoder(str).decode
@@ -129,23 +132,42 @@ def _load(data: bytes | str | os.PathLike[str], types: dict[str, str]) -> tuple[
 
 
 def _type_of(content: bytes, beginnings: dict[bytes, str], data: object) -> str:
-    sized = content[:4] + b"...." + content[8:12]
-    for beginning, mime_type in beginnings.items():
-        if content.startswith(beginning) or (sized.startswith(beginning) and beginning.startswith(b"RIFF")):
-            return mime_type
+    if mime_type := _guessed(content, beginnings):
+        return mime_type
     where = "bytes" if isinstance(data, bytes) else repr(data)
     raise ValueError(f"No MIME type known for {where}: pass mime_type=")
 
 
+def _guessed(content: bytes, beginnings: dict[bytes, str]) -> str:
+    """The MIME type of what bytes begin with; "" if it is not known."""
+    sized = content[:4] + b"...." + content[8:12]
+    for beginning, mime_type in beginnings.items():
+        if content.startswith(beginning) or (sized.startswith(beginning) and beginning.startswith(b"RIFF")):
+            return mime_type
+    return ""
+
+
 def _block(value: Any) -> Any:
-    """One item of a result as content: data as their JSON."""
+    """One item of a result as content: data as their JSON, bytes as an image, a sound or a resource."""
     if isinstance(value, BLOCKS):
         return value
     if isinstance(value, str):
         # Subclasses of str are written as what they hold: msgspec does not know them.
         return TextContent(str.__str__(value))
-    _refuse_bytes(value)
+    if isinstance(value, _BYTES):
+        return _block_of_bytes(bytes(value))
     return TextContent(_json(value).decode())
+
+
+def _block_of_bytes(data: bytes) -> ImageContent | AudioContent | EmbeddedResource:
+    """Bytes by what they begin with; others are a resource, whose URI is the digest of what it holds."""
+    if mime_type := _guessed(data, _IMAGE_BEGINNINGS):
+        return ImageContent(data, mime_type)
+    if mime_type := _guessed(data, _AUDIO_BEGINNINGS):
+        return AudioContent(data, mime_type)
+    from hashlib import sha256  # noqa: PLC0415 - few tools return bytes
+
+    return embedded(f"urn:sha256:{sha256(data).hexdigest()}", data)
 
 
 def _json(value: Any) -> bytes:
@@ -156,12 +178,25 @@ def _json(value: Any) -> bytes:
     except RecursionError:
         raise Unwritable("it contains itself, or is nested too deep") from None
     except (TypeError, NotImplementedError) as error:
-        raise Unwritable(str(error)) from error
+        place = _place(value)
+        raise Unwritable(f"{place}: {error}" if place else str(error)) from error
 
 
-def _refuse_bytes(value: Any) -> None:
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        raise Unwritable("bytes say nothing of their type: return image(…), audio(…) or embedded(…)")
+def _place(value: Any, depth: int = 20) -> str:
+    """Where in a value the part is that cannot be written, as `["beds"][2]`; "" for the value itself."""
+    members: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, dict):
+        members = value.items()
+    elif isinstance(value, (list, tuple)):
+        members = enumerate(value)
+    for key, member in members if depth else ():
+        try:
+            encode_data(member)
+        except (TypeError, NotImplementedError):
+            return f"[{key!r}]{_place(member, depth - 1)}"
+        except (UnicodeEncodeError, RecursionError):
+            continue
+    return ""
 
 
 def _is_content_list(value: Any, gives_blocks: bool) -> bool:
@@ -169,15 +204,16 @@ def _is_content_list(value: Any, gives_blocks: bool) -> bool:
         return False
     if not value:
         return gives_blocks
-    return all(isinstance(item, str) for item in value) or any(isinstance(item, BLOCKS) for item in value)
+    return all(isinstance(item, str) for item in value) or any(isinstance(item, BLOCKS + _BYTES) for item in value)
 
 
 def tool_result(value: Any, has_schema: bool, gives_blocks: bool = False) -> CallToolResult:
     """What a tool returned, as its result.
 
-    A str or content blocks are content, and so is a list of strings or with a block in it. Anything else is data: its
-    JSON as text for every client, a string without quotes, and as structured content if the tool has an output schema
-    or the data are an object. `gives_blocks`: the tool promises a list of blocks, and an empty one is no content.
+    A str, bytes or content blocks are content, and so is a list of strings or with a block in it. Anything else is
+    data: its JSON as text for every client, a string without quotes, and as structured content if the tool has an
+    output schema or the data are an object. `gives_blocks`: the tool promises a list of blocks, and an empty one is no
+    content.
     """
     if value.__class__ is str and not has_schema:
         return CallToolResult(content=[TextContent(value)])
@@ -191,9 +227,8 @@ def tool_result(value: Any, has_schema: bool, gives_blocks: bool = False) -> Cal
             return CallToolResult(content=[value])
         if _is_content_list(value, gives_blocks):
             return CallToolResult(content=[_block(item) for item in value])
-        if isinstance(value, str):
+        if isinstance(value, (str, *_BYTES)):
             return CallToolResult(content=[_block(value)])
-        _refuse_bytes(value)
 
     raw = _json(value)
     structured = Raw(raw) if has_schema or raw[:1] == b"{" else UNSET

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["take"]
+__all__ = ["PARAMETER_SECTIONS", "take"]
 
-_PARAMETER_SECTIONS = frozenset(
+PARAMETER_SECTIONS = frozenset(
     ("args", "arguments", "keyword args", "keyword arguments", "other parameters", "parameters", "params")
 )
 # What a function raises is for the programmer who calls it; a model gets the error itself.
-_DROPPED_SECTIONS = _PARAMETER_SECTIONS | {"raises"}
+_DROPPED_SECTIONS = PARAMETER_SECTIONS | {"raises"}
 
 _PARAMETER_FIELDS = frozenset(("arg", "argument", "key", "keyword", "param", "parameter"))
 _DROPPED_FIELDS = _PARAMETER_FIELDS | {"except", "exception", "raise", "raises", "rtype", "type"}
 
 # Patterns are compiled by `re` when they are first needed: a server of one-line docstrings never needs them.
 _GOOGLE_HEADER = r"([A-Za-z][A-Za-z ]*):\s*$"
-_GOOGLE_ENTRY = r"\*{0,2}(\w+)(?:\s*\(.*?\))?\s*:(?:\s+(.*))?$"
+# Also as a list, with the name in backticks or bold, and with a dash in place of the colon.
+_GOOGLE_ENTRY = (
+    r"(?:[-*+]\s+)?(?:\*\*|`)?\*{0,2}(\w+)(?:\*\*|`)?(?:\s*\(.*?\))?(?:\*\*|`)?"
+    r"(?:\s*:|\s+(?:--?|[–—])(?=\s))(?:\s+(.*))?$"
+)
 _NUMPY_ENTRY = r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$"
 _REST_FIELD = r":(\w+)(?:\s+([^:]+?))?\s*:(?:\s+(.*))?$"
 
@@ -28,7 +32,7 @@ def take(lines: list[str], at: int, kept: list[str], parameters: dict[str, str])
     if _is_underlined(lines, at):
         end = _numpy_end(lines, at + 2)
         name = line.strip().lower()
-        if name in _PARAMETER_SECTIONS:
+        if name in PARAMETER_SECTIONS:
             parameters.update(_numpy_entries(lines[at + 2 : end]))
         if name not in _DROPPED_SECTIONS:
             kept += lines[at:end]
@@ -38,8 +42,11 @@ def take(lines: list[str], at: int, kept: list[str], parameters: dict[str, str])
         end = _indented_end(lines, at + 1)
         name = header[1].lower()
         if name in _DROPPED_SECTIONS and end > at + 1:
-            if name in _PARAMETER_SECTIONS:
-                parameters.update(_google_entries(lines[at + 1 : end]))
+            if name in PARAMETER_SECTIONS:
+                entries, unread = _google_entries(lines[at + 1 : end])
+                parameters.update(entries)
+                if unread:  # prose, or a form that is not known: the model reads it as it stands
+                    kept += [line, *unread, ""]
             return end
     elif line.startswith(":") and (field := re.match(_REST_FIELD, line)):
         kind = field[1].lower()
@@ -83,16 +90,20 @@ def _is_underlined(lines: list[str], at: int) -> bool:
     return below.startswith("---") and not below.strip("-") and bool(line.strip()) and not line[0].isspace()
 
 
-def _google_entries(block: list[str]) -> dict[str, str]:
+def _google_entries(block: list[str]) -> tuple[dict[str, str], list[str]]:
+    """The text of each parameter, and the lines before the first one."""
     level = next((_indent(line) for line in block if line.strip()), 0)
     entries: dict[str, list[str]] = {}
     current: list[str] = []
+    unread = current
     for line in block:
         if _indent(line) <= level and (entry := re.match(_GOOGLE_ENTRY, line.strip())):
             current = entries[entry[1]] = [entry[2] or ""]
         else:
             current.append(line)
-    return {name: _joined(text) for name, text in entries.items()}
+
+    has_text = any(line.strip() for line in unread)
+    return {name: _joined(text) for name, text in entries.items()}, unread if has_text else []
 
 
 def _numpy_entries(block: list[str]) -> dict[str, str]:

@@ -61,14 +61,28 @@ def _refuse_others(default: Any, hint: Any, where: str) -> None:
 def _default(default: Any) -> dict[str, Any]:
     if default is None or type(default) in _JSON:
         return {"default": default}
-    try:
-        hash(default)
-    except TypeError:
+    return {"default_factory": WrittenDefault(default)}
+
+
+class WrittenDefault:
+    """A default that the author wrote as a value, as a factory; schemas show it, and no other factory's values."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        try:
+            hash(value)
+        except TypeError:
+            self.is_shared = False
+        else:
+            self.is_shared = True
+
+    def __call__(self) -> Any:
+        """The value; a copy of one that calls could change, which Python would share between them."""
+        if self.is_shared:
+            return self.value
         from copy import deepcopy  # noqa: PLC0415 - most defaults are values
 
-        # Python would share one list between all calls; what one call does to it is not for the next.
-        return {"default_factory": lambda: deepcopy(default)}
-    return {"default_factory": lambda: default}
+        return deepcopy(self.value)
 
 
 def _field_options(hint: Any, where: str) -> tuple[Any, dict[str, Any]]:

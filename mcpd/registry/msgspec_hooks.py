@@ -17,7 +17,16 @@ import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set, ValuesView
 from decimal import Decimal
 from functools import cache
-from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from types import (
+    AsyncGeneratorType,
+    BuiltinFunctionType,
+    CoroutineType,
+    FunctionType,
+    GeneratorType,
+    MethodDescriptorType,
+    MethodType,
+    ModuleType,
+)
 from typing import Any, Literal
 
 import msgspec
@@ -77,12 +86,24 @@ def _is_model(kind: Any) -> bool:
     return hasattr(kind, "model_validate_json") and hasattr(kind, "model_json_schema")
 
 
+def _is_by_alias(kind: Any) -> bool:
+    """Whether a model is written with its aliases: by default here, unless it says otherwise."""
+    return getattr(kind, "model_config", {}).get("serialize_by_alias") is not False
+
+
 def _is_of_pydantic(kind: type) -> bool:
     return kind.__module__.partition(".")[0] in ("pydantic", "pydantic_core", "pydantic_extra_types")
 
 
 def _is_path(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, os.PathLike) and kind is not os.PathLike
+
+
+_CALLABLES = (type, FunctionType, MethodType, BuiltinFunctionType, MethodDescriptorType, ModuleType)
+
+
+def _kind_of(value: object) -> str:
+    return "a class" if isinstance(value, type) else "a module" if isinstance(value, ModuleType) else "a function"
 
 
 def dec_hook(kind: Any, value: Any) -> Any:
@@ -122,7 +143,9 @@ def output_hook(kind: Any, value: Any) -> Any:
 def _required_output(kind: Any) -> Sequence[str] | None:
     """What the output of a model has to have; None if a model takes what it gives."""
     try:
-        read, written = (kind.model_json_schema(mode=mode) for mode in ("validation", "serialization"))
+        read = kind.model_json_schema(mode="validation")
+        options = {} if _is_by_alias(kind) else {"by_alias": False}
+        written = kind.model_json_schema(mode="serialization", **options)
     except Exception:  # such a model is shown as any object
         return ()
     return None if read == written else written.get("required", ())
@@ -142,8 +165,12 @@ def _model_errors(error: ValueError) -> str:
 
 def enc_hook(value: Any) -> Any:
     """What msgspec writes for a value it does not know. TypeError if there is nothing sensible."""
+    if value is None or value is True or value is False:
+        return {None: "null", True: "true", False: "false"}[value]  # asked about keys only: as json.dumps writes them
+    if isinstance(value, _CALLABLES):
+        raise TypeError(f"{value.__name__} is {_kind_of(value)}, not a value: a call may lack its parentheses")
     if hasattr(value, "model_dump") and _is_model(type(value)):
-        return value.model_dump(mode="json", by_alias=True)
+        return value.model_dump(mode="json", by_alias=_is_by_alias(type(value)))
     if _is_of_pydantic(type(value)):
         return sys.modules["pydantic_core"].to_jsonable_python(value)
     if isinstance(value, os.PathLike):
@@ -208,7 +235,9 @@ class Definitions:
         return name in self._taken or (name in self.found and self.found[name] != schema)
 
     def _definitions(self, kind: Any, prefix: str) -> tuple[dict[str, Any], dict[str, Any]]:
-        schema = kind.model_json_schema(ref_template=f"#/$defs/{prefix}{{model}}", mode=self._mode)
+        is_by_alias = self._mode == "validation" or _is_by_alias(kind)
+        options = {} if is_by_alias else {"by_alias": False}
+        schema = kind.model_json_schema(ref_template=f"#/$defs/{prefix}{{model}}", mode=self._mode, **options)
         definitions = {prefix + name: value for name, value in schema.pop("$defs", {}).items()}
         # A model that contains itself is a reference into its own $defs. Of stand-ins, records alone have a name.
         if schema.keys() == {"$ref"} or (isinstance(kind, StandIn) and "properties" not in schema):

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import NODEFAULT, Struct
 from msgspec.inspect import type_info
 
+from .hints import WrittenDefault
 from .hooks import to_builtins
 from .msgspec_hooks import ANYTHING, Definitions
 from .plain_schema import plain
@@ -104,9 +105,9 @@ def _drop_titles(model: dict[str, Any]) -> None:
 def _show_default(member: dict[str, Any], field: msgspec.structs.FieldInfo) -> None:
     default = field.default
     if default is NODEFAULT:
-        if field.default_factory is NODEFAULT:
-            return
-        default = field.default_factory()
+        if not isinstance(field.default_factory, WrittenDefault):
+            return  # a factory of the author's makes another value for each call: none of them is the default
+        default = field.default_factory.value
     if default is msgspec.UNSET:
         return
     try:

@@ -221,8 +221,10 @@ class Callee:
 
     @property
     def description(self) -> str:
-        """The docstring without what it says of parameters and exceptions; "" if there is none."""
-        return self._docstring.description
+        """The docstring without what it says of arguments and exceptions; "" if there is none."""
+        docstring = self._docstring
+        others = [f"{name}: {text}" for name, text in docstring.parameters.items() if name not in self._plan.names]
+        return "\n".join((f"{docstring.description}\n", *others)).strip() if others else docstring.description
 
     @functools.cached_property
     def _parser(self) -> ArgumentParser:

@@ -23,6 +23,7 @@ from ..registry.annotations import plain_function, untyped_context
 from ..registry.catalog import Catalog
 from ..registry.content import BLOCKS, is_content
 from ..registry.docstring import parse
+from ..registry.docstring_sections import PARAMETER_SECTIONS
 from ..registry.entries import ToolEntry
 from ..registry.hooks import dec_hook, enc_hook, to_builtins
 from ..registry.msgspec_hooks import parts_of
@@ -36,7 +37,6 @@ from ..types.prompts import GetPromptResult, PromptMessage
 
 __all__ = ["advise", "summary", "token_problems"]
 
-_BYTES = (bytes, bytearray, memoryview)
 # Classes of which one in place of another may do.
 _AS_WRITTEN = frozenset((NoneType, bool, int, float, Decimal, str, bytes, list, tuple, set, frozenset, dict))
 
@@ -61,11 +61,11 @@ def advise(catalog: Catalog) -> Iterator[Problem]:
     for template in catalog.templates:
         if isinstance(template, FunctionTemplate):
             yield from _of_function(f"resource template {template.key}", template.callee, has_schema=False)
-            yield from _of_result(f"resource template {template.key}", template.callee, is_tool=False)
+            yield from _of_result(f"resource template {template.key}", template.callee)
 
     for resource in catalog.resources:
         if isinstance(resource, FunctionResource):
-            yield from _of_result(f"resource {resource.key}", resource.callee, is_tool=False)
+            yield from _of_result(f"resource {resource.key}", resource.callee)
 
     if not (len(catalog.tools) or len(catalog.resources) or len(catalog.templates) or len(catalog.prompts)):
         text = (
@@ -133,6 +133,11 @@ def _of_function(where: str, callee: Any, *, has_schema: bool) -> Iterator[Probl
                 known = ", ".join(callee.parameters) or "none"
                 yield _warning(where, f"its docstring describes {name!r}, and there is no such parameter, only {known}")
 
+        for line in callee.description.split("\n"):
+            if line.endswith(":") and line[:-1].lower() in PARAMETER_SECTIONS:
+                text = f"its docstring's section {line!r} is in no form that is read, and stays in the description"
+                yield _warning(where, f"{text}; write `name: what it is` for each parameter")
+
     if has_schema:
         return
     context = untyped_context(callee.function)
@@ -173,11 +178,8 @@ def _of_defaults(where: str, arguments: type[Struct]) -> Iterator[Problem]:
 # -- results -----------------------------------------------------------------------------------
 
 
-def _of_result(where: str, callee: Any, *, is_tool: bool = True) -> Iterator[Problem]:
+def _of_result(where: str, callee: Any) -> Iterator[Problem]:
     members = list(_members(callee.returns))
-    if is_tool and any(member in _BYTES for member in members):
-        text = "bytes say nothing of their type: return image(…), audio(…) or embedded(…)"
-        yield Problem(where, f"it returns bytes, and each call that does fails: {text}")
     if isinstance(callee.output_type, StandIn):
         return  # pydantic writes it
     for kind in dict.fromkeys(kind for member in members for kind in _classes(member)):

@@ -24,7 +24,7 @@ from pydantic import Field
 
 import mcpd.registry.hints
 from mcpd.errors import ArgumentsError, RegistrationError
-from mcpd.registry.content import is_content
+from mcpd.registry.content import encode_data, is_content
 from mcpd.registry.hints import readable
 from mcpd.registry.hooks import to_builtins
 from mcpd.registry.signature import Callee, bind
@@ -647,3 +647,21 @@ def test_a_result_made_by_hand_may_name_the_class_of_its_data() -> None:
     assert callee.output_type is Cat
     assert callee.output_schema is not None
     assert callee.output_schema["properties"]["kind"] == {"type": "string", "enum": ["cat"]}
+
+
+def test_a_model_that_is_not_written_by_alias() -> None:
+    class Bed(pydantic.BaseModel):
+        model_config = pydantic.ConfigDict(serialize_by_alias=False, populate_by_name=True)
+        ident: str = Field(alias="_id")
+
+    def find() -> Bed:
+        return Bed(_id="3")
+
+    schema = bind(find).output_schema
+    assert schema is not None
+    assert list(schema["properties"]) == ["ident"]
+    assert to_builtins(find()) == {"ident": "3"}
+
+
+def test_keys_that_json_writes_as_words() -> None:
+    assert encode_data({None: 1, True: 2, False: 3}) == b'{"null":1,"true":2,"false":3}'

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta
+from pydantic import Field
 
 from mcpd.errors import ArgumentsError, InvalidParams, RegistrationError
 from mcpd.registry.hooks import enc_hook, to_builtins
@@ -746,3 +747,36 @@ def test_a_partial_has_its_own_name_and_default() -> None:
     assert (bound.name, bound.description) == ("fetch", "Fetch.")
     assert bound.input_schema["properties"]["limit"] == {"type": "integer", "default": 10}
     assert bound.call(b'{"source": "a"}') == "a 10"
+
+
+def test_what_a_docstring_says_of_others_stays_in_the_description() -> None:
+    def find(sql: str) -> str:
+        """Find.
+
+        Args:
+            sql: The text.
+            limit: At most so many, set by the server.
+        """
+        return sql
+
+    assert bind(find).description == "Find.\n\nlimit: At most so many, set by the server."
+
+
+def test_a_default_factory_is_run_for_calls_only() -> None:
+    made: list[int] = []
+
+    def number() -> int:
+        made.append(1)
+        return len(made)
+
+    def tool(at: Annotated[int, Field(default_factory=number)], more: list[int] = [1]) -> Any:  # noqa: B006
+        more.append(2)
+        return at, more
+
+    bound = bind(tool)
+    properties = bound.input_schema["properties"]
+    assert "default" not in properties["at"]
+    assert properties["more"]["default"] == [1]
+    assert "at" not in bound.input_schema.get("required", ())
+    assert not made
+    assert [bound.call(b"{}") for _ in range(2)] == [(1, [1, 2]), (2, [1, 2])]

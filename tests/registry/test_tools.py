@@ -362,13 +362,12 @@ async def test_no_blocks_are_no_content(returns: Any) -> None:
         assert (await wire.call("tool"))["content"] == []
 
 
-async def test_bytes_among_blocks_say_nothing_either(caplog: pytest.LogCaptureFixture) -> None:
+async def test_bytes_among_blocks_are_blocks() -> None:
     async def tool() -> Any:
         return [PIXEL, b"x"]
 
     async with tool_wire(MODERN, tool) as wire:
-        assert (await wire.call("tool"))["isError"] is True
-    assert "bytes say nothing of their type" in caplog.text
+        assert [block["type"] for block in (await wire.call("tool"))["content"]] == ["image", "resource"]
 
 
 @each_version
@@ -425,14 +424,27 @@ async def test_every_kind_of_content(version: str) -> None:
 
 
 @each_version
-async def test_bytes_alone_say_nothing(version: str, caplog: pytest.LogCaptureFixture) -> None:
-    async def raw() -> bytes:
-        return b"\0"
+@pytest.mark.parametrize("returns", [bytes, bytes | None, Any])
+async def test_bytes_are_an_image_a_sound_or_a_resource(version: str, returns: Any) -> None:
+    """By what they begin with; a resource's URI is the digest of what it holds."""
+    values = {"png": b"\x89PNG\r\n\x1a\n", "wave": b"RIFF....WAVE", "other": b"abc"}
 
+    async def raw(name: str) -> Any:
+        return values[name]
+
+    raw.__annotations__["return"] = returns
     async with tool_wire(version, raw) as wire:
-        result = await wire.call("raw")
-        assert result["isError"] is True
-        assert "image(" in caplog.text
+        tool = (await wire.result("tools/list"))["tools"][0]
+        assert "outputSchema" not in tool
+        found = {name: (await wire.call("raw", name=name)) for name in values}
+        contents = {name: result["content"] for name, result in found.items()}
+    assert contents["png"] == [{"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}]
+    if version >= "2025-03-26":
+        assert contents["wave"] == [{"type": "audio", "data": "UklGRi4uLi5XQVZF", "mimeType": "audio/wav"}]
+    if version >= "2024-11-05":
+        uri = "urn:sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        (block,) = contents["other"]
+        assert block["resource"] == {"uri": uri, "blob": "YWJj", "mimeType": "application/octet-stream"}
 
 
 @each_version

@@ -204,17 +204,6 @@ def test_defaults_of_a_wrong_type() -> None:
     ]
 
 
-@pytest.mark.parametrize("returns", [bytes, bytearray, bytes | None, Annotated[bytes, "png"]])
-def test_bytes_as_a_result_fail(returns: Any) -> None:
-    def photo() -> Any:
-        """Take a photo."""
-
-    photo.__annotations__["return"] = returns
-    ((is_error, said),) = found(photo)
-    assert is_error
-    assert "return image(…), audio(…) or embedded(…)" in said
-
-
 @pytest.mark.parametrize("returns", [Plain, list[Plain], Plain | None, dict[str, Plain]])
 def test_plain_classes_as_a_result_fail(returns: Any) -> None:
     def bed() -> Any:

@@ -86,7 +86,10 @@ LOOP.append(LOOP)
         ({"a": [{"b": {(1,): 2}}]}, "tuple cannot be a key of a JSON object"),
         (LOOP, "it contains itself, or is nested too deep"),
         (object(), "object cannot be written as JSON"),
-        (b"a", "bytes say nothing of their type"),
+        ({"beds": [1, {"now": failing}]}, "['beds'][1]['now']: failing is a function, not a value: a call may lack"),
+        (Spot, "Spot is a class, not a value"),
+        ([str.upper], "[0]: upper is a function, not a value"),
+        (logging, "logging is a module, not a value"),
     ],
 )  # fmt: skip
 async def test_a_result_that_is_no_json(caplog: pytest.LogCaptureFixture, value: object, said: str) -> None:
