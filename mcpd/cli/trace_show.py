@@ -19,8 +19,9 @@ __all__ = ["show"]
 
 _HELP = """Print a trace, a line for each message.
 
-Without FILE it is the one in your state folder that was written last. Each line has the time, the direction (→ to the
-server, ← to the host), the id, the method, of an answer how long it took, the size, and the beginning of what it says.
+FILE was written by mcpd trace, by mcpd serve --wire-log, or saved in the preview. Without FILE it is the one in your
+state folder that was written last. Each line has the time, the direction (→ to the server, ← to the host), the id, the
+method, of an answer how long it took, the size, and the beginning of what it says.
 What has no answer is named at the end. Options go together: all of them have to fit.
 """
 
@@ -61,10 +62,12 @@ def show(
     path = _path(file)
     printer = _Printer(full, as_json_lines)
     reader = TraceReader()
+    has_records = False
 
     try:
         for line in read_lines(path, (lambda: False) if follow else None):
             for entry in reader.feed(line):
+                has_records = True
                 if wanted.wants(entry):
                     printer.print(entry)
     except OSError as error:
@@ -75,6 +78,10 @@ def show(
     missing = [entry for entry in reader.unanswered() if wanted.wants_unanswered(entry)]
     if missing and not as_json_lines:
         printer.print_unanswered(missing)
+    if not has_records:
+        what = "has no records" if not reader.unreadable else "is not a trace: none of its lines is a record"
+        kinds = "mcpd trace, mcpd serve --wire-log and the preview write such files"
+        raise ConfigurationError(f"{printable(path, 1000)} {what}; {kinds}")
     if reader.unreadable:
         text = f"{reader.unreadable} lines of {path} are no records of a trace"
         click.echo(f"mcpd: {printable(text, 1000)}", err=True)

@@ -11,6 +11,7 @@ import time
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
@@ -94,6 +95,7 @@ class Trace:
         """How many of the first are not kept any more."""
         self._bytes = 0
         self._began = time.monotonic()
+        self._date = time.time()
         self._open: OrderedDict[tuple[str, str, Id], str] = OrderedDict()
         """The methods of requests that were not answered yet, by who asked whom."""
         self._views: OrderedDict[bytes, _View] = OrderedDict()
@@ -169,7 +171,7 @@ class Trace:
         """What a page shows: `total` of those that pass, the place of the `first`, and the `entries`."""
         if asked.whole is not None:
             found = self._entry(asked.whole)
-            entries = [] if found is None else [_shown(_masked(found) if asked.masked else found, None)]
+            entries = [] if found is None else [self._whole(found, None, asked)]
             return {"total": self.total, "first": asked.whole, "entries": entries}
 
         count = max(0, min(asked.count, MOST_WINDOW))
@@ -189,7 +191,14 @@ class Trace:
         found = [entry for number in numbers if (entry := self._entry(number)) is not None]
         if asked.brief:
             return [{**_facts(entry), "preview": entry.gist} for entry in found]
-        return [_shown(_masked(entry) if asked.masked else entry, CUT_BYTES) for entry in found]
+        return [self._whole(entry, CUT_BYTES, asked) for entry in found]
+
+    def _whole(self, entry: TraceEntry, most: int | None, asked: TraceGet) -> dict[str, Any]:
+        """An entry with its message; what is masked is for a file, and has the date and time in place of seconds."""
+        if not asked.masked:
+            return _shown(entry, most)
+        moment = datetime.fromtimestamp(self._date + entry.at, UTC)
+        return {**_shown(_masked(entry), most), "time": moment.isoformat(timespec="milliseconds")}
 
     def _entry(self, number: int) -> TraceEntry | None:
         place = number - (self.total - len(self._entries))

@@ -1,4 +1,7 @@
-"""Reads trace files: records become entries that say what was asked, what was answered, and how long that took."""
+"""Reads trace files: records become entries that say what was asked, what was answered, and how long that took.
+
+Three programs write such files: `mcpd trace`, `mcpd serve --wire-log` and the preview, each with members of its own.
+"""
 
 from __future__ import annotations
 
@@ -42,6 +45,8 @@ class Entry(Struct, kw_only=True):
     text: str = ""
     """What is no message, or the beginning of one that is cut."""
     event: dict[str, Any] = field(default_factory=dict)
+    way: tuple[int | None, str, str] = (None, "", "")
+    """The connection, where a file has several, and who sends to whom."""
     is_cut: bool = False
     is_failure: bool = False
     """An error, a tool that failed, a line on stdout that is no message, a process that failed."""
@@ -55,7 +60,12 @@ class _Record(Struct):
     size: int = 0
     message: Raw = Raw()
     text: str = ""
-    bytes: str | None = None
+    bytes: str | int | None = None
+    """The data of a line that is no text, in base64; the size in files of the wire log and the preview."""
+    time: str = ""
+    """Of the wire log and the preview: when it was, in place of `t`."""
+    connection: int | None = None
+    to: str = ""
     cut: bool = False
     unfinished: bool = False
     id: Any = None
@@ -78,7 +88,7 @@ class TraceReader:
         self.unreadable = 0
         """Lines that were no records."""
         self._began = 0.0
-        self._open: dict[tuple[str, str], Entry] = {}
+        self._open: dict[tuple[tuple[int | None, str, str], str], Entry] = {}
 
     def feed(self, line: bytes) -> list[Entry]:
         """What one line of the file says; a batch is several entries."""
@@ -89,12 +99,29 @@ class TraceReader:
             return []
         if record.trace is not None:
             return self._run(record, line)
-        at = self._began + record.t
+        if record.time:
+            try:
+                at = datetime.fromisoformat(record.time).timestamp()
+            except ValueError:
+                self.unreadable += 1
+                return []
+            if record.source == "client":
+                record.source = "host"
+            if isinstance(record.bytes, int):
+                record.size, record.bytes = record.bytes, None
+        else:
+            at = self._began + record.t
+        if not record.source and not record.event:
+            self.unreadable += 1
+            return []
         if record.event:
             return [self._event(record, at, line)]
 
         entry = Entry(role="text", at=at, source=record.source, size=record.size, line=line, text=record.text)
         entry.is_cut = record.cut
+        if record.source != "stderr":
+            receiver = record.to or ("server" if record.source == "host" else "host")
+            entry.way = (record.connection, record.source, receiver)
         if record.source == "stderr":
             entry.role = "stderr"
         elif record.message:
@@ -105,7 +132,7 @@ class TraceReader:
                 cut.error, cut.result = (Raw(b"{}"), Raw()) if record.error else (Raw(), Raw(b"{}"))
             return [self._message(entry, cut, is_whole=False)]
         else:
-            entry.text = record.text if record.bytes is None else f"{record.size} bytes that are no UTF-8"
+            entry.text = record.text if record.bytes is None else f"{record.size} bytes that are not UTF-8"
             entry.is_failure = True
         return [entry]
 
@@ -142,24 +169,25 @@ class TraceReader:
             entry.method = head.method
             entry.role = "notification" if head.id is None else "request"
             if entry.role == "request":
-                self._open[entry.source, repr(head.id)] = entry
+                self._open[entry.way, repr(head.id)] = entry
             elif head.method == "notifications/cancelled":
-                self._cancelled(entry.source, head)
+                self._cancelled(entry.way, head)
             return entry
 
         entry.role = "error" if head.error else "result"
         entry.is_failure = entry.role == "error" or not head.result or b'"isError":true' in _dense(head.result)
-        asked = self._open.pop(("host" if entry.source == "server" else "server", repr(head.id)), None)
+        connection, sender, receiver = entry.way
+        asked = self._open.pop(((connection, receiver, sender), repr(head.id)), None)
         if asked is not None:
             entry.method, entry.seconds = asked.method, entry.at - asked.at
         return entry
 
-    def _cancelled(self, source: str, head: Head) -> None:
+    def _cancelled(self, way: tuple[int | None, str, str], head: Head) -> None:
         try:
             given_up = decode(head.params or b"null", type=dict[str, Any]).get("requestId")
         except (DecodeError, ValidationError, UnicodeDecodeError):
             return
-        self._open.pop((source, repr(given_up)), None)
+        self._open.pop((way, repr(given_up)), None)
 
 
 def _messages(message: Raw) -> list[Head | None]:

@@ -10,10 +10,13 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from conftest import Child
 from support import clock
 
+from mcpd.preview.messages import TraceGet
+from mcpd.preview.trace import Trace
 from mcpd.trace.reading import Entry, TraceReader, read_lines
 from mcpd.trace.showing import Filter, as_json, as_line, readable_size, readable_time
 
@@ -134,7 +137,7 @@ def test_batches_cut_messages_and_what_is_no_record() -> None:
     ]  # fmt: skip
     assert entries[4].method == "tools/list"
     assert "(not recorded whole)" in as_line(entries[4])
-    assert "3 bytes that are no UTF-8" in as_line(entries[6])
+    assert "3 bytes that are not UTF-8" in as_line(entries[6])
     assert "a batch that cannot be read" in as_line(entries[7])
     assert "(an answer to nothing)" in as_line(entries[8])
     assert reader.unreadable == 2
@@ -267,8 +270,53 @@ def test_wrong_use(child: Child, file: Path, tmp_path: Path) -> None:
         )
         assert done.returncode == 2
         assert text in done.stderr
-    (tmp_path / "t").write_text("text\n")
+    for text in ("text\n", ""):
+        (tmp_path / "t").write_text(text)
+        done = show(child, str(tmp_path / "t"))
+        assert done.returncode == 1
+        assert "mcpd trace, mcpd serve --wire-log and the preview write such files" in done.stderr
+    (tmp_path / "t").write_bytes(RUN + b"text\n")
     assert "1 lines of" in show(child, str(tmp_path / "t")).stderr
+
+
+def test_a_wire_log_is_shown(child: Child, tmp_path: Path) -> None:
+    file = tmp_path / "wire.log"
+    frames = [
+        {"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {"_meta": {}}},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
+    ]
+    subprocess.run(
+        child.mcpd("serve", "--stdio", "--demo", "--wire-log", str(file)),
+        env=child.env,
+        input="".join(f"{json.dumps(frame)}\n" for frame in frames),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    done = show(child, str(file))
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = [line.split()[1:4] for line in done.stdout.splitlines()]
+    assert ["→", "1", "server/discover"] in lines
+    assert ["←", "1", "server/discover"] in lines
+
+
+def test_a_file_of_the_preview_is_shown(child: Child, tmp_path: Path) -> None:
+    async def saved() -> list[Any]:
+        trace = Trace()
+        trace.add("view:1", "host", b'{"jsonrpc":"2.0","id":1,"method":"tools/call"}')
+        trace.add("host", "server", b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
+        trace.add("server", "host", b'{"jsonrpc":"2.0","id":1,"result":{}}')
+        trace.add("host", "view:1", b'{"jsonrpc":"2.0","id":1,"result":{}}')
+        trace.close()
+        entries: list[Any] = trace.get(TraceGet(masked=True))["entries"]
+        return entries
+
+    file = tmp_path / "preview.jsonl"
+    file.write_bytes(b"".join(msgspec.json.encode(entry) + b"\n" for entry in asyncio.run(saved())))
+    done = show(child, str(file))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [line.split()[3] for line in done.stdout.splitlines()] == ["tools/call", "ping", "ping", "tools/call"]
 
 
 def test_it_follows_until_ctrl_c(child: Child, file: Path) -> None:
