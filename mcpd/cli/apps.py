@@ -57,6 +57,8 @@ def command() -> None:
     _HELP,
     click.Argument(["target"], required=False),
     json_option("Print everything as one JSON object, for programs."),
+    click.Option(["--verbose", "-v"], is_flag=True, help="Print each check and each finding, not one line per cause."),
+    click.Option(["--strict"], is_flag=True, help="Count warnings (accessibility, advice) as failures."),
     click.Option(["--junit"], metavar="FILE", help="Write the verdict as JUnit XML too, for CI."),
     click.Option(["--static"], is_flag=True, help="Only look at texts: no browser."),
     click.Option(["--screenshots"], metavar="DIR", help="Keep pictures of each app, wide and narrow, light and dark."),
@@ -77,14 +79,14 @@ def command() -> None:
 )  # fmt: skip
 def _test_command(
     target: str | None, command: tuple[str, ...], as_json: bool, junit: str | None, apps: tuple[str, ...],
-    calls: tuple[str, ...], step_timeout: float, **shared: Any,
+    calls: tuple[str, ...], step_timeout: float, verbose: bool, **shared: Any,
 ) -> int:  # fmt: skip
     from ..verdict.options import TryOptions
 
-    said = {name: shared.pop(name) for name in ("static", "screenshots", "browser")}
+    said = {name: shared.pop(name) for name in ("static", "strict", "screenshots", "browser")}
     reach = reach_of(target, command, shared)
     options = TryOptions(app=apps, calls=_calls(calls), timeout=step_timeout, **said)
-    return run(lambda terminal: _test(terminal, reach, options, as_json, junit), reach)
+    return run(lambda terminal: _test(terminal, reach, options, as_json, junit, verbose), reach)
 
 
 command.add_command(_test_command)
@@ -107,7 +109,9 @@ def _calls(words: Sequence[str]) -> dict[str, dict[str, Any]]:
     return found
 
 
-async def _test(terminal: Terminal, reach: Reach, options: TryOptions, as_json: bool, junit: str | None) -> int:
+async def _test(
+    terminal: Terminal, reach: Reach, options: TryOptions, as_json: bool, junit: str | None, verbose: bool
+) -> int:
     from ..host.options import HostOptions
     from ..verdict.run import try_apps
 
@@ -116,7 +120,7 @@ async def _test(terminal: Terminal, reach: Reach, options: TryOptions, as_json: 
 
     def tell(report: AppReport) -> None:
         if not as_json:
-            _print_app(terminal, report)
+            _print_app(terminal, report, verbose=verbose)
 
     try:
         found = await try_apps(
@@ -140,8 +144,7 @@ async def _test(terminal: Terminal, reach: Reach, options: TryOptions, as_json: 
     if as_json:
         terminal.out_json(_json(found.as_json()))
     else:
-        for check in found.checks:
-            _print_check(terminal, check)
+        _print_findings(terminal, found, verbose=verbose)
         terminal.out_safe(_summary(terminal, found))
     return 0 if found.passed else 1
 
@@ -170,23 +173,43 @@ def _json(value: Any) -> str:
 # ------------------------------------------------------------------------------------------- output
 
 
-def _print_app(terminal: Terminal, report: AppReport) -> None:
-    opened = f"  ({', '.join(report.tools)})" if report.tools else ""
-    terminal.out_safe(f"{terminal.styled(printable(report.uri), 'bold')}{printable(opened, 200)}")
-    for check in report.checks:
-        _print_check(terminal, check)
+def _print_app(terminal: Terminal, report: AppReport, *, verbose: bool) -> None:
+    opened = f" ({', '.join(report.tools)})" if report.tools else ""
+    status: Status = "failure" if not report.passed else "warning" if report.warnings else "ok"
+    name = f"{terminal.styled(printable(report.uri), 'bold')}{printable(opened, 200)}"
+    terminal.out_safe(f"{_mark(terminal, status)} {name}: {report.verdict}")
+    _print_findings(terminal, report, verbose=verbose)
     if report.screenshots:
         terminal.out_safe(
             f"  {_count(len(report.screenshots), 'picture')}, the first: {printable(report.screenshots[0])}"
         )
 
 
+def _print_findings(terminal: Terminal, report: AppReport | AppsReport, *, verbose: bool) -> None:
+    """One line for each cause; with `verbose` each check and each finding."""
+    if verbose:
+        for check in report.checks:
+            _print_check(terminal, check)
+        return
+    for cause in report.causes:
+        status: Status = "failure" if cause.severity == "failure" else "warning"
+        advice = f" {_arrow()} {cause.advice}" if cause.advice else ""
+        terminal.out_safe(f"  {_mark(terminal, status)} {printable(cause.text + advice, 4000)}")
+
+
+def _mark(terminal: Terminal, status: Status) -> str:
+    sign, word, style = _SIGNS[status]
+    return terminal.styled(sign if _can_print(sign) else word, style)
+
+
+def _arrow() -> str:
+    return "→" if _can_print("→") else "->"
+
+
 def _print_check(terminal: Terminal, check: Check) -> None:
-    sign, word, style = _SIGNS[check.status]
-    mark = terminal.styled(sign if _can_print(sign) else word, style)
     worst = [finding for finding in check.findings if finding.severity != "note"]
     text = check.text if not worst else check.title
-    terminal.out_safe(f"  {mark} {check.name:<{_NAME_WIDTH}}{printable(text, 1000)}")
+    terminal.out_safe(f"  {_mark(terminal, check.status)} {check.name:<{_NAME_WIDTH}}{printable(text, 1000)}")
     margin = " " * (_NAME_WIDTH + 4)
     for at, finding in enumerate(worst):
         rule = f" [{finding.rule}]" if finding.rule else ""
@@ -194,8 +217,7 @@ def _print_check(terminal: Terminal, check: Check) -> None:
         # One advice for several that follow each other is given once, after the last.
         is_last = at + 1 == len(worst) or worst[at + 1].advice != finding.advice
         if finding.advice and is_last:
-            arrow = "→" if _can_print("→") else "->"
-            terminal.out_safe(f"{margin}{arrow} {printable(finding.advice, 2000)}")
+            terminal.out_safe(f"{margin}{_arrow()} {printable(finding.advice, 2000)}")
 
 
 def _can_print(text: str) -> bool:

@@ -9,9 +9,9 @@ from typing import Final
 from ..extensions.ui.csp_sources import UiCsp
 from .report import Check, Finding, Severity, checked
 from .scene import Scene, Violation
-from .sources import Kind, refusal
+from .sources import Kind, origin_of, refusal
 
-__all__ = ["console_check", "errors_of", "policy_check"]
+__all__ = ["console_check", "errors_of", "policy_check", "why_not_started"]
 
 _KINDS: Final[dict[str, Kind]] = {
     "script-src": "script",
@@ -32,6 +32,8 @@ _KINDS: Final[dict[str, Kind]] = {
 }
 _FAULT: Final = re.compile(r"\b(?:Type|Reference|Range|Syntax|Eval)Error\b")
 """What a script did wrong, whatever it was given."""
+_NEEDED: Final = ("script", "fetch", "xhr", "websocket")
+"""Kinds of resources that an app may wait for before it begins."""
 _CODE: Final = ("eval", "wasm-eval", "trusted-types-policy", "inline")
 
 
@@ -57,7 +59,8 @@ def _of_violation(violation: Violation, granted: UiCsp | None) -> Finding:
     if blocked in _CODE:
         # Libraries try whether they may, and go on without: what really needs it throws, or shows that it was refused.
         text = f"it tries {blocked}, which strict hosts do not allow ({directive}{_place(violation)})"
-        return Finding(severity="warning", text=text, advice="do without, or try only once", rule="APP-V-05")
+        severity: Severity = "note" if blocked == "eval" else "warning"
+        return Finding(severity=severity, text=text, rule="APP-V-05", cause=blocked)
     if blocked in ("data", "blob"):
         blocked = f"{blocked}:"
     refused = refusal(_KINDS.get(directive, "resource"), blocked, granted)
@@ -67,8 +70,9 @@ def _of_violation(violation: Violation, granted: UiCsp | None) -> Finding:
     if not refused.domain:
         return Finding(severity="failure", text=text, advice=refused.advice, url=blocked)
     return Finding(
-        severity="failure", text=text, advice=refused.advice, url=blocked, domain=refused.domain, field=refused.field
-    )
+        severity="failure", text=text, advice=refused.advice, url=blocked,
+        domain=refused.domain, field=refused.field, cause=refused.cause,
+    )  # fmt: skip
 
 
 def _of_refusal(words: str) -> Finding:
@@ -87,16 +91,29 @@ def _place(violation: Violation) -> str:
 
 def console_check(scene: Scene) -> Check:
     """Exceptions and errors of the first showing, and what the network did not give it."""
-    unloaded = (_of_unloaded(url, why, scene.guest_origin) for url, why in scene.unloaded.items())
+    unloaded = (_of_unloaded(url, why, scene.guest_origin) for url, (why, _) in scene.unloaded.items())
     return checked("console", "No exception and no error", [*unloaded, *errors_of(scene)], "none", [])
 
 
 def _of_unloaded(url: str, why: str, origin: str) -> Finding:
     advice = "is the address right, reached from here, and open to other origins (CORS)? What needs it was not tried"
+    cause = f"not loaded {origin_of(url)}"
     if url.startswith(f"{origin}/"):
-        url = url.removeprefix(origin)
+        cause, url = "", url.removeprefix(origin)
         advice = "an app is one document, with nothing beside it: put it in, or name it by its whole address, declared"
-    return Finding(severity="warning", text=f"{url} could not be loaded: {why}", advice=advice, url=url)
+    return Finding(severity="warning", text=f"{url} could not be loaded: {why}", advice=advice, url=url, cause=cause)
+
+
+def why_not_started(scene: Scene) -> Finding | None:
+    """Return what kept a View from its handshake: a missing script, missing data or an exception."""
+    for url, (why, kind) in scene.unloaded.items():
+        if kind in _NEEDED:
+            return _of_unloaded(url, why, scene.guest_origin)
+    for violation in scene.violations:
+        finding = _of_violation(violation, scene.view.grant.csp)
+        if finding.url and str(violation.get("effective-directive", "")).startswith(("script-src", "connect-src")):
+            return finding
+    return next(errors_of(scene), None)
 
 
 def errors_of(scene: Scene, known: frozenset[str] = frozenset(), *, is_told_error: bool = False) -> Iterator[Finding]:
@@ -106,12 +123,12 @@ def errors_of(scene: Scene, known: frozenset[str] = frozenset(), *, is_told_erro
     """
     for text in dict.fromkeys(scene.errors):
         if text not in known:
-            yield Finding(severity="failure", text=f"an exception: {text}", advice="catch it, or mend what throws it")
+            yield Finding(severity="failure", text=f"an exception: {text}", cause=text)
     for text in dict.fromkeys(scene.complaints):
         if text in known:
             continue
         if "Failed to load resource" in text or "net::ERR_" in text:
             yield Finding(severity="warning", text=f"could not be loaded: {text}", advice="is the address right?")
         else:
-            severity: Severity = "note" if is_told_error and not _FAULT.search(text) else "failure"
-            yield Finding(severity=severity, text=f"an error on the console: {text}", advice="mend what is told there")
+            severity: Severity = "failure" if _FAULT.search(text) else "note" if is_told_error else "warning"
+            yield Finding(severity=severity, text=f"an error on the console: {text}", cause=text)

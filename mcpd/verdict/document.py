@@ -62,7 +62,7 @@ def _of_loads(markup: Markup, granted: UiCsp | None) -> Iterator[Finding]:
         if load.line:
             told["line"] = load.line
         if refused.domain:
-            told |= {"domain": refused.domain, "field": refused.field}
+            told |= {"domain": refused.domain, "field": refused.field, "cause": refused.cause}
         yield Finding(
             severity="warning" if may_not_run else "failure",
             text=f"{refused.text} ({where})",

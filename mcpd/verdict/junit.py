@@ -10,7 +10,7 @@ __all__ = ["junit_xml"]
 
 
 def junit_xml(report: AppsReport) -> str:
-    """The whole document. A check that warns passes, with its warnings as its output."""
+    """The whole document. Unless the report is strict, a check with warnings passes and has them as its output."""
     suites = [("server", report.checks, report.seconds - sum(app.seconds for app in report.apps))]
     suites += [(app.uri, app.checks, app.seconds) for app in report.apps]
 
@@ -19,7 +19,7 @@ def junit_xml(report: AppsReport) -> str:
     for name, checks, seconds in suites:
         counts = {
             "tests": len(checks),
-            "failures": sum(check.status == "failure" for check in checks),
+            "failures": sum(_fails(check, report) for check in checks),
             "errors": 0,
             "skipped": sum(check.status == "skipped" for check in checks),
         }
@@ -27,20 +27,24 @@ def junit_xml(report: AppsReport) -> str:
         told = {key: str(count) for key, count in counts.items()}
         suite = SubElement(root, "testsuite", {"name": _clean(name), **told, "time": f"{max(seconds, 0):.3f}"})
         for check in checks:
-            _add_case(suite, name, check)
+            _add_case(suite, name, check, fails=_fails(check, report))
     for key in ("tests", "failures", "errors"):
         root.set(key, str(totals[key]))
     indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(root, encoding="unicode")}\n'
 
 
-def _add_case(suite: Element, app: str, check: Check) -> None:
+def _fails(check: Check, report: AppsReport) -> bool:
+    return check.status == "failure" or (report.strict and check.status == "warning")
+
+
+def _add_case(suite: Element, app: str, check: Check, *, fails: bool) -> None:
     case = SubElement(suite, "testcase", {"classname": _clean(app), "name": check.name, "time": "0"})
     lines = [
         f"{finding.severity}: {finding.text}{f' → {finding.advice}' if finding.advice else ''}"
         for finding in check.findings
     ]
-    if check.status == "failure":
+    if fails:
         failure = SubElement(case, "failure", {"message": _clean(check.text), "type": check.name})
         failure.text = _clean("\n".join(lines))
     elif check.status == "skipped":

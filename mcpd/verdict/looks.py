@@ -13,8 +13,9 @@ from typing import Any, Final
 from .report import Check, Finding, checked, skipped
 from .scene import Scene
 
-__all__ = ["contrast_check", "keyboard_checks", "layout_check", "resize_check", "shows"]
+__all__ = ["NOTHING_SEEN", "contrast_check", "keyboard_checks", "layout_check", "resize_check", "shows"]
 
+NOTHING_SEEN: Final = "nothing is to be seen"
 _MOST_STOPS: Final = 80
 _LOOP_SECONDS: Final = 1.0
 _MOST_SIZES: Final = 10
@@ -40,12 +41,13 @@ async def layout_check(scene: Scene, width: int) -> Check:
     findings = []
     if not shown:
         advice = "show the result, or say that there is none: an empty frame looks broken"
-        findings.append(Finding(severity="failure", text=f"nothing is to be seen at {width} px", advice=advice))
+        text = f"nothing is to be seen at {width} px"
+        findings.append(Finding(severity="failure", text=text, advice=advice, cause=NOTHING_SEEN))
     if told and told["by"] > 1:
         text = f"it is {told['by']:g} px too wide for {told['width']} px"
         wide = f"; {', '.join(told['wide'])} stick out" if told["wide"] else ""
         advice = "let it wrap or shrink, or scroll by itself (overflow-x: auto)"
-        findings.append(Finding(severity="failure", text=f"{text}{wide}", advice=advice))
+        findings.append(Finding(severity="warning", text=f"{text}{wide}", advice=advice, cause="too wide"))
     return checked(name, title, findings, shown)
 
 
@@ -63,7 +65,7 @@ async def contrast_check(scene: Scene, scheme: str) -> Check:
             if poor["isBare"]:
                 # Nothing of its own is behind the text: it may look better on the background of another host.
                 advice += "; nothing of the app's is behind it: set a background, and color-scheme on the root"
-            yield Finding(severity="failure", text=text, advice=advice, element=poor["element"])
+            yield Finding(severity="warning", text=text, advice=advice, element=poor["element"], cause="contrast")
 
     return checked(name, title, found(), f"{told['looked']} texts have enough contrast")
 
@@ -108,10 +110,12 @@ def _of_names(controls: list[Any]) -> Iterator[Finding]:
             inner = f" {control['text']!r}" if control["text"] else ""
             text = f"{control['element']}{inner} has no name"
             advice = "give it a text, a <label> or aria-label: a screen reader says nothing of what it does"
-            yield Finding(severity="failure", text=text, advice=advice, element=control["element"])
+            yield Finding(severity="warning", text=text, advice=advice, element=control["element"], cause="names")
         if control["hasPositive"]:
             text = f"{control['element']} has a tabindex above 0, which puts it before all others"
-            yield Finding(severity="warning", text=text, advice="write tabindex=0, and put it where it belongs")
+            yield Finding(
+                severity="warning", text=text, advice="write tabindex=0, and put it where it belongs", cause="tabindex"
+            )
 
 
 async def _tab_through(scene: Scene) -> list[Any]:
@@ -148,9 +152,9 @@ def _of_stops(controls: list[Any], stops: list[Any]) -> Iterator[Finding]:
             called = control["name"] or control["text"] or "without a name"
             text = f"{control['element']} ({called}) is not reached by Tab"
             advice = "use a <button> or <a href>, or tabindex=0; tabindex=-1 only within a widget that has its own keys"
-            # What is not meant to be reached may have another way in.
-            yield Finding(severity="warning" if control["isTakenOut"] else "failure", text=text, advice=advice)
+            yield Finding(severity="warning", text=text, advice=advice, cause="not reached by Tab")
     for stop in stops:
         if not stop["isSeen"]:
             text = f"{stop['element']} ({stop['name']}) looks the same with the focus as without"
-            yield Finding(severity="warning", text=text, advice="keep the outline, or draw another sign of the focus")
+            advice = "keep the outline, or draw another sign of the focus"
+            yield Finding(severity="warning", text=text, advice=advice, cause="focus not seen")

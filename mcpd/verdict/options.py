@@ -17,7 +17,7 @@ class TryOptions(Struct, frozen=True, kw_only=True):
     first that is found. `app` names the apps to try, each by its URI, its name or one of its tools; empty for all.
     `calls` has the arguments for tools, by their names; for others they are made from the schema. `timeout` is how
     many seconds an app has for its handshake and for each answer. `screenshots` is the folder for pictures, None for
-    none. `at_once` is how many apps are shown side by side.
+    none. `at_once` is how many apps are shown side by side. With `strict` an app with a warning does not pass.
     """
 
     static: bool = False
@@ -27,3 +27,4 @@ class TryOptions(Struct, frozen=True, kw_only=True):
     timeout: float = 10.0
     screenshots: str | None = None
     at_once: int = 4
+    strict: bool = False

@@ -9,9 +9,12 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from ..host.view import events
 from ..host.view.events import Connected
 from ..host.view.messages import HANDSHAKE_VERSION, INITIALIZE, INITIALIZED, RESOURCE_TEARDOWN
+from .blocked import why_not_started
 from .report import Check, Finding, checked, skipped
 from .scene import Scene
 
@@ -40,6 +43,10 @@ def handshake_check(scene: Scene, *, is_live: bool, seconds: float) -> Check:
 
     def found() -> Iterator[Finding]:
         if not is_live:
+            cause = None if scene.failure else why_not_started(scene)
+            if cause is not None:
+                yield replace(cause, severity="failure", text=f"it does not start: {cause.text}", rule="APP-V-03")
+                return
             advice = f"send {INITIALIZE}, and {INITIALIZED} when it is answered; hosts may show nothing before"
             missing = INITIALIZED if scene.sent(INITIALIZE) else INITIALIZE
             text = scene.failure or f"the view did not send {missing} within {seconds:g} seconds"

@@ -10,15 +10,18 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType, field, to_builtins
 
-__all__ = ["FORMAT", "AppReport", "AppsReport", "Check", "Finding", "Severity", "Status", "checked", "skipped"]
+__all__ = ["FORMAT", "AppReport", "AppsReport", "Cause", "Check", "Finding", "Severity", "Status", "checked", "skipped"]
 
 FORMAT = 1
 """The version of the JSON: another number means that a member has changed its meaning."""
 
 Severity: TypeAlias = Literal["failure", "warning", "note"]
-"""`failure`: it does not work in a strict host. `warning`: not everywhere, or not well. `note`: worth knowing."""
+"""`failure`: the app breaks in some host. `warning`: accessibility, or advice. `note`: worth knowing."""
 
 Status: TypeAlias = Literal["ok", "warning", "failure", "skipped"]
+
+_ESSENTIAL = {"link", "type", "handshake", "layout-1280", "shows-result"}
+"""Without these an app works in no host."""
 
 
 class Finding(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -39,6 +42,18 @@ class Finding(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=T
     """The element or the place in the code, shortened."""
     line: int | UnsetType = UNSET
     """The line of the HTML, from 1."""
+    cause: str = ""
+    """Findings with the same cause are reported together. If empty, the text is the cause."""
+
+
+class Cause(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The failures and warnings of one cause, as one line."""
+
+    severity: Severity
+    text: str
+    advice: str
+    checks: list[str]
+    """The names of the checks that found it."""
 
 
 class Check(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -68,20 +83,38 @@ class AppReport(Struct, kw_only=True, rename="camel"):
     screenshots: list[str] = field(default_factory=list)
     """Paths of the files."""
     seconds: float = 0.0
+    strict: bool = False
+    """Whether a warning fails the app, too."""
 
     @property
     def passed(self) -> bool:
-        """Whether nothing was found that does not work."""
-        return not any(check.status == "failure" for check in self.checks)
+        """Whether there is no failure and, with `strict`, no warning."""
+        return not (self.failures or (self.strict and self.warnings))
+
+    @property
+    def verdict(self) -> str:
+        """Whether the app works, in a few words."""
+        failed = {check.name for check in self.checks if check.status == "failure"}
+        is_shown = any(check.name == "handshake" and check.status != "skipped" for check in self.checks)
+        if failed & _ESSENTIAL:
+            return "does not work"
+        if failed:
+            return "works, but not in every host" if is_shown else "does not work in every host"
+        return "works" if is_shown else "no failure in its texts; it was not shown in a browser"
+
+    @property
+    def causes(self) -> list[Cause]:
+        """All failures, then all warnings, grouped by cause."""
+        return _causes(self.checks)
 
     @property
     def failures(self) -> list[str]:
-        """Each finding that is a failure, in a line, for an assertion's message."""
+        """One line for each cause of a failure, for an assertion's message."""
         return _lines(self.checks, "failure")
 
     @property
     def warnings(self) -> list[str]:
-        """Each finding that is a warning, in a line."""
+        """One line for each cause of a warning."""
         return _lines(self.checks, "warning")
 
     def check(self, name: str) -> Check:
@@ -105,20 +138,27 @@ class AppsReport(Struct, kw_only=True, rename="camel"):
     """Those of the server as a whole."""
     apps: list[AppReport] = field(default_factory=list)
     seconds: float = 0.0
+    strict: bool = False
+    """Whether a warning fails the server or an app, too."""
 
     @property
     def passed(self) -> bool:
-        """Whether nothing was found that does not work."""
-        return all(app.passed for app in self.apps) and not _lines(self.checks, "failure")
+        """Whether there is no failure and, with `strict`, no warning."""
+        return not (self.failures or (self.strict and self.warnings))
+
+    @property
+    def causes(self) -> list[Cause]:
+        """The failures and warnings of the server as a whole, grouped by cause."""
+        return _causes(self.checks)
 
     @property
     def failures(self) -> list[str]:
-        """Each finding that is a failure, in a line that begins with its app."""
+        """One line for each cause of a failure; it begins with the app."""
         return self._all("failure")
 
     @property
     def warnings(self) -> list[str]:
-        """Each finding that is a warning, in a line that begins with its app."""
+        """One line for each cause of a warning; it begins with the app."""
         return self._all("warning")
 
     def app(self, name: str) -> AppReport:
@@ -132,7 +172,7 @@ class AppsReport(Struct, kw_only=True, rename="camel"):
         """The documented JSON, as a dict."""
         said: dict[str, Any] = {"format": FORMAT, "passed": self.passed, **to_builtins(self)}
         for app, report in zip(said["apps"], self.apps, strict=True):
-            app["passed"] = report.passed
+            app |= {"passed": report.passed, "verdict": report.verdict, "causes": to_builtins(report.causes)}
         return said
 
     def _all(self, severity: Severity) -> list[str]:
@@ -156,10 +196,26 @@ def skipped(name: str, title: str, why: str, rules: Sequence[str] = ()) -> Check
     return Check(name=name, title=title, status="skipped", text=why, rules=tuple(rules))
 
 
+def _causes(checks: Iterable[Check]) -> list[Cause]:
+    groups: dict[str, list[tuple[str, Finding]]] = {}
+    for check in checks:
+        for finding in check.findings:
+            if finding.severity != "note":
+                groups.setdefault(finding.cause or finding.text, []).append((check.name, finding))
+
+    found = []
+    for group in groups.values():
+        worst = next((finding for _, finding in group if finding.severity == "failure"), group[0][1])
+        others = len({finding.url or finding.text for _, finding in group}) - 1
+        text = f"{worst.text}; and {others} more like it" if others else worst.text
+        names = list(dict.fromkeys(name for name, _ in group))
+        found.append(Cause(severity=worst.severity, text=text, advice=worst.advice, checks=names))
+    return sorted(found, key=lambda cause: cause.severity != "failure")
+
+
 def _lines(checks: Iterable[Check], severity: Severity) -> list[str]:
     return [
-        f"{check.name}: {finding.text}{f' ({finding.advice})' if finding.advice else ''}"
-        for check in checks
-        for finding in check.findings
-        if finding.severity == severity
+        f"{cause.checks[0]}: {cause.text}{f' ({cause.advice})' if cause.advice else ''}"
+        for cause in _causes(checks)
+        if cause.severity == severity
     ]

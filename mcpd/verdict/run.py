@@ -52,6 +52,7 @@ async def try_apps(
         info = host.client.server_info
         report = AppsReport(
             target=name or str(target),
+            strict=options.strict,
             server="" if info is None else f"{info.name} {info.version}".strip(),
             protocol_version=host.client.version,
             browser=None if theatre is None else theatre.browser_name,
@@ -77,7 +78,7 @@ async def _try_app(
 ) -> AppReport:
     """One app: what is said of it, its HTML, the call that opens it, and how it does in a browser."""
     begun = time.monotonic()
-    report = AppReport(uri=app.uri, tools=[tool.name for tool in app.tools])
+    report = AppReport(uri=app.uri, tools=[tool.name for tool in app.tools], strict=options.strict)
     report.checks += tool_checks(app)
     if not app.error:
         report.checks += resource_checks(app)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -28,7 +29,7 @@ from ..preview.views import GUEST_GONE
 from .theatre import Theatre, script
 
 if TYPE_CHECKING:
-    from playwright.async_api import ConsoleMessage, Frame, Page, Response
+    from playwright.async_api import ConsoleMessage, Frame, Page, Request, Response
 
 __all__ = ["Scene", "Violation", "show"]
 
@@ -43,6 +44,9 @@ _MOST_MESSAGES: Final = 20_000
 _MOST_COMPLAINTS: Final = 500
 _NOT_NETWORK: Final = ("net::ERR_ABORTED", "net::ERR_BLOCKED_BY_CSP", "net::ERR_BLOCKED_BY_CLIENT")
 _POLICY_WORDS: Final = ("Content Security Policy", "Content-Security-Policy", "violates the following")
+
+_ADDRESS: Final = re.compile(r"(blob:)?http://[\w-]+\.mcpd\.localhost:\d+(/guest|/[\da-f-]{36})?")
+"""Where this showing of the View is: random, and in many messages of the browser."""
 
 Violation = dict[str, Any]
 """The body of one report, as the browser sent it: `blocked-uri`, `effective-directive`, …"""
@@ -61,8 +65,8 @@ class Scene:
         """Exceptions that nobody caught."""
         self.complaints: list[str] = []
         """What it wrote to the console as an error."""
-        self.unloaded: dict[str, str] = {}
-        """What the policy allowed and the network did not give: why, by the address."""
+        self.unloaded: dict[str, tuple[str, str]] = {}
+        """What the policy allowed and the network did not give: why, and what kind of resource, by the address."""
         self.refusal = ""
         """The browser's words on code that the policy refused, where the View shows them to its user."""
         self.is_hidden = False
@@ -75,9 +79,9 @@ class Scene:
         self._wake = asyncio.Event()
         theatre.hearers[view.id] = self._on_event
         self._heard: dict[Any, Callable[[Any], None]] = {
-            "pageerror": lambda error: self._complain(self.errors, error.stack or error.message),
+            "pageerror": lambda error: self._complain(self.errors, _brief(error.stack or error.message)),
             "console": self._on_console,
-            "requestfailed": lambda request: self._on_unloaded(request.url, request.failure or ""),
+            "requestfailed": lambda request: self._on_unloaded(request, request.failure or ""),
             "response": self._on_response,
         }
         for name, listener in self._heard.items():
@@ -183,11 +187,12 @@ class Scene:
             if where.startswith(self._guest_url) or "Failed to load resource" not in message.text:
                 self._complain(self.complaints, message.text)
 
-    def _on_unloaded(self, url: str, why: str) -> None:
+    def _on_unloaded(self, request: Request, why: str) -> None:
+        url = request.url
         is_elsewhere = url.startswith("http") and not url.startswith(self._guest_url)
         is_network = not why.startswith("net::") or why not in _NOT_NETWORK
         if why and is_elsewhere and is_network and len(self.unloaded) < _MOST_COMPLAINTS:
-            self.unloaded.setdefault(url[:500], why)
+            self.unloaded.setdefault(url[:500], (why, request.resource_type))
 
     def _on_response(self, response: Response) -> None:
         # What a script fetched it may expect to be refused, and says so if not; an element only stays empty.
@@ -197,11 +202,11 @@ class Scene:
             "ping",
             "cspviolationreport",
         ):
-            self._on_unloaded(response.url, f"{response.status} {response.status_text}".strip())
+            self._on_unloaded(response.request, f"{response.status} {response.status_text}".strip())
 
     def _complain(self, complaints: list[str], text: str) -> None:
         if len(complaints) < _MOST_COMPLAINTS:
-            complaints.append(_line(text))
+            complaints.append(_line(_ADDRESS.sub("the app", text)))
 
     def on_report(self, body: bytes, of_proxy: bool) -> None:
         """A report of what a policy blocked."""
@@ -330,6 +335,13 @@ async def show(
 
         if scene.stands_still:
             raise ConfigurationError(f"its page stood still for {STILL_SECONDS:g} s: a script of the app does not end")
+
+
+def _brief(stack: str) -> str:
+    """The message of an exception and the place that threw it, without the way to it."""
+    lines = stack.splitlines()
+    end = next((at for at, line in enumerate(lines) if line.lstrip().startswith("at ")), len(lines))
+    return "\n".join(lines[: end + 1])
 
 
 def _line(text: str) -> str:

@@ -17,7 +17,7 @@ from ..host.host import Host
 from ..host.view.context import HostContext
 from ..preview.messages import Quirks
 from .blocked import console_check, errors_of, policy_check
-from .looks import contrast_check, keyboard_checks, layout_check, resize_check, shows
+from .looks import NOTHING_SEEN, contrast_check, keyboard_checks, layout_check, resize_check, shows
 from .options import TryOptions
 from .protocol import ending_checks, handshake_check, protocol_checks, spy_check
 from .report import AppReport, Check, Finding, checked, skipped
@@ -85,9 +85,11 @@ async def show_app(
     if not stage.scenes[0].sent("ui/notifications/initialized"):
         return [*first, *_blocked(stage)]
 
-    known = frozenset((*stage.scenes[0].errors, *stage.scenes[0].complaints))
+    known = {*stage.scenes[0].errors, *stage.scenes[0].complaints}
+    if any(finding.cause == NOTHING_SEEN for check in first for finding in check.findings):
+        known.add(NOTHING_SEEN)
     watched = asyncio.create_task(_watched(stage))
-    groups = await asyncio.gather(*(_with_quirks(stage, names, known) for names in _TOGETHER))
+    groups = await asyncio.gather(*(_with_quirks(stage, names, frozenset(known)) for names in _TOGETHER))
     by_name = {check.name: check for checks in groups for check in checks}
     others = [by_name[f"quirk-{name}"] for name in QUIRKS]
     return [first[0], await watched, *first[1:], *others, *_blocked(stage)]
@@ -215,7 +217,7 @@ async def _treated(stage: _Stage, names: tuple[str, ...], known: frozenset[str])
         if not is_live:
             text = f"with {words} its handshake does not come to an end: {scene.failure or 'no answer in time'}"
             findings.insert(0, Finding(severity="failure", text=text, advice="finish it whatever comes"))
-        elif not shown:
+        elif not shown and NOTHING_SEEN not in known:
             text, advice = f"with {words} nothing is to be seen", "show what there is, or say what is missing"
             findings.insert(0, Finding(severity="failure", text=text, advice=advice))
         return findings, shown

@@ -6,6 +6,7 @@ strict one of `host.documents.csp`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple, TypeAlias
 from urllib.parse import SplitResult, urlsplit
@@ -51,6 +52,11 @@ class Refusal(NamedTuple):
     domain: str = ""
     field: str = ""
 
+    @property
+    def cause(self) -> str:
+        """The same for all addresses that one declaration lets through."""
+        return f"{self.field} {self.domain}"
+
 
 def refusal(kind: Kind, url: str, granted: UiCsp | None) -> Refusal | None:
     """Why the strict policy of these granted sources blocks this, or None if it does not.
@@ -77,7 +83,7 @@ def refusal(kind: Kind, url: str, granted: UiCsp | None) -> Refusal | None:
     if any(matches(url, source) for source in declared):
         return None
     domain = origin_of(url)
-    advice = f'add "{domain}" to _meta.ui.csp.{field} of the resource'
+    advice = _declare(domain, field)
     return Refusal(f"{_short(url)} is blocked by {directive}", advice, domain, field)
 
 
@@ -125,8 +131,13 @@ def _local(kind: Kind, scheme: str, declared: Iterable[str], field: str) -> Refu
         )
     if f"{scheme}:" in declared:
         return None
-    advice = f'add "{scheme}:" to _meta.ui.csp.{field} of the resource; some hosts do not grant it even so'
+    advice = f"{_declare(f'{scheme}:', field)}; some hosts do not grant it even so"
     return Refusal(f"a {kind} from {scheme}: is blocked", advice, f"{scheme}:", field)
+
+
+def _declare(source: str, field: str) -> str:
+    declared = json.dumps({"ui": {"csp": {field: [source]}}})
+    return f"declare it: write {declared} into the .json file beside the .html file, or into _meta of the resource"
 
 
 def _split(url: str) -> SplitResult | None:

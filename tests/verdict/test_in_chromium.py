@@ -90,10 +90,17 @@ FRAIL = f"""{HEAD}</head><body>
 LEAVING = f'{HEAD}</head><body>I say nothing<script>location.href = "https://elsewhere.example/"</script></body></html>'
 
 
+# Waits for a script that it declares, and that is not there.
+WAITING = (
+    f'{HEAD}<script src="http://127.0.0.1:1/lib.js"></script></head><body><script>lib.start()</script></body></html>'
+)
+
+
 def make_server() -> Server:
     server = Server("odd", version="1")
-    for name, html in (("rude", RUDE), ("frail", FRAIL), ("leaving", LEAVING)):
-        server.app(name, html, csp={"resourceDomains": ["http://127.0.0.1:1"]} if name == "rude" else None)
+    for name, html in (("rude", RUDE), ("frail", FRAIL), ("leaving", LEAVING), ("waiting", WAITING)):
+        is_loading = name in ("rude", "waiting")
+        server.app(name, html, csp={"resourceDomains": ["http://127.0.0.1:1"]} if is_loading else None)
 
         def answer() -> ViewResult:
             return view_result("words", {"rows": [1]}, meta={"note": {"text": "noted"}})
@@ -121,11 +128,12 @@ def test_what_apps_get_wrong_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
     what_a_rude_app_does_is_named(report)
     each_quirk_of_other_hosts_is_survived_or_named(report)
     one_that_says_nothing_and_leaves_is_named(report)
+    an_address_that_cannot_be_reached_is_the_cause(report)
 
 
-def said(app: AppReport, name: str) -> str:
+def said(app: AppReport, name: str, status: str = "failure") -> str:
     check = app.check(name)
-    assert check.status == "failure", check
+    assert check.status == status, check
     return "\n".join(finding.text for finding in check.findings)
 
 
@@ -146,12 +154,12 @@ def what_a_rude_app_does_is_named(report: AppsReport) -> None:
     assert "an error on the console: EvalError" in said(app, "console")
     assert "http://127.0.0.1:1/declared.png could not be loaded: net::ERR" in said(app, "console")
     assert "/beside/logo.png could not be loaded: 404" in said(app, "console")
-    assert "too wide for 320 px; <div#wide> stick out" in said(app, "layout-320")
+    assert "too wide for 320 px; <div#wide> stick out" in said(app, "layout-320", "warning")
     assert app.check("layout-1280").status == "ok"
-    assert "'Hardly to be read' in <p>: #bbbbbb on #ffffff is 1.9" in said(app, "contrast-light")
-    assert "<button> has no name" in said(app, "names")
-    assert "<div> (no stop) is not reached by Tab" in said(app, "keyboard")
-    assert "looks the same with the focus" in said(app, "keyboard")
+    assert "'Hardly to be read' in <p>: #bbbbbb on #ffffff is 1.9" in said(app, "contrast-light", "warning")
+    assert "<button> has no name" in said(app, "names", "warning")
+    assert "<div> (no stop) is not reached by Tab" in said(app, "keyboard", "warning")
+    assert "looks the same with the focus" in said(app, "keyboard", "warning")
     assert "shows the browser's refusal: Evaluating a string as JavaScript" in said(app, "policy")
     blocked = {finding.domain: finding.field for finding in app.check("policy").findings if finding.domain}
     assert blocked == {"https://api.example": "connectDomains", "https://img.example": "resourceDomains"}
@@ -190,6 +198,17 @@ def one_that_says_nothing_and_leaves_is_named(report: AppsReport) -> None:
     assert [Path(shot).name for shot in app.screenshots] == ["odd-leaving-1280-light.png"]
     assert report.browser is not None
     assert report.browser.startswith("Chromium ")
+
+
+def an_address_that_cannot_be_reached_is_the_cause(report: AppsReport) -> None:
+    """It is named in place of the handshake that did not come, and once."""
+    app = report.app("waiting")
+    assert app.verdict == "does not work"
+    (unreachable,) = (cause for cause in app.causes if "127.0.0.1:1/lib.js" in cause.text)
+    assert "it does not start: http://127.0.0.1:1/lib.js could not be loaded: net::ERR" in unreachable.text
+    assert unreachable.checks == ["handshake", "console"]
+    assert "ui/initialize" not in "".join(app.failures)
+    assert "localhost:" not in "".join(app.failures)
 
 
 def test_one_that_never_stops_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
