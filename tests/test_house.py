@@ -397,6 +397,66 @@ def installed(wheel: zipfile.ZipFile, tmp_path_factory: pytest.TempPathFactory) 
     return Installed(place / "bin" / "mcpd", packages, env)
 
 
+WITHOUT_EXTRAS = [
+    (["serve", "--http", "127.0.0.1:0"], "http"),
+    (["serve", "--http", "127.0.0.1:0", "--issuer", "https://issuer.example"], "auth|http"),
+    (["serve", "--ws", "127.0.0.1:0", "--issuer", "https://issuer.example"], "auth|http"),
+    (["serve", "--http", "127.0.0.1:0", "--auth-server", "dev"], "auth|http"),
+    (["serve", "--http", "127.0.0.1:0", "--backplane", "redis://127.0.0.1:1"], "redis|http"),
+    (["serve", "--ws", "127.0.0.1:0", "--reload"], "watch"),
+    (["call", "http://127.0.0.1:1/mcp", "x"], "client"),
+    (["list", "http://127.0.0.1:1/mcp"], "client"),
+    (["login", "http://127.0.0.1:1/mcp"], "client"),
+    (["logout", "http://127.0.0.1:1/mcp"], "client"),
+    (["whoami"], "client"),
+    (["doctor", "http://127.0.0.1:1/mcp"], "client"),
+    (["preview"], "http"),
+    (["apps", "test", "--demo"], "apps,http|apps"),
+    (["install", "goose", "--print"], "install"),
+    (["check"], "yaml"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("words", "extra"), WITHOUT_EXTRAS)
+def test_an_extra_that_is_missing_is_named(installed: Installed, tmp_path: Path, words: list[str], extra: str) -> None:
+    """One line with what to install, in an environment that has the four packages of the core alone."""
+    (tmp_path / "mcpd.toml").write_text("", encoding="utf-8")
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "prompts" / "ask.md").write_text("---\ntitle: Ask\n---\nAsk.", encoding="utf-8")
+    env = {**installed.env, "HOME": str(tmp_path), "MCPD_STATE_KEY": "k" * 32}
+    done = subprocess.run(
+        [installed.command, *words], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False,
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    said = done.stdout + done.stderr
+    assert done.returncode != 0
+    assert "Traceback" not in said
+    assert any(f"pip install 'mcpd-server[{each}]'" in said for each in extra.split("|")), said
+
+
+@pytest.mark.slow
+def test_public_modules_are_imported_without_extras(installed: Installed) -> None:
+    """A name that needs an extra says so in place of a module of others that was not found."""
+    program = """
+import importlib, sys
+for name in ("mcpd", "mcpd.auth", "mcpd.client", "mcpd.compat", "mcpd.errors", "mcpd.host", "mcpd.sync",
+             "mcpd.testing", "mcpd.types"):
+    module = importlib.import_module(name)
+    for public in getattr(module, "__all__", ()):
+        try:
+            getattr(module, public)
+        except Exception as error:
+            if "pip install 'mcpd-server[" not in str(error):
+                print(name, public, type(error).__name__, error)
+"""
+    python = installed.command.with_name("python")
+    done = subprocess.run(
+        [python, "-c", program], env=installed.env, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 @pytest.mark.slow
 def test_an_installed_mcpd_works_in_any_folder(installed: Installed, tmp_path: Path) -> None:
     """The console script, the bundled app inside the wheel, and a server file of the user's."""

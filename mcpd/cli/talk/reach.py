@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from ...client.targets.named import DEMO_NAME, CommandTarget, FileTarget, UrlTarget, command_of
 from ...errors import (
@@ -36,6 +36,7 @@ __all__ = ["EXIT_CODES", "Reach", "in_words", "named_target", "opened", "run", "
 EXIT_CODES = "Exit codes: 0 done, 1 the server or its answer failed, 2 wrong use, 3 a login is wanted, 130 Ctrl-C."
 
 _MOST_OF_AN_ERROR = 2000
+_MOST_OF_DATA = 500
 _LOGIN_WANTED = 3
 _INTERRUPTED = 128 + signal.SIGINT
 _TERMINATED = 128 + signal.SIGTERM
@@ -208,7 +209,7 @@ def in_words(error: McpdError, reach: Reach) -> str:
     text = printable(error, _MOST_OF_AN_ERROR)
     if isinstance(error, RemoteError):
         message = printable(error.message, _MOST_OF_AN_ERROR) or "an error without a text"
-        return f"the server answered with an error: {message} (code {error.code})"
+        return f"the server answered with an error: {message} (code {error.code}){_data_of(error)}"
     if isinstance(error, RequestTimeout):
         longer = "to wait longer: --timeout 300, or 0 for as long as it takes"
         return f"{text[:1].lower()}{text[1:]}; {longer}; to see why: mcpd doctor {_said_again(reach)}".rstrip()
@@ -222,6 +223,20 @@ def in_words(error: McpdError, reach: Reach) -> str:
         text = text.partition("; stderr: ")[0]  # it stands above: what a server writes there is passed on
         return f"{text[:1].lower()}{text[1:]}; to see why: mcpd doctor {_said_again(reach)}".rstrip()
     return f"{text[:1].lower()}{text[1:]}"
+
+
+def _data_of(error: RemoteError) -> str:
+    """The data of an error, which often say more than its message."""
+    from ...jsonrpc import encode
+    from ...masking import mask_text
+
+    if error.data is UNSET or error.data is None:
+        return ""
+    try:
+        text = error.data if isinstance(error.data, str) else encode(error.data).decode()
+    except (TypeError, ValueError):
+        return ""
+    return f"; {printable(mask_text(text), _MOST_OF_DATA)}" if text else ""
 
 
 def _said_again(reach: Reach) -> str:

@@ -89,7 +89,10 @@ for line in sys.stdin:
     if message["method"] == "initialize":
         info = {"name": "old", "version": "1"}
         result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": None}, "serverInfo": info}
-    if "id" in message:
+    if message["method"] == "tools/call":
+        error = {"code": -32603, "message": "Internal error", "data": {"details": "disk is full", "token": "s3cret"}}
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}), flush=True)
+    elif "id" in message:
         print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
 """
 
@@ -99,6 +102,13 @@ def test_a_server_that_ends_at_the_probe_is_started_again(run: Run) -> None:
     done = run("list", "tools", "--", sys.executable, "-c", OLD)
     assert done.returncode == 0, done.stderr
     assert b"dig" in done.stdout
+
+
+def test_the_data_of_an_error_are_shown(run: Run) -> None:
+    done = run("call", "dig", "--", sys.executable, "-c", OLD)
+    assert done.returncode == 1
+    assert b'Internal error (code -32603); {"details":"disk is full"' in done.stderr
+    assert b"s3cret" not in done.stderr
 
 
 def test_list_one_kind_verbosely(run: Run) -> None:
