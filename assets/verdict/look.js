@@ -191,9 +191,15 @@
     }
     return drawn.join("\n");
   };
+  const drawn = async () => {
+    const ends = document.getAnimations().filter((one) => Number.isFinite(one.effect?.getComputedTiming().endTime));
+    const wait = new Promise((done) => setTimeout(done, 2000));
+    await Promise.race([Promise.allSettled(ends.map((one) => one.finished)), wait]);
+    await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+  };
   const before = new Map();
   return {
-    shows, refusal, overflow, contrast, controls,
+    shows, drawn, refusal, overflow, contrast, controls,
     text: () => (document.body?.innerText ?? "").slice(0, 20000),
     // Remembers how each control looks without the focus.
     unfocused: () => { active()?.blur(); for (const element of usable()) before.set(element, looksOf(element)); },

@@ -94,6 +94,9 @@ class Sandbox:
         self._wait(place.proxy_host, place.proxy_path, proxy, policy, ())
 
         policy = f"{policy_of(place, grant)}; report-uri {place.guest_report}"
+        if not any(source.startswith(("http:", "ws:")) for source in _declared(grant)):
+            # A View has the scheme https in a host, and so has "//cdn.example.com/x.js" there.
+            policy += "; upgrade-insecure-requests"
         self._wait(place.guest_host, place.guest_path, _guest(place, openai), policy, (_APART,))
 
         self._reports[place.proxy_host, place.proxy_report] = _Reports(on_report, of_proxy=True)
@@ -151,6 +154,11 @@ class Sandbox:
         self._used[key] = None
         if len(self._used) > _REMEMBERED:
             self._used.popitem(last=False)
+
+
+def _declared(grant: Grant) -> list[str]:
+    csp = grant.csp
+    return [] if csp is None else [*csp.sources("resourceDomains"), *csp.sources("connectDomains")]
 
 
 def policy_of(place: Place, grant: Grant) -> str:

@@ -61,6 +61,8 @@ def _of_violation(violation: Violation, granted: UiCsp | None) -> Finding:
         text = f"it tries {blocked}, which strict hosts do not allow ({directive}{_place(violation)})"
         severity: Severity = "note" if blocked == "eval" else "warning"
         return Finding(severity=severity, text=text, rule="APP-V-05", cause=blocked)
+    if directive == "base-uri":
+        return Finding(severity="note", text=f"<base href={blocked!r}> has no effect", cause="base")
     if blocked in ("data", "blob"):
         blocked = f"{blocked}:"
     refused = refusal(_KINDS.get(directive, "resource"), blocked, granted)

@@ -16,6 +16,7 @@ from .sources import refusal
 __all__ = ["document_checks"]
 
 _MAY_NOT_RUN = ("navigation", "worker", "resource")
+_MAY_NOT_MATTER = ("base",)
 
 
 def document_checks(html: str, granted: UiCsp | None) -> list[Check]:
@@ -57,7 +58,7 @@ def _of_loads(markup: Markup, granted: UiCsp | None) -> Iterator[Finding]:
         if refused is None:
             continue
         where = f"{load.element}{f', line {load.line}' if load.line else ''}"
-        may_not_run = load.in_script and load.kind in _MAY_NOT_RUN
+        may_not_run = (load.in_script and load.kind in _MAY_NOT_RUN) or load.kind in _MAY_NOT_MATTER
         told: dict[str, str | int] = {"url": load.url, "element": load.element}
         if load.line:
             told["line"] = load.line

@@ -6,6 +6,7 @@ What is measured is in assets/verdict/look.js. Spec: WCAG 2.2, levels A and AA.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import Iterator
 from typing import Any, Final
@@ -19,6 +20,9 @@ NOTHING_SEEN: Final = "nothing is to be seen"
 _MOST_STOPS: Final = 80
 _LOOP_SECONDS: Final = 1.0
 _MOST_SIZES: Final = 10
+_FRAME: Final = 400
+_ROOM: Final = 300
+"""Pixels: a frame of some height, and how much more than its content needs it is given to see whether that grows."""
 
 
 async def shows(scene: Scene, seconds: float = 2.0) -> str:
@@ -75,12 +79,21 @@ async def resize_check(scene: Scene) -> Check:
     before = len(scene.sizes())
     await asyncio.sleep(_LOOP_SECONDS)
     sizes = scene.sizes()
-    more = len(sizes) - before
+    asked = [(event.width, event.height) for _, event in sizes[before:]]
+    more = sum(one != other for one, other in itertools.pairwise(asked))
     findings = []
+    text = ""
     if more > _MOST_SIZES:
-        first, last = sizes[before][1], sizes[-1][1]
-        text = f"it asks for a new size {more} times in a second: {first.height or 0:g} to {last.height or 0:g} px high"
-        advice = "report the height of the content, not of the window: the frame grows with it, and so on without end"
+        text = f"it asks for a new size {more} times in a second: {asked[0][1] or 0:g} to {asked[-1][1] or 0:g} px high"
+    elif sizes:
+        last = sizes[-1][1].height or 0
+        given = await scene.asked_height(_FRAME) + _ROOM
+        wanted = await scene.asked_height(given)
+        if wanted > given + 1:
+            text = f"it grows with its frame: in a frame {given:g} px high it asks for {wanted:g} px"
+        await scene.asked_height(last)
+    if text:
+        advice = "report the height of the content, not of the window (100vh): the frame grows with it, without end"
         findings.append(Finding(severity="failure", text=text, advice=advice, rule="APP-V-02"))
     elif not sizes:
         advice = "send ui/notifications/size-changed, so that hosts can give it the height that it needs"

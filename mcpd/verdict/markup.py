@@ -72,11 +72,7 @@ _SOURCES: Final[dict[tuple[str, str], Kind]] = {
 _SVG: Final[dict[str, Kind]] = {"image": "image", "use": "image", "feimage": "image", "script": "script"}
 _LINKS: Final[dict[str, Kind]] = {
     "stylesheet": "style",
-    "icon": "image",
-    "apple-touch-icon": "image",
-    "mask-icon": "image",
     "modulepreload": "script",
-    "manifest": "manifest",
     "prefetch": "resource",
 }
 _PRELOADS: Final[dict[str, Kind]] = {
@@ -119,12 +115,15 @@ class _Reader:
         self._language = self._title = self._policy = ""
         self._has_viewport = False
         self._handlers = 0
+        self._hears_submit = False
+        """Whether some script listens for the submit event of a form: it is taken to send nothing away."""
         self._links: dict[str, None] = {}
 
     def made(self) -> Markup:
         """All of it."""
+        loads = [load for load in self._loads.values() if load.kind != "form" or not self._hears_submit]
         return Markup(
-            list(self._loads.values()),
+            loads,
             self._needs,
             self._language,
             self._title,
@@ -169,6 +168,7 @@ class _Reader:
                     self._add(_SVG[tag], value, f"<{tag} {name}>")
             elif name.startswith("on") and len(name) > 2:
                 self._handlers += 1
+                self._hears_submit |= name == "onsubmit"
                 self._script(value, f"<{tag} {name}>")
             elif (kind := _SOURCES.get((tag, name))) is not None and self._counts(tag, name, said):
                 self._add("image" if tag == "source" and "srcset" in said else kind, value, f"<{tag} {name}>")
@@ -177,6 +177,8 @@ class _Reader:
         """Whether an attribute loads something: `<iframe srcdoc>` hides its src, an input has a picture only as one."""
         if tag == "iframe":
             return "srcdoc" not in said and said["src"].strip() not in ("", "about:blank")
+        if tag == "base":  # a path changes nothing in an app, which has nothing beside it
+            return said["href"].strip().startswith(("http://", "https://", "//"))
         if tag == "input" and name == "src":
             return said.get("type", "").lower() == "image"
         if name in ("action", "formaction"):
@@ -208,6 +210,7 @@ class _Reader:
                 self._add(reference.kind, reference.url, f"url() in {element}")
 
     def _script(self, text: str, element: str) -> None:
+        self._hears_submit |= "submit" in text.lower()
         report = read_script(text)
         for reference in report.references:
             self._add(reference.kind, reference.url, f"code in {element}", in_script=True)

@@ -71,6 +71,7 @@ class Scene:
         """The browser's words on code that the policy refused, where the View shows them to its user."""
         self.is_hidden = False
         self.stands_still = False
+        self._follows_size = True
         self._guest_url = guest_url
         self._begun = time.monotonic()
         self._ids = count(1)
@@ -109,7 +110,21 @@ class Scene:
             await asyncio.sleep(_QUIET)
             if len(self.messages) == said:
                 break
-        await self.look("(look) => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        await self.drawn()
+
+    async def drawn(self) -> None:
+        """Wait until animations that end have ended, at most two seconds, and what was changed is drawn."""
+        await self.look("(look) => look.drawn()")
+
+    async def asked_height(self, height: float) -> float:
+        """Give the View a frame of this height, whatever it asks for; return the height that it then asks for."""
+        self._follows_size = False
+        self._steer(f"() => stage.resize({height})")
+        await self.page.evaluate("() => new Promise(requestAnimationFrame)")
+        await self.drawn()
+        await self.settle(1.5)
+        self._follows_size = True
+        return self.sizes()[-1][1].height or 0
 
     @property
     def guest_origin(self) -> str:
@@ -144,7 +159,7 @@ class Scene:
 
     def frame(self) -> Frame | None:
         """The View's own frame."""
-        return next((frame for frame in self.page.frames if frame.url.startswith(self._guest_url)), None)
+        return next((frame for frame in self.page.frames if frame.url.startswith(f"{self.guest_origin}/")), None)
 
     async def look(self, function: str, argument: Any = None) -> Any:
         """The value of a JavaScript function in the View's frame, which is given look.js; None if there is no frame."""
@@ -174,7 +189,7 @@ class Scene:
         self.events.append((self._now(), event))
         if isinstance(event, Live) and self.is_hidden:
             self._steer("() => stage.reveal()")
-        elif isinstance(event, SizeChanged) and event.height is not None:
+        elif isinstance(event, SizeChanged) and event.height is not None and self._follows_size:
             height = max(1, min(_MOST_HEIGHT, round(event.height)))
             self._steer(f"() => stage.resize({height})")
 
@@ -184,7 +199,7 @@ class Scene:
         if message.type == "error" and not is_policy:
             where = str(message.location.get("url") or "")
             # What the page itself or the browser says of a load that failed is not the View's.
-            if where.startswith(self._guest_url) or "Failed to load resource" not in message.text:
+            if where.startswith(f"{self.guest_origin}/") or "Failed to load resource" not in message.text:
                 self._complain(self.complaints, message.text)
 
     def _on_unloaded(self, request: Request, why: str) -> None:

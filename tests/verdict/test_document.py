@@ -27,7 +27,6 @@ LOADS = [
     ('<link rel="stylesheet" href="//a.example/x.css">', "//a.example/x.css", "resourceDomains"),
     ('<link rel="preload" as="fetch" href="https://a.example/x">', "https://a.example/x", "connectDomains"),
     ('<link rel="modulepreload" href="https://a.example/x">', "https://a.example/x", "resourceDomains"),
-    ('<link rel="manifest" href="https://a.example/x">', "https://a.example/x", ""),
     ('<img src="https://a.example/x.png">', "https://a.example/x.png", "resourceDomains"),
     ('<img srcset="data:image/png;base64,AA 1x, https://a.example/2 2x">', "https://a.example/2", "resourceDomains"),
     ('<picture><source srcset="https://a.example/s"></picture>', "https://a.example/s", "resourceDomains"),
@@ -108,6 +107,11 @@ HARMLESS = [
     '<iframe srcdoc="<p>x</p>" src="https://a.example/"></iframe>',
     '<a href="https://a.example/">a link</a>',
     '<link rel="preconnect" href="https://a.example/">',
+    '<link rel="icon" href="/vite.svg"><link rel="shortcut icon" href="x.ico">',
+    '<link rel="manifest" href="/manifest.json">',
+    '<base href="/">',
+    '<form action="/search" onsubmit="return false"><button>Go</button></form>',
+    '<form action="/search"></form><script>form.addEventListener("submit", (e) => e.preventDefault())</script>',
 ]
 
 
