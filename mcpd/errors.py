@@ -87,6 +87,7 @@ __all__ = [
     "collecting",
     "collects",
     "forget_frames",
+    "missing_extra",
 ]
 
 P = ParamSpec("P")
@@ -382,6 +383,16 @@ class RegistrationError(McpdError):
 
 class ConfigurationError(McpdError):
     """A target, address, file or option that cannot be used; the text says what to do."""
+
+
+def missing_extra(error: ModuleNotFoundError, what: str, extra: str) -> ConfigurationError:
+    """Return an error that says how to install `extra`, which `what` (a verb with -ing) needs.
+
+    Raises `error` itself if the missing module is one of mcpd: no installation mends that.
+    """
+    if (error.name or "").startswith("mcpd"):
+        raise error
+    return ConfigurationError(f"{what} needs the package {error.name}: pip install 'mcpd-server[{extra}]'")
 
 
 def forget_frames(error: BaseException) -> None:

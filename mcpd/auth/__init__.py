@@ -49,12 +49,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    try:
-        return getattr(import_module(f".{home}", __name__), name)
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("mcpd"):
-            raise  # a mistake of ours, which no installation mends
-        from ..errors import ConfigurationError
-
-        what = f"mcpd.auth.{name} needs the package {error.name}"
-        raise ConfigurationError(f"{what}: pip install 'mcpd-server[auth]'") from None
+    return getattr(import_module(f".{home}", __name__), name)

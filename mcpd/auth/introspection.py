@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Sequence
-from importlib.util import find_spec
 from time import time
 from typing import Any, Unpack
 from urllib.parse import quote_plus, urlencode
 
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, missing_extra
 from .base import Auth, AuthOptions, InvalidToken, TokenRequest, Unavailable, Verified
 from .claims import ClaimChecks, Expected
-from .issuer_metadata import checked_issuer
+
+try:
+    from .issuer_metadata import checked_issuer
+except ModuleNotFoundError as error:
+    raise missing_extra(error, "asking an issuer about access tokens", "auth") from None
 
 __all__ = ["Introspection"]
 
@@ -39,8 +42,6 @@ class Introspection(Auth):
         cache_seconds: float = 60.0,
         **options: Unpack[AuthOptions],
     ) -> None:
-        if find_spec("aiohttp") is None:
-            raise ConfigurationError("Issuers are asked by aiohttp: pip install 'mcpd-server[auth]'")
         if not client_id or not client_secret:
             raise ConfigurationError(
                 "introspection: the issuer answers those that it knows; give client-id and its secret"

@@ -7,19 +7,24 @@ The checks go from cheap to dear: shape, header, issuer, key, signature, claims.
 from __future__ import annotations
 
 from collections.abc import Coroutine, Sequence
-from importlib.util import find_spec
 from time import time
 from typing import Any, Unpack
 
 from msgspec import Struct
 
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, missing_extra
 from ..printable import printable
 from .base import Auth, AuthOptions, InvalidToken, TokenRequest, Verified
 from .claims import ClaimChecks, Expected
 from .compact import object_in, segments_of
-from .issuer_metadata import checked_issuer
-from .keys import ALGORITHMS, IssuerKeys, VerifyingKey
+
+try:
+    import joserfc  # noqa: F401 - `signatures` and `keys` load its modules with the first token
+
+    from .issuer_metadata import checked_issuer
+    from .keys import ALGORITHMS, IssuerKeys, VerifyingKey
+except ModuleNotFoundError as error:
+    raise missing_extra(error, "checking access tokens", "auth") from None
 
 __all__ = ["Issuer", "Jwt"]
 
@@ -76,10 +81,6 @@ class Jwt(Auth):
         cache_seconds: float = 300.0,
         **options: Unpack[AuthOptions],
     ) -> None:
-        if find_spec("joserfc") is None or find_spec("aiohttp") is None:
-            raise ConfigurationError(
-                "Access tokens are checked by joserfc and aiohttp: pip install 'mcpd-server[auth]'"
-            )
         given = [issuer] if isinstance(issuer, (str, Issuer)) else list(issuer)
         issuers = [
             Issuer(url=one, audience=_texts(audience, "audience"), expect=expect or {}, jwks_url=jwks_url)

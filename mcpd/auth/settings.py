@@ -72,7 +72,7 @@ def auth_of(said: AuthSettings) -> Auth:
     if said.introspection is not None:
         return _introspection(said, issuers, options)
 
-    from . import Jwt
+    from .jwt import Jwt
 
     return Jwt(
         issuers,
@@ -102,7 +102,7 @@ def _introspection(said: AuthSettings, issuers: list[str], options: AuthOptions)
     assert asked is not None
     if len(issuers) != 1:
         raise ConfigurationError("introspection: it is of one issuer")
-    from . import Introspection
+    from .introspection import Introspection
 
     return Introspection(
         issuers[0],

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, missing_extra
 from ..transports.http_client.options import HttpOptions
 from .auth_settings import Auth, has_login
-from .missing import missing
 from .targets.named import UrlTarget
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ def authorization_for(target: UrlTarget, auth: Auth | None, http: HttpOptions | 
     try:
         from .auth.making import authorization
     except ModuleNotFoundError as error:
-        raise missing(error, f"{target}: reaching servers by URL") from None
+        raise missing_extra(error, f"{target}: reaching servers by URL", "client") from None
     return authorization(target, auth, http)
 
 

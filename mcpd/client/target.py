@@ -9,13 +9,12 @@ import os
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, missing_extra
 from ..transports.authorization import Authorization
 from ..transports.http_client.options import HttpOptions
 from ..transports.process import open_process
 from .connection import StartableChannel
 from .limits import ClientLimits
-from .missing import missing
 from .targets.named import CommandTarget, FileTarget, NamedTarget, UrlTarget, command_of
 
 __all__ = ["InProcess", "Target", "connect", "named"]
@@ -109,7 +108,7 @@ async def _dial(
     try:
         from ..transports.http_client.open import open_http
     except ModuleNotFoundError as error:
-        raise missing(error, f"{target}: reaching servers by URL") from None
+        raise missing_extra(error, f"{target}: reaching servers by URL", "client") from None
     return await open_http(
         target.url,
         http,

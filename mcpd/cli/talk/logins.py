@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from ...client.missing import missing
+from ...errors import missing_extra
 from ...printable import printable
 from .reach import Reach, named_target
 from .terminal import Terminal
@@ -25,7 +25,7 @@ def oauth(**said: object) -> OAuth:
         from ...client.auth import logins  # noqa: F401 - what it needs may be missing
         from ...client.auth.settings import OAuth
     except ModuleNotFoundError as error:
-        raise missing(error, "logging in") from None
+        raise missing_extra(error, "logging in", "client") from None
     return OAuth(**said)  # type: ignore[arg-type]
 
 
