@@ -20,7 +20,7 @@ from .msgspec_hooks import UNION, problem
 from .records import record_type
 from .type_adapter import is_pydantic_here, stand_in
 
-__all__ = ["argument", "readable", "readable_output"]
+__all__ = ["WrittenDefault", "argument", "readable", "readable_output"]
 
 # Types whose defaults are JSON as they are.
 _JSON = frozenset((bool, int, float, str))
