@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..errors import MethodNotFound, RemoteError
 from ..host.listed import KIND, OFFER, view_uri
 from .client_options import client_command, json_option, reach_of
 from .talk.completing import complete_kinds
@@ -66,7 +67,7 @@ async def _list(terminal: Terminal, reach: Reach, kind: str, *, verbose: bool, a
         return Questions(terminal).callbacks()
 
     async with opened(reach, callbacks, extensions=OFFER) as client:
-        found = await _ask(client, kind)
+        found = await _ask(terminal, client, kind)
         if as_json:
             _print_json(terminal, client, found)
             return 0
@@ -81,20 +82,30 @@ async def _list(terminal: Terminal, reach: Reach, kind: str, *, verbose: bool, a
         return 0
 
 
-async def _ask(client: Client, kind: str) -> dict[str, list[Any]]:
+async def _ask(terminal: Terminal, client: Client, kind: str) -> dict[str, list[Any]]:
     """The lists that are wanted, by what they are called in JSON."""
+
+    async def listed(name: str, answer: Awaitable[list[Any]]) -> list[Any]:
+        try:
+            return await answer
+        except RemoteError as error:
+            if error.code != MethodNotFound.code or kind == name:
+                raise
+            terminal.note(f"mcpd: the server offers {name}, but its method to list them does not exist", "yellow")
+            return []
+
     found: dict[str, list[Any]] = {}
     if kind in ("", "tools", KIND):
-        tools = await client.list_tools()
+        tools = await listed("tools", client.list_tools())
         if kind != KIND:
             found["tools"] = tools
         if kind in ("", KIND):
             found[KIND] = [tool for tool in tools if view_uri(tool)]
     if kind in ("", "resources"):
-        found["resources"] = await client.list_resources()
-        found["resourceTemplates"] = await client.list_resource_templates()
+        found["resources"] = await listed("resources", client.list_resources())
+        found["resourceTemplates"] = await listed("resource templates", client.list_resource_templates())
     if kind in ("", "prompts"):
-        found["prompts"] = await client.list_prompts()
+        found["prompts"] = await listed("prompts", client.list_prompts())
     return found
 
 

@@ -144,7 +144,7 @@ def _show(terminal: Terminal, raw: Raw, options: CallOptions) -> int:
     from .content import Saver, one_line, show_blocks, structured_text
 
     try:
-        result = decode(raw, type=CallToolResult)
+        result = decode(raw, type=CallToolResult, strict=False)  # reads "false" for false, as `Client` does
     except MALFORMED as error:
         raise ProtocolError(f"The server's answer to tools/call cannot be read: {explain(error)}") from None
     if options.as_json:

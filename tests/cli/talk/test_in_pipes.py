@@ -88,8 +88,15 @@ for line in sys.stdin:
     result = {"tools": [{"name": "dig", "inputSchema": {"type": "object"}}]}
     if message["method"] == "initialize":
         info = {"name": "old", "version": "1"}
-        result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": None}, "serverInfo": info}
-    if message["method"] == "tools/call":
+        offers = {"tools": None, "prompts": None, "resources": {}}
+        result = {"protocolVersion": "2025-11-25", "capabilities": offers, "serverInfo": info}
+    if message["method"].startswith(("prompts/", "resources/")):
+        error = {"code": -32601, "message": "Method not found"}
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}), flush=True)
+    elif message["method"] == "tools/call" and message["params"].get("arguments"):
+        result = {"content": [{"type": "text", "text": "dug"}], "isError": "false"}
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+    elif message["method"] == "tools/call":
         error = {"code": -32603, "message": "Internal error", "data": {"details": "disk is full", "token": "s3cret"}}
         print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}), flush=True)
     elif "id" in message:
@@ -102,6 +109,19 @@ def test_a_server_that_ends_at_the_probe_is_started_again(run: Run) -> None:
     done = run("list", "tools", "--", sys.executable, "-c", OLD)
     assert done.returncode == 0, done.stderr
     assert b"dig" in done.stdout
+
+
+def test_one_list_that_is_missing_hides_no_other(run: Run) -> None:
+    done = run("list", "--", sys.executable, "-c", OLD)
+    assert done.returncode == 0, done.stderr
+    assert b"dig" in done.stdout
+    assert b"the server offers prompts, but its method to list them does not exist" in done.stderr
+    assert run("list", "prompts", "--", sys.executable, "-c", OLD).returncode == 1
+
+
+def test_false_as_text_is_false(run: Run) -> None:
+    done = run("call", "dig", "deep=true", "--", sys.executable, "-c", OLD)
+    assert (done.returncode, done.stdout) == (0, b"dug\n"), done.stderr
 
 
 def test_the_data_of_an_error_are_shown(run: Run) -> None:
