@@ -98,13 +98,16 @@ def _metadata(path: str, folder: str, problems: list[Problem]) -> dict[str, Any]
         problems.append(Problem(where, "is no JSON object; the app goes without it"))
         return {}
 
-    meta = members.pop("_meta", None)
-    if isinstance(meta, dict) and "ui" in meta:  # as it is called in the resource
-        members.setdefault("ui", meta["ui"])
-    if "_meta.ui" in members:
-        members.setdefault("ui", members.pop("_meta.ui"))
+    meta = members.get("_meta")
+    if isinstance(meta, dict) and meta.keys() == {"ui"} and "ui" not in members:  # as it is called in the resource
+        members["ui"] = members.pop("_meta")["ui"]
+    if "_meta.ui" in members and "ui" not in members:
+        members["ui"] = members.pop("_meta.ui")
     for name in sorted(members.keys() - {"ui", "title", "description"}):
-        problems.append(Problem(where, f"has no use for {name!r}: only ui, title and description", is_error=False))
+        text = f"has no use for {name!r}: only ui, title and description"
+        if name in ("_meta", "_meta.ui"):
+            text = f'{name} is not used; write {{"ui": {{…}}}} in its place, with all that belongs to the app'
+        problems.append(Problem(where, text, is_error=False))
     return members
 
 

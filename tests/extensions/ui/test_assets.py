@@ -102,6 +102,34 @@ async def test_bad_metadata_is_none(
     assert any(said in str(problem) and problem.is_error for problem in server.problems())
 
 
+UI = {"csp": {"connectDomains": ["https://api.example.com"]}}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "served", "unused"),
+    [
+        ({"_meta": {"ui": UI}}, UI, []),
+        ({"_meta.ui": UI}, UI, []),
+        ({"_meta": {"uii": UI}}, None, ["_meta"]),
+        ({"_meta": "text"}, None, ["_meta"]),
+        ({"_meta": {"ui": UI, "title": "x"}}, None, ["_meta"]),
+        ({"_meta": {"ui": {}}, "ui": UI}, UI, ["_meta"]),
+        ({"_meta.ui": {}, "ui": UI}, UI, ["_meta.ui"]),
+        ({"_meta": {"ui": UI}, "_meta.ui": {}}, UI, ["_meta.ui"]),
+    ],
+)
+async def test_meta_is_taken_for_ui_or_named(tmp_path: Path, metadata: Any, served: Any, unused: list[str]) -> None:
+    """`_meta.ui`, as it is called in the resource, is understood; what is not used is said, with the file."""
+    write(tmp_path, "a", metadata=metadata)
+    server = Server("x")
+    server.add_apps(str(tmp_path))
+    (entry,) = await listed(server)
+    assert entry.get("_meta") == (served and {"ui": served})
+    advice = 'write {"ui": {…}} in its place, with all that belongs to the app'
+    said = [str(problem) for problem in server.problems() if "app metadata" in str(problem)]
+    assert said == [f"app metadata {tmp_path / 'a.json'}: {name} is not used; {advice}" for name in unused]
+
+
 @pytest.mark.parametrize(
     ("html", "said"),
     [
