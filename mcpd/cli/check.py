@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext, redirect_stdout
+from contextlib import closing, nullcontext, redirect_stdout
 from traceback import walk_stack
 from typing import TYPE_CHECKING, Any
 
@@ -87,13 +87,12 @@ def command(
     if write and lock is None:
         raise click.UsageError("--write goes with --lock FILE")
     logging.basicConfig(level=log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
-    heard = _Complaints()
     report = _Report(target)
     refused: list[Problem] = []
 
     try:
         # What the author's code prints while it is loaded is no JSON.
-        with redirect_stdout(sys.stderr) if as_json else nullcontext():
+        with redirect_stdout(sys.stderr) if as_json else nullcontext(), closing(_Complaints()) as heard:
             with collecting(lambda error: refused.append(_refusal(target, error))):
                 server = _load(target, no_compat, arguments)
             report.problems = [*refused, *_problems(server, heard, _principals(target, tokens_file, server))]
@@ -265,11 +264,18 @@ class _Complaints(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.texts: dict[str, int] = {}
-        logger = logging.getLogger("mcpd")
+        self._logger = logger = logging.getLogger("mcpd")
+        self._before = logger.propagate, logger.level
         logger.addHandler(self)
         logger.propagate = False
         if not logger.isEnabledFor(logging.WARNING):
             logger.setLevel(logging.WARNING)
+
+    def close(self) -> None:
+        self._logger.removeHandler(self)
+        self._logger.propagate = self._before[0]
+        self._logger.setLevel(self._before[1])
+        super().close()
 
     def emit(self, record: logging.LogRecord) -> None:
         self.texts[record.getMessage()] = record.levelno

@@ -147,10 +147,11 @@ class HttpApp:
 
     def _begin(self) -> None:
         """Take clients again, and forget what belongs to an event loop that was closed without a shutdown."""
-        self.core.is_draining = False
-        if self._loop is not None and self._loop.is_closed():
-            self.core.keep_alive.stop()
-            self.sessions.end_all()
+        if self._loop is not None:
+            self.core.is_draining = False
+            if self._loop.is_closed():
+                self.core.keep_alive.stop()
+                self.sessions.end_all()
         self._loop = asyncio.get_running_loop()
 
     async def _live(self, receive: Receive, send: Send) -> None:
