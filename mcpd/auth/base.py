@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack
 from urllib.parse import urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..errors import AccessDenied, ConfigurationError, McpdError
 from ..principal import Principal
@@ -182,6 +183,10 @@ class Auth(Protection):
             self._challenges(scopes=self.scopes),
             "unauthorized",
         )
+        self._other_scheme = replace(
+            self._nobody,
+            text="Authorization is not a bearer token: send an access token as Authorization: Bearer TOKEN.\n",
+        )
         self._malformed = Refusal(
             400,
             "Authorization is no bearer token: send one token as Authorization: Bearer TOKEN.\n",
@@ -239,7 +244,7 @@ class Auth(Protection):
             return self._nobody
         scheme, _, token = authorization.partition(" ")
         if not self._takes(scheme):
-            return self._nobody
+            return self._other_scheme
         if len(token) > _MOST_BYTES:
             return self._too_long
         token = token.strip(" ")
@@ -367,7 +372,9 @@ class Auth(Protection):
             who = who.with_scopes(scopes)
         lacking = None
         if not self._needed <= scopes:
-            lacking = self.refuse(AccessDenied(scopes=self.scopes), who)
+            named = " ".join(scope for scope in self.scopes if scope not in scopes)
+            text = f"This server needs the scope {named}, which the token does not have"
+            lacking = self.refuse(AccessDenied(text, scopes=self.scopes), who)
         is_plain = lacking is None and not found.key_thumbprint and self._dpop != "require"
         ath = ""
         if found.key_thumbprint:

@@ -70,7 +70,7 @@ class Client(ServerLink):
 
     `target` is a `Server` of this process; a text or path (a file, a URL, `unix:/path`, `mcp.json:NAME`,
     `claude-code:NAME`: see docs/targets.md); a command as a list; or an open channel. `headers` are said with every
-    HTTP request, and `http` is what else there is to say of how to reach a URL.
+    HTTP request and at the start of a WebSocket, and `http` is what else there is to say of how to reach a URL.
     `extensions` are the ones this client has, by id; `version` fixes the protocol version, None agrees on the
     newest in common. `timeout` is how many seconds a request waits without a sign of life, None for ever.
     `limits` is how much the server may take: see `ClientLimits`. Lists and resources are kept for as long as the server

@@ -9,6 +9,8 @@ import os
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+from msgspec.structs import replace
+
 from ..errors import ConfigurationError, missing_extra
 from ..transports.authorization import Authorization
 from ..transports.http_client.options import HttpOptions
@@ -41,7 +43,8 @@ async def connect(
 ) -> StartableChannel:
     """Open a channel to what was named. Raises ConfigurationError, with what to do, if there is none.
 
-    `http` is how a server is reached whose URL is one of HTTP; `authorization` lets requests to any URL in.
+    `http` is how a server behind a URL is reached, of which a WebSocket has the headers alone; `authorization` lets
+    requests to any URL in.
     """
     found = named(target)
     if isinstance(found, InProcess):
@@ -93,6 +96,8 @@ async def _dial(
     if target.url.startswith("ws"):
         from ..transports.websocket_client import open_websocket  # it loads the library
 
+        if http is not None and http.headers is not None:
+            target = replace(target, headers={**target.headers, **await http.fields()})
         if authorization is not None:
             return await _let_in(target, limits, authorization)
 

@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from ..printable import printable
+from ..transports.authorization import advice_on
 from .dialogue import WITH_HANDSHAKE, WITHOUT_HANDSHAKE, NoAnswer, initialize_params, modern_params
 from .report import Report
 from .web import MOST_BYTES, Reply, Web
@@ -123,17 +124,21 @@ async def _guess(web: Web, reply: Reply, report: Report) -> None:
             return
 
     tried = ", ".join(guess for guess in _GUESSES if guess != path)
-    report.fail("endpoint", f"POST {path} is answered with status {reply.status}{said}", _advice(reply, tried))
+    has_token = any(name.lower() == "authorization" for name in web.target.headers)
+    text = f"POST {path} is answered with status {reply.status}{said}"
+    report.fail("endpoint", text, _advice(reply, tried, has_token))
 
 
-def _advice(reply: Reply, tried: str) -> str:
+def _advice(reply: Reply, tried: str, has_token: bool) -> str:
     status = reply.status
     if reply.kind == "text/html" and status < 400:
         return f"this is a web page; what is the URL of the MCP endpoint? It is not at {tried}, either"
     if status in (404, 405, 410, 501):
         return f"is the path right? There is no server at {tried}, either"
     if status == 403:
-        return "it lets you not in: does it want a header (-H), another Host, or your address on a list?"
+        challenge = reply.headers.get("www-authenticate", "")
+        advice = advice_on(status, [challenge] if challenge else [], reply.first_line, has_token=has_token)
+        return advice or "the server does not let this request in, for the reason that it names"
     if status in (406, 415):
         return "it has to take POST with Content-Type: application/json and Accept: application/json, text/event-stream"
     if status == 421:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ..client.targets.named import UrlTarget
 from ..errors import ConfigurationError, HttpError, TransportError
-from ..printable import printable
+from ..transports.authorization import said_in
 from ..transports.http_client.link import Body, Link
 from ..transports.http_client.options import HttpOptions
 from .dialogue import NoAnswer
@@ -50,9 +50,8 @@ class Reply(Struct, frozen=True):
 
     @property
     def first_line(self) -> str:
-        """What its body begins with, for people."""
-        lines = [line.strip() for line in self.body[:4096].decode("utf-8", "replace").splitlines()]
-        return printable(next((line for line in lines if line), ""), 200)
+        """What its body says first, for people."""
+        return said_in(self.body)
 
 
 class Web:

@@ -214,7 +214,10 @@ class TokenAuthenticator:
             )
 
         scheme, _, token = authorization.partition(" ")
-        if scheme.lower() == "bearer" and compare_digest(token.strip().encode("utf-8", "replace"), self._token):
+        if scheme.lower() != "bearer":
+            text = "Authorization is not a bearer token: send the server's token as Authorization: Bearer TOKEN.\n"
+            return Refusal(401, text, (("WWW-Authenticate", "Bearer"),))
+        if compare_digest(token.strip().encode("utf-8", "replace"), self._token):
             return self._principal
 
         return Refusal(

@@ -30,6 +30,7 @@ from ..jsonrpc import Id
 from ..principal import Origin
 from ..printable import printable
 from ..serve_defaults import MAX_FRAME_BYTES
+from .authorization import advice_on, said_in
 from .websocket_dial import Dialed, dial
 from .websocket_ending import shorten
 from .websocket_framing import MaskedFrames, cut_plain
@@ -221,16 +222,16 @@ class WebSocketClientChannel(WebSocketStream):
         challenges = tuple(response.headers.get_all("WWW-Authenticate"))
         status = response.status_code
         text = f"{name}: the server refused the WebSocket: {status} {printable(response.reason_phrase, 100)}".rstrip()
-        lines = bytes(response.body or b"").decode("utf-8", "replace").strip().splitlines()
         if 300 <= status < 400:
             place = response.headers.get("Location", "nowhere")
             text = (
                 f"{text}; it redirects to {printable(place, 200)}, which is not followed: give that URL if you trust it"
             )
         else:
-            if lines and lines[0].strip():
-                text = f"{text}: {printable(lines[0].strip(), 300)}"
-            text += _HINTS.get(status, "")
+            said = said_in(bytes(response.body or b""))
+            has_token = any(name.lower() == "authorization" for name in self._headers)
+            advice = _ADVICE.get(status) or advice_on(status, challenges, said, has_token=has_token)
+            text += (f": {said}" if said else "") + (f"; {advice}" if advice else "")
         return RefusedHandshake(text, status, dict(response.headers.raw_items()), challenges)
 
     # -- reading -----------------------------------------------------------------------------
@@ -368,9 +369,8 @@ class WebSocketClientChannel(WebSocketStream):
         super().abort()
 
 
-_HINTS = {
-    200: "; is this the URL of a WebSocket? For Streamable HTTP write http",
-    401: "; give a token, in the header Authorization",
-    404: "; look at the path of the URL",
-    405: "; is this the URL of a WebSocket? For Streamable HTTP write http",
+_ADVICE = {
+    200: "is this the URL of a WebSocket? For Streamable HTTP write http",
+    404: "look at the path of the URL",
+    405: "is this the URL of a WebSocket? For Streamable HTTP write http",
 }

@@ -26,8 +26,9 @@ from ...errors import (
 from ...jsonrpc import Failure, Id, decode, remote_error
 from ...printable import printable
 from ...wire.sse_reader import SseReader
+from ..authorization import advice_on, has_judged, said_in
 from .inbound import Inbound
-from .link import Reply, first_line, read_some, read_whole
+from .link import Reply, read_some, read_whole
 from .requester import EVENTS, JSON, Requester
 
 __all__ = ["OutgoingMessage", "Refused", "ask", "pause_before", "refusal", "resumed", "tell"]
@@ -140,36 +141,26 @@ async def refusal(requester: Requester, reply: Reply, message: OutgoingMessage) 
             return Refused(remote_error(found), status)
 
     url = printable(str(requester.link.url.with_query(None)))
-    if status == 401 and _wants_login(reply) and not _has_judged(reply):
+    challenges = reply.headers.getall("WWW-Authenticate", ())
+    wants_login = status == 401 and any("resource_metadata" in line for line in challenges)
+    if wants_login and not requester.has_token and not has_judged(challenges):
         return AuthorizationRequired(url)
 
-    said = first_line(body)
+    said = said_in(body)
     text = f"{name}: HTTP {status} {printable(reply.reason or '', 60)}".rstrip() + (f": {said}" if said else "")
-    if status in (401, 403) and requester.has_token:
-        text += "; the server refuses what was given as Authorization"
-    elif status in (401, 403):
-        text += "; a token is given by --token-file FILE, in Python by headers={'Authorization': 'Bearer …'}"
-    if status == 401 and _wants_login(reply):
+    advice = advice_on(status, challenges, said, has_token=requester.has_token)
+    text += f"; {advice}" if advice else ""
+    if wants_login:
         return AuthorizationRequired(url, (), f"{text}; to log in: mcpd login {url}")
-    is_challenge = "WWW-Authenticate" in reply.headers or requester.options.authenticate is not None
+    is_challenge = bool(challenges) or requester.options.authenticate is not None
     return HttpError(text, status, is_challenge=is_challenge)
-
-
-def _wants_login(reply: Reply) -> bool:
-    """Whether the refusal says where tokens come from."""
-    return any("resource_metadata" in line for line in reply.headers.getall("WWW-Authenticate", ()))
-
-
-def _has_judged(reply: Reply) -> bool:
-    """Whether the refusal is of a token: of a request without one it says no `error` (RFC 6750 3.1)."""
-    return any("error=" in line for line in reply.headers.getall("WWW-Authenticate", ()))
 
 
 async def _no_mcp(requester: Requester, reply: Reply, message: OutgoingMessage) -> HttpError:
     name, status, method = requester.link.name, reply.status, message.method
     if status in (202, 204):
         return HttpError(f"{name} took the request {method} and answers nothing (HTTP {status})", status)
-    said = first_line(await read_some(reply, requester.link))
+    said = said_in(await read_some(reply, requester.link))
     kind = printable(reply.headers.get("Content-Type", "no Content-Type"), 80)
     return HttpError(f"{name} answered {method} by {kind}, which is no MCP: is the path right? {said}".rstrip(), status)
 

@@ -27,7 +27,7 @@ from .pool import TcpPool, UnixPool
 from .proxies import proxy_for
 from .words import in_words
 
-__all__ = ["Body", "Link", "first_line", "read_some", "read_whole", "tls_context"]
+__all__ = ["Body", "Link", "read_some", "read_whole", "tls_context"]
 
 Reply: TypeAlias = aiohttp.ClientResponse | DirectReply
 """An answer whose head has come. Close it, or read it to its end."""
@@ -43,7 +43,8 @@ class Link:
 
     def __init__(self, url: str, options: HttpOptions, headers: Mapping[str, str], name: str = "") -> None:
         self.url, user = _split(url)
-        self._headers = {**user, **checked(headers, "headers of the target")}
+        self.headers = {**user, **checked(headers, "headers of the target")}
+        """The fields of every request that the target names."""
         self.options = options
         self.origin = self.url.origin()
         shown = f"unix:{options.socket}" if options.socket is not None else str(self.url.with_query(None))
@@ -79,7 +80,7 @@ class Link:
             auto_decompress=False,
             timeout=self._timeout,
             proxy=proxy,
-            headers={"User-Agent": f"mcpd/{__version__}", "Accept-Encoding": "gzip, deflate", **self._headers},
+            headers={"User-Agent": f"mcpd/{__version__}", "Accept-Encoding": "gzip, deflate", **self.headers},
             requote_redirect_url=False,
         )
 
@@ -257,11 +258,3 @@ async def read_some(reply: Reply, link: Link, seconds: float = 5.0) -> bytes:
     except (ConnectionLost, TimeoutError):
         pass
     return found[:_ERROR_BYTES]
-
-
-def first_line(body: bytes) -> str:
-    """What a body says in its first line, for an error: printable and short."""
-    for line in body[:4096].splitlines():
-        if text := line.strip():
-            return printable(text.decode(errors="replace"), 300)
-    return ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
+from inspect import isawaitable
 from os import PathLike
 from typing import TypeAlias
 
@@ -68,3 +69,8 @@ class HttpOptions(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.connections < 1 or self.connect_seconds <= 0:
             raise ConfigurationError("HttpOptions: connections and connect_seconds must be above 0")
+
+    async def fields(self) -> Mapping[str, str]:
+        """Return the header fields for the next request."""
+        given = self.headers() if callable(self.headers) else self.headers or {}
+        return await given if isawaitable(given) else given

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from inspect import isawaitable
 
 from yarl import URL
 
@@ -99,8 +98,10 @@ class Requester:
 
     @property
     def has_token(self) -> bool:
-        """Whether the program says who it is by header fields of its own."""
-        return self._fixed is None or any(name.lower() == "authorization" for name in self._fixed)
+        """Whether requests have a token, or may have one that the program or a login gives."""
+        if self._fixed is None or self._authorization is not None:
+            return True
+        return any(name.lower() == "authorization" for name in (*self.link.headers, *self._fixed, *self._granted))
 
     def _fields(self, heading: Heading) -> dict[str, str]:
         """What a message says of itself."""
@@ -193,10 +194,7 @@ class Requester:
 
     async def _asked_for(self) -> Mapping[str, str]:
         """What the program's function says now."""
-        headers = self.options.headers
-        assert callable(headers)
-        given = headers()
-        return checked(await given if isawaitable(given) else given, "the function headers")
+        return checked(await self.options.fields(), "the function headers")
 
     async def _ask_for_more(self, reply: Reply, url: URL, granted: Mapping[str, str], attempt: int) -> bool:
         """Show the refusal to the program's hook, unless another request did meanwhile; whether to try again."""

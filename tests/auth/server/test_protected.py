@@ -15,7 +15,7 @@ from support.http_peer import Answer, Port, call, initialize, modern, post, requ
 from support.websocket_peer import TEXT, frame, upgrade
 from support.websocket_peer import Peer as WebSocketPeer
 
-from mcpd import Context, Principal, Server
+from mcpd import Client, Context, HttpError, Principal, Server
 from mcpd.auth.base import Auth, InvalidToken, TokenRequest, Unavailable, Verified
 from mcpd.auth.challenge import parse
 from mcpd.auth.static_tokens import StaticTokens, read_tokens
@@ -532,6 +532,55 @@ async def test_scopes_that_a_token_lacks_are_403() -> None:
         "notes.read",
         METADATA,
     )
+
+
+ASKS = "a token is given by --token-file FILE"
+REFUSES = "the server refuses what was given as Authorization"
+
+
+@pytest.mark.parametrize("scheme", ["http", "ws"])
+@pytest.mark.parametrize(
+    ("headers", "said", "advice", "others"),
+    [
+        ({}, "", "", [REFUSES]),
+        ({"Authorization": "Basic YTpi"}, "Authorization is not a bearer token", REFUSES, [ASKS]),
+        ({"Authorization": "Bearer old"}, "The token has expired.", REFUSES, [ASKS]),
+        ({"Authorization": "Bearer theirs"}, "The token is for another audience.", REFUSES, [ASKS]),
+        ({"Authorization": "Bearer forged"}, "The signature of the token is wrong.", REFUSES, [ASKS]),
+        ({"Authorization": "Bearer low-token"}, "needs the scope notes.read, which the token does not have",
+         "give one with the scopes notes.read", [ASKS, REFUSES]),
+        ({"Authorization": "Bearer ada-token", "Origin": "https://evil.example"},
+         "Origin 'https://evil.example' is not allowed here", "--allow-origin ORIGIN", [ASKS, REFUSES, "token"]),
+    ],
+)  # fmt: skip
+async def test_a_client_is_advised_by_the_cause_of_a_refusal(
+    scheme: str, headers: dict[str, str], said: str, advice: str, others: list[str]
+) -> None:
+    class Verifier(Judge):
+        async def __call__(self, token: str, request: TokenRequest) -> Principal | None:
+            why = {"old": "has expired", "theirs": "is for another audience"}.get(token)
+            if token == "forged":
+                raise InvalidToken("the signature of the token is wrong")
+            if why is not None:
+                raise InvalidToken(f"the token {why}")
+            return await super().__call__(token, request)
+
+    async with open_to(protected(Verifier())) as port:
+        client = Client(f"{scheme}://127.0.0.1:{port.number}/mcp", headers=headers)
+        with pytest.raises(HttpError) as caught:
+            await client.open()
+    text = str(caught.value)
+    assert said in text
+    assert (advice or {"http": "run mcpd login http://", "ws": ASKS}[scheme]) in text
+    assert [other for other in others if other in text] == []
+
+
+async def test_a_wrong_host_is_not_taken_for_a_wrong_token() -> None:
+    async with open_to(protected()) as port:
+        client = Client(f"http://127.0.0.1:{port.number}/mcp", headers={"Host": "evil.example"})
+        with pytest.raises(HttpError, match="Host 'evil.example' is not allowed here.*--allow-host NAME") as caught:
+            await client.open()
+    assert "token" not in str(caught.value)
 
 
 async def test_a_session_is_its_principals_whatever_the_token() -> None:
