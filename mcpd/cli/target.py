@@ -264,7 +264,11 @@ def _is_server(found: Any) -> bool:
 
 
 def _ours(found: Any) -> Server:
-    server: Server = found if isinstance(found, Server) else found.__mcpd_server__()
+    try:
+        server: Server = found if isinstance(found, Server) else found.__mcpd_server__()
+    except NotImplementedError as error:  # it needs what `mcpd.compat` has not
+        raise ConfigurationError(str(error)) from None
+
     return server
 
 

@@ -21,6 +21,9 @@ def told(error: BaseException, name: str, function: str) -> str:
     if isinstance(error, SystemExit):
         when = f"in {function}()" if function else "while it was imported"
         return f"{name} ended by itself {when} (exit {error.code or 0})"
+    if type(error).__module__ == "mcpd.compat.missing":
+        own = "; if it is a server of mcpd's own that uses that library, say --no-compat"
+        return f"{failed}{_where(name, error)}: {error}{own if isinstance(error, ImportError) else ''}"
     if isinstance(error, ImportError):
         return _told_import(error, name, function, failed)
 
@@ -31,9 +34,6 @@ def told(error: BaseException, name: str, function: str) -> str:
 
 
 def _told_import(error: ImportError, name: str, function: str, failed: str) -> str:
-    if type(error).__module__ == "mcpd.compat.missing":
-        own = "; if it is a server of mcpd's own that uses that library, say --no-compat"
-        return f"{failed}{_where(name, error)}: {error}{own}"
     if not isinstance(error, ModuleNotFoundError):
         what = str(error).removesuffix(f" ({error.path})")  # which __init__.py that was helps nobody
         return f"{failed}: {type(error).__name__}: {what}{_where(name, error)}{hint(error)}"

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
 from importlib.machinery import ModuleSpec
+from os.path import commonprefix
 from threading import RLock
 from types import ModuleType
 from typing import Any
 
 from ..errors import ConfigurationError
-from .missing import MissingModule, MissingName, text_of
 from .names import Names
 
 __all__ = ["LIBRARIES", "Facade", "finder", "install", "known_modules", "serves_in_threads", "uninstall"]
@@ -36,8 +36,7 @@ class Facade(ModuleType):
     def __init__(self, name: str, names: Names) -> None:
         super().__init__(name, names.doc)
         self.__names = names
-        if names.is_package:
-            self.__path__: list[str] = []
+        self.__path__: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
         if name == "__all__":
@@ -52,19 +51,28 @@ class Facade(ModuleType):
         return sorted(self.__names.all())
 
     def _missing(self, name: str) -> Any:
-        if not name.startswith("__"):
-            whole = f"{self.__name__}.{name}"
-            if self.__names.is_package and whole in known_modules():
-                return import_module(whole)
-            text = text_of(whole, _library(self.__name__))
-            from dis import opmap  # on the way to an error only
+        if name.startswith("__"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}", name=name, obj=self)
+        whole = f"{self.__name__}.{name}"
+        if whole in known_modules():
+            return import_module(whole)
+        found = _elsewhere(self.__name__, name)
+        if found is not _MISSING:
+            setattr(self, name, found)
+            return found
 
-            frame = sys._getframe(2)
-            if frame.f_code.co_code[frame.f_lasti] == opmap["IMPORT_FROM"]:
-                # `from … import`: an AttributeError would be answered with a text that does not say this.
-                raise MissingName(text, name=self.__name__)
+        from dis import opmap  # on the way to an error only
+
+        from .missing import MissingName, importing, is_guarded, is_import, stand_in, text_of
+
+        text = text_of(whole, _library(self.__name__))
+        frame = importing(2)
+        if frame is None or frame.f_code.co_code[frame.f_lasti] != opmap["IMPORT_FROM"]:
             raise AttributeError(text, name=name, obj=self)
-        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}", name=name, obj=self)
+        if not is_import(frame, self.__name__) or is_guarded(frame):
+            # `from … import`: an AttributeError would be answered with a text that does not say this.
+            raise MissingName(text, name=self.__name__)
+        return stand_in(name, text)
 
 
 _MISSING: Any = Names.MISSING
@@ -73,7 +81,7 @@ _MISSING: Any = Names.MISSING
 class _Loader:
     # No `importlib.abc.Loader`, which would load a dozen modules first; that the import system needs both is enough.
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return Facade(spec.name, known_modules()[spec.name])
+        return Facade(spec.name, spec.loader_state)
 
     def exec_module(self, module: ModuleType) -> None:
         """There is no code to run."""
@@ -96,8 +104,9 @@ class _Finder:
                 names = Names()
                 known_modules()[fullname] = names
             else:
-                raise MissingModule(text_of(fullname, _library(fullname)), name=fullname)
-        return ModuleSpec(fullname, _LOADER, origin="mcpd.compat", is_package=names.is_package)
+                names = _of_missing(fullname)
+        # Any may be asked for a module in it, which there is in a later version.
+        return ModuleSpec(fullname, _LOADER, origin="mcpd.compat", loader_state=names, is_package=True)
 
 
 finder = _Finder()
@@ -148,9 +157,33 @@ def known_modules() -> dict[str, Names]:
     for name in list(found):
         parent = name.rpartition(".")[0]
         while parent:
-            found.setdefault(parent, Names()).is_package = True
+            found.setdefault(parent, Names())
             parent = parent.rpartition(".")[0]
     return found
+
+
+def _elsewhere(module: str, name: str) -> Any:
+    """A name that this module imports from a neighbour in that library, and that servers import from it in turn."""
+    top = module.partition(".")[0]
+    near = sorted(
+        (other for other in known_modules() if other.partition(".")[0] == top or other == "mcp.types"),
+        key=lambda other: -len(commonprefix((other, module))),
+    )
+    for other in near:
+        names = known_modules()[other]
+        if name in names.all():
+            return names.find(name)
+    return _MISSING
+
+
+def _of_missing(module: str) -> Names:
+    """An empty module in the place of one that is not here. Raises MissingModule where the code is ready for that."""
+    from .missing import MissingModule, importing, is_guarded, is_import, text_of
+
+    frame = importing(2)
+    if frame is None or not is_import(frame, module) or is_guarded(frame):
+        raise MissingModule(text_of(module, _library(module)), name=module)
+    return Names()
 
 
 def _library(module: str) -> str:

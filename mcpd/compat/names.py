@@ -23,7 +23,6 @@ class Names:
         self.homes = dict(homes or {})
         self.rest = rest
         self.doc = doc
-        self.is_package = False
 
     @classmethod
     def of(cls, home: str, *names: str) -> Names:
@@ -32,9 +31,7 @@ class Names:
 
     def joined(self, other: Names) -> Names:
         """Both together; the names of the other one go before."""
-        both = Names({**self.homes, **other.homes}, (*self.rest, *other.rest), doc=self.doc or other.doc)
-        both.is_package = self.is_package or other.is_package
-        return both
+        return Names({**self.homes, **other.homes}, (*self.rest, *other.rest), doc=self.doc or other.doc)
 
     def find(self, name: str) -> Any:
         """What has that name; MISSING if nothing has."""

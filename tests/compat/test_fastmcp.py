@@ -294,8 +294,8 @@ def test_what_there_is_not_says_so_in_a_line(text: str, what: str) -> None:
     with pytest.raises((ImportError, NotImplementedError)) as raised:
         served(text)
     assert str(raised.value) == (
-        f"{what} is not among what mcpd.compat has of fastmcp; run the server with its own library, in a process of "
-        "its own"
+        f"{what} is not among what mcpd.compat has of fastmcp; run the server with that library instead, as in: "
+        "python server.py"
     )
 
 

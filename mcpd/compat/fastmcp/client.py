@@ -8,6 +8,7 @@ from typing import Any, Self
 from msgspec import to_builtins
 
 from ...client import Client as McpdClient
+from ..missing import refuse
 from ..types import content, prompts, resources, tools
 from .errors import ToolError
 
@@ -26,16 +27,13 @@ class CallToolResult:
 
 
 class Client:
-    """`async with Client(mcp) as client:`. Raises NotImplementedError for anything but a server or an address."""
+    """`async with Client(mcp) as client:`. Raises NotHere for anything but a server or an address."""
 
     def __init__(self, transport: Any, **options: Any) -> None:
         if hasattr(type(transport), "__mcpd_server__"):
             transport = transport.__mcpd_server__()
         elif not isinstance(transport, str) or "://" not in transport:
-            raise NotImplementedError(
-                f"Client({type(transport).__name__}) is not among what mcpd.compat has of fastmcp; "
-                "run the program with its own library"
-            )
+            refuse(f"Client({type(transport).__name__})", "fastmcp")
         self._client: McpdClient = McpdClient(transport)
 
     async def __aenter__(self) -> Self:

@@ -15,7 +15,7 @@ from functools import cached_property
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-from pydantic import TypeAdapter, validate_call
+from pydantic import Field, TypeAdapter, validate_call
 
 from ...printable import printable
 from ...registry.annotations import untyped_context
@@ -161,9 +161,16 @@ def _hints(fn: Any) -> dict[str, Any]:
     while isinstance(fn, functools.partial):
         fn = fn.func
     try:
-        return get_type_hints(fn, include_extras=True)
+        return {name: _with_description(hint) for name, hint in get_type_hints(fn, include_extras=True).items()}
     except Exception:  # names that cannot be found here; pydantic says so, where it needs them
         return {}
+
+
+def _with_description(hint: Any) -> Any:
+    """`Annotated[str, "the text"]` as this library reads it: with the text as its description."""
+    if get_origin(hint) is Annotated and len(found := get_args(hint)) == 2 and isinstance(found[1], str):
+        return Annotated[found[0], Field(description=found[1])]
+    return hint
 
 
 def _is_context(hint: Any) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 from ...registry.threads import run_in_thread
 from ..exceptions import McpError
 from ..lowlevel.decorators import Handler
+from ..lowlevel.schemas import problem_of
 from ..types import prompts, resources, tools
 from ..types.content import TextContent
 from ..types.errors import INTERNAL_ERROR, INVALID_PARAMS, ErrorData
@@ -58,12 +59,20 @@ class _Handlers:
     async def call_tool(self, asked: Any) -> Any:
         name = asked.params.name
         try:
+            if self._server.strict_input_validation:
+                await self._check(name, asked)
             result = await self._server.call_tool(name, asked.params.arguments, version=_version(asked))
         except (NotFoundError, DisabledError):
             return _failed(f"Unknown tool: {name!r}")
         except FastMCPError as error:
             return _failed(str(error))
         return result.to_mcp_result()
+
+    async def _check(self, name: str, asked: Any) -> None:
+        """Hold arguments to the schema as they are: "1" is no number. Raises ValidationError, NotFoundError."""
+        tool = await self._server.get_tool(name, version=_version(asked))
+        if tool is not None and (problem := problem_of(asked.params.arguments or {}, tool.parameters)) is not None:
+            raise ValidationError(f"Input validation error: {problem}")
 
     async def read_resource(self, asked: Any) -> Any:
         uri = str(asked.params.uri)

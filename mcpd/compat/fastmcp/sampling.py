@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..missing import refuse
 from ..types import asking
 from ..types.content import TextContent
 
@@ -25,13 +26,10 @@ class SamplingResult:
 
 
 async def sample(session: Any, messages: Any, system_prompt: str | None = None, **options: Any) -> SamplingResult:
-    """Ask it. Raises NotImplementedError for tools and typed results, which mcpd.compat does not have."""
+    """Ask it. Raises NotHere for tools and typed results, which mcpd.compat does not have."""
     for name in ("tools", "result_type", "tool_choice"):
         if options.pop(name, None) not in (None, str):
-            raise NotImplementedError(
-                f"ctx.sample({name}=…) is not among what mcpd.compat has of fastmcp; "
-                "run the server with its own library, in a process of its own"
-            )
+            refuse(f"ctx.sample({name}=…)", "fastmcp")
     asked = [_message(one) for one in (messages if isinstance(messages, (list, tuple)) else [messages])]
     answer = await session.create_message(
         asked,

@@ -6,9 +6,10 @@ import inspect
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..lowlevel.server import Server
+from ..missing import refuse, refuse_overrides, warn_of_unheard
 from ..types import prompts as prompt_types
 from ..types.content import Icon
 from .components import version_of
@@ -34,15 +35,28 @@ __all__ = ["FastMCP"]
 F = TypeVar("F", bound=Callable[..., Any])
 LifespanResultT = TypeVar("LifespanResultT")
 
-# What has no meaning here, or is taken elsewhere.
+# What `mcpd serve` decides, and what is read below.
 _TAKEN = frozenset(
-    ("auth", "cache_expiration_seconds", "cache_scope", "cache_ttl", "client_log_level", "debug", "dependencies",
-     "dereference_schemas", "exclude_tags", "experimental_capabilities", "host", "include_tags", "json_response",
-     "log_level", "message_path", "on_duplicate_prompts", "on_duplicate_resources", "on_duplicate_tools", "port",
-     "request_state_security", "resource_prefix_format", "resource_security", "sampling_handler",
-     "sampling_handler_behavior", "session_state_store", "sse_path", "stateless_http", "streamable_http_path",
-     "tasks", "tool_serializer")
+    ("auth", "debug", "dependencies", "exclude_tags", "host", "include_tags", "json_response", "log_level",
+     "message_path", "on_duplicate_prompts", "on_duplicate_resources", "on_duplicate_tools", "port", "sse_path",
+     "stateless_http", "streamable_http_path", "tool_serializer")
 )  # fmt: skip
+# What servers would miss, with what changes nothing.
+_UNHEARD: dict[str, Any] = {
+    "cache_expiration_seconds": None,
+    "cache_scope": None,
+    "cache_ttl": None,
+    "client_log_level": None,
+    "dereference_schemas": True,
+    "experimental_capabilities": None,
+    "request_state_security": None,
+    "resource_prefix_format": "path",
+    "resource_security": None,
+    "sampling_handler": None,
+    "sampling_handler_behavior": "fallback",
+    "session_state_store": None,
+    "tasks": False,
+}
 
 
 class FastMCP(Operations, Serving, Generic[LifespanResultT]):
@@ -85,6 +99,7 @@ class FastMCP(Operations, Serving, Generic[LifespanResultT]):
         self._resources = Store(on_duplicate or others.get("on_duplicate_resources") or "warn")
         self._templates = Store(self._resources.on_duplicate)
         self._prompts = Store(on_duplicate or others.get("on_duplicate_prompts") or "warn")
+        self._tool_serializer = others.get("tool_serializer")
         self._visibility = Visibility()
         if others.get("include_tags"):
             self.enable(tags=others["include_tags"], only=True)
@@ -105,17 +120,20 @@ class FastMCP(Operations, Serving, Generic[LifespanResultT]):
 
     def _refuse(self, others: dict[str, Any], providers: Any, transforms: Any) -> None:
         for name in others:
-            if name not in _TAKEN:
+            if name in _UNHEARD:
+                warn_of_unheard(f"FastMCP({name}=…)", others[name], _UNHEARD[name])
+            elif name not in _TAKEN:
                 raise TypeError(f"FastMCP.__init__() got an unexpected keyword argument {name!r}")
         for name, given in (("providers", providers), ("transforms", transforms), ("auth", others.get("auth"))):
             if given:
-                _missing(f"FastMCP({name}=…)")
+                refuse(f"FastMCP({name}=…)", "fastmcp")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
 
     def __mcpd_server__(self) -> McpdServer:
         """The server of ours that serves this one."""
+        refuse_overrides(self, FastMCP, "fastmcp")
         if has_lifespan(self):
             self._mcp_server.lifespan = lambda _: opened(self, self.own_lifespan)
         server = self._mcp_server.__mcpd_server__()
@@ -177,13 +195,15 @@ class FastMCP(Operations, Serving, Generic[LifespanResultT]):
     def add_tool(self, tool: Any) -> Tool:
         """Add a tool, or a function as one."""
         made: Tool = self._tools.add(tool if isinstance(tool, Tool) else Tool.from_function(tool))
+        if made.serializer is None:
+            made.serializer = self._tool_serializer
         return made
 
     @collects
     def tool(self, name_or_fn: Any = None, *, name: str | None = None, app: Any = None, **options: Any) -> Any:
         """Register a function as a tool: `@mcp.tool`, `@mcp.tool("name")`, `@mcp.tool(name=…)`, `mcp.tool(fn)`."""
         if app:
-            _missing("@tool(app=…)")
+            refuse("@tool(app=…)", "fastmcp")
         return self._decorator("tool", name_or_fn, name, options)
 
     def _decorator(self, kind: str, name_or_fn: Any, name: str | None, options: dict[str, Any]) -> Any:
@@ -228,7 +248,7 @@ class FastMCP(Operations, Serving, Generic[LifespanResultT]):
                 "Use @resource('uri') instead of @resource"
             )
         if app:
-            _missing("@resource(app=…)")
+            refuse("@resource(app=…)", "fastmcp")
 
         def register(function: F) -> F:
             self._add_function(function, uri, options)
@@ -319,7 +339,7 @@ class FastMCP(Operations, Serving, Generic[LifespanResultT]):
         if server is self:
             raise ValueError("Cannot mount a server onto itself")
         if not isinstance(server, FastMCP):
-            _missing(f"mount({type(server).__name__})")
+            refuse(f"mount({type(server).__name__})", "fastmcp")
         self._mounts.append(Mount(server, namespace or prefix, tool_names))
 
     async def import_server(self, server: Any, prefix: Any = None) -> None:
@@ -347,25 +367,25 @@ class FastMCP(Operations, Serving, Generic[LifespanResultT]):
     @classmethod
     def from_openapi(cls, *_: Any, **__: Any) -> Any:
         """There is no OpenAPI."""
-        _missing("FastMCP.from_openapi")
+        refuse("FastMCP.from_openapi", "fastmcp")
 
     @classmethod
     def from_fastapi(cls, *_: Any, **__: Any) -> Any:
         """There is no FastAPI."""
-        _missing("FastMCP.from_fastapi")
+        refuse("FastMCP.from_fastapi", "fastmcp")
 
     @classmethod
     def as_proxy(cls, *_: Any, **__: Any) -> Any:
         """There are no proxies."""
-        _missing("FastMCP.as_proxy")
+        refuse("FastMCP.as_proxy", "fastmcp")
 
     def add_provider(self, *_: Any, **__: Any) -> None:
         """There are no providers."""
-        _missing("add_provider")
+        refuse("add_provider", "fastmcp")
 
     def add_transform(self, *_: Any, **__: Any) -> None:
         """There are no transforms."""
-        _missing("add_transform")
+        refuse("add_transform", "fastmcp")
 
 
 def _with_fn(function: F) -> F:
@@ -375,10 +395,3 @@ def _with_fn(function: F) -> F:
     except AttributeError:  # a bound method
         pass
     return function
-
-
-def _missing(name: str) -> NoReturn:
-    raise NotImplementedError(
-        f"{name} is not among what mcpd.compat has of fastmcp; run the server with its own library, in a process of "
-        "its own"
-    )

@@ -12,6 +12,7 @@ from pydantic import ValidationError as PydanticValidationError
 from pydantic.json_schema import GenerateJsonSchema
 
 from ..exceptions import McpError
+from ..missing import refuse
 from ..types import tools
 from ..types.errors import ErrorData
 from .components import Component
@@ -56,12 +57,9 @@ class Tool(Component):
 
     @classmethod
     def from_tool(cls, tool: Any, **options: Any) -> Tool:
-        """A tool like another one, with a few things changed. Raises NotImplementedError for changed arguments."""
+        """A tool like another one, with a few things changed. Raises NotHere for changed arguments."""
         if options.get("transform_args") or options.get("transform_fn"):
-            raise NotImplementedError(
-                "Tool.from_tool(transform_args, transform_fn) is not among what mcpd.compat has of fastmcp; "
-                "run the server with its own library, in a process of its own"
-            )
+            refuse("Tool.from_tool(transform_args, transform_fn)", "fastmcp")
         made = tool if isinstance(tool, Tool) else cls.from_function(tool)
         named = {key: value for key, value in options.items() if value is not None and value is not NotSet}
         return made.model_copy(update=named)
@@ -135,7 +133,7 @@ class FunctionTool(Tool):
         if (name or function.name) == "<lambda>":
             raise ValueError("You must provide a name for lambda functions")
         if task not in (None, False) and getattr(task, "mode", None) == "required":
-            raise NotImplementedError("a tool with task=required: mcpd.compat has no tasks")
+            refuse("a tool with task=required", "fastmcp")
         if isinstance(annotations, dict):
             annotations = tools.ToolAnnotations(**annotations)
         for hidden in exclude_args or ():

@@ -14,6 +14,7 @@ import pydantic_core
 from ..lowlevel.decorators import Decorator
 from ..lowlevel.options import ReadResourceContents
 from ..lowlevel.server import Server, lifespan
+from ..missing import refuse_overrides
 from ..types import content, prompts, resources, tools
 from .context import Context
 from .errors import ResourceError
@@ -89,6 +90,7 @@ class FastMCP(Serving, Generic[LifespanResultT]):
 
     def __mcpd_server__(self) -> McpdServer:
         """The server of ours that serves this one."""
+        refuse_overrides(self, FastMCP, "the official SDK")
         server = self._mcp_server.__mcpd_server__()
         self._announce_authorization(server)
         return server

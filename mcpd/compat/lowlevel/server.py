@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .. import program
+from ..missing import refuse
 from ..program import Wanted
 from ..types import lifecycle, notifications, prompts, resources, tools
 from ..types.content import Icon
@@ -146,9 +147,7 @@ class Server(Decorators, Generic[LifespanResultT, RequestT]):
     @property
     def experimental(self) -> Any:
         """Tasks, which this does not have."""
-        raise NotImplementedError(
-            "server.experimental: mcpd.compat has no tasks; run the server with its own library instead"
-        )
+        refuse("server.experimental", "the official SDK")
 
     async def run(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from ..missing import refuse
 from .requests import REQUESTS, handler_of
 
 __all__ = ["add", "add_all"]
@@ -38,11 +39,8 @@ def add_all(server: Any, handlers: Mapping[str, Callable[..., Awaitable[Any]] | 
 
 
 def add(server: Any, method: str, handler: Callable[..., Awaitable[Any]]) -> None:
-    """Serve a method. Raises NotImplementedError for one that the specification does not have."""
+    """Serve a method. Raises NotHere for one that the specification does not have."""
     request = REQUESTS.get(method)
     if request is None:
-        raise NotImplementedError(
-            f"add_request_handler({method!r}): methods of one's own are not among what mcpd.compat has of the official "
-            "SDK; run the server with its own library, in a process of its own"
-        )
+        refuse(f"add_request_handler({method!r}), a method of one's own,", "the official SDK")
     server.request_handlers[request] = handler_of(handler, server.middleware)

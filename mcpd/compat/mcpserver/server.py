@@ -18,7 +18,8 @@ from ..exceptions import McpError
 from ..fastmcp1.server import FastMCP
 from ..fastmcp1.signature import context_parameter
 from ..lowlevel.options import ReadResourceContents
-from ..lowlevel.server import Server, lifespan
+from ..lowlevel.server import LifespanResultT, Server, lifespan
+from ..missing import refuse, warn_of_unheard
 from ..program import Wanted
 from ..types import content, prompts, resources
 from ..types.errors import INTERNAL_ERROR, INVALID_PARAMS, ErrorData
@@ -34,11 +35,11 @@ log = logging.getLogger("mcpd")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# What has no meaning here, or is ours to decide.
-_TAKEN = frozenset(("cache_hints", "request_state_security", "subscriptions"))
+# What servers would miss.
+_UNHEARD = frozenset(("cache_hints", "request_state_security", "subscriptions"))
 
 
-class MCPServer(FastMCP[Any]):
+class MCPServer(FastMCP[LifespanResultT]):
     """A server whose tools, resources and prompts are functions."""
 
     _prompt_type = Prompt
@@ -63,10 +64,9 @@ class MCPServer(FastMCP[Any]):
         **settings: Any,
     ) -> None:
         if extensions:
-            raise NotImplementedError(
-                "MCPServer(extensions=…) is not among what mcpd.compat has of the official SDK; "
-                "run the server with its own library, in a process of its own"
-            )
+            refuse("MCPServer(extensions=…)", "the official SDK")
+        for name in _UNHEARD & settings.keys():
+            warn_of_unheard(f"MCPServer({name}=…)", settings[name])
         self.title = title
         self.description = description
         self._version = version
@@ -78,7 +78,7 @@ class MCPServer(FastMCP[Any]):
             icons,
             auth_server_provider,
             token_verifier,
-            **{key: value for key, value in settings.items() if key not in _TAKEN},
+            **{key: value for key, value in settings.items() if key not in _UNHEARD},
         )
         self._mcp_server.middleware.extend(middleware or ())
         for tool in tools or ():
@@ -114,6 +114,11 @@ class MCPServer(FastMCP[Any]):
     def version(self) -> str:
         """The server's version."""
         return self._version
+
+    @property
+    def _lowlevel_server(self) -> Server[LifespanResultT, Any]:
+        """What version 2 calls `_mcp_server`; servers change it, for want of a public way."""
+        return self._mcp_server
 
     @property
     def middleware(self) -> list[Any]:

@@ -5,7 +5,8 @@ version 2 calls them (`input_schema`) is taken too, by constructors and as attri
 """
 
 import re
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
 from pydantic import AliasChoices, AliasGenerator, AnyUrl, BaseModel, ConfigDict, Field, UrlConstraints
 
@@ -63,11 +64,33 @@ class Model(BaseModel):
     )
 
     def __getattr__(self, name: str) -> Any:
-        if not name.startswith("_"):
-            for member in type(self).model_fields:
-                if snake(member) == name:
-                    return getattr(self, member)
+        member = self._spelled(name)
+        if member != name:
+            return getattr(self, member)
         return super().__getattr__(name)  # type: ignore[misc]  # pydantic hides it from type checkers
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(self._spelled(name), value)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy, with some members changed. Arguments and result are pydantic's."""
+        spelled = {self._spelled(name): value for name, value in (update or {}).items()}
+
+        return super().model_copy(update=spelled, deep=deep)
+
+    @classmethod
+    def model_construct(cls, _fields_set: set[str] | None = None, **values: Any) -> Self:
+        """One of values that are not checked. Arguments and result are pydantic's."""
+        fields = None if _fields_set is None else {cls._spelled(name) for name in _fields_set}
+
+        return super().model_construct(fields, **{cls._spelled(name): value for name, value in values.items()})
+
+    @classmethod
+    def _spelled(cls, name: str) -> str:
+        """What a member is called here, whose name may be that of version 2."""
+        if name in cls.model_fields or name.startswith("_"):
+            return name
+        return next((member for member in cls.model_fields if snake(member) == name), name)
 
 
 def tagged(schema: dict[str, Any]) -> None:

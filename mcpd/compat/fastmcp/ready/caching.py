@@ -8,6 +8,7 @@ from typing import Any
 
 import pydantic_core
 
+from ...missing import refuse
 from ..middleware import Middleware, MiddlewareContext
 from ..tokens import access_token
 
@@ -32,10 +33,7 @@ class ResponseCachingMiddleware(Middleware):
 
     def __init__(self, cache_storage: Any = None, max_item_size: int = 1024 * 1024, **settings: Any) -> None:
         if cache_storage is not None:
-            raise NotImplementedError(
-                "ResponseCachingMiddleware(cache_storage=…): mcpd.compat keeps answers in memory only; "
-                "run the server with its own library, in a process of its own"
-            )
+            refuse("ResponseCachingMiddleware(cache_storage=…)", "fastmcp")
         unknown = settings.keys() - set(_SETTINGS.values())
         if unknown:
             raise TypeError(f"ResponseCachingMiddleware() got an unexpected keyword argument {min(unknown)!r}")
