@@ -9,21 +9,26 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+import re
 import runpy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from importlib.machinery import PathFinder
+from importlib.metadata import EntryPoint
 from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from ..client.targets.grammar import installed_commands
 from ..errors import ConfigurationError
 from ..printable import printable
-from .user_code import Loading, guarded
+from .libraries import LIBRARIES
+from .user_code import Loading, guarded, is_server
 
 if TYPE_CHECKING:
     from ..compat.program import Wanted
     from ..server import Server
 
-__all__ = ["Looker", "call", "look_into", "run_main"]
+__all__ = ["Looker", "find_command", "is_program", "look_into", "program_of", "run", "run_command"]
 
 
 class Looker:
@@ -67,39 +72,73 @@ def look_into(server: Server) -> None:
     server.replace("its own library", entries)
 
 
-def call(function: Callable[..., Any], place: str, loading: Loading) -> Any:
-    """What a function of a target gives, which may be one that serves, and a coroutine function."""
-    _say_arguments(place, loading)
-
-    def run() -> Any:
-        given = function()
-        return asyncio.run(given) if inspect.iscoroutine(given) else given
-
-    return loading.to_its_end(run)
+def is_program(module: ModuleType, loading: Loading) -> bool:
+    """Whether a module may be a program that serves with another library, which it may import in `main()` only."""
+    if loading.program is None:
+        return False
+    return loading.watch.has_seen or bool(module.__package__) or _names_library(module.__file__)
 
 
-def run_main(module: ModuleType, place: str, loading: Loading) -> bool:
-    """Run the program that a module is; False if it is none, or one that serves nothing.
+def program_of(module: ModuleType, place: str) -> tuple[Callable[[], Any], str] | None:
+    """The program that a module is, and what it is called; None if it is none.
 
     That is its `main()`, the command that its distribution installs, or what `python -m` or `python FILE` runs.
+    Raises ConfigurationError for several commands.
     """
     main = getattr(module, "main", None)
     if callable(main) and _needs_nothing(main):
-        guarded(place, lambda: call(main, place, loading), "main")
-    elif hasattr(module, "__path__"):
-        command = _command_of(module.__name__)
-        if command is not None:
-            guarded(place, lambda: call(command, place, loading), "main")
-        else:
-            name = f"{module.__name__}.__main__"
-            if find_spec(name) is None:
-                return False
-            as_main: Callable[[], Any] = lambda: runpy.run_module(name, run_name="__main__", alter_sys=True)  # noqa: E731
-            guarded(place, lambda: call(as_main, place, loading), "__main__")
-    elif os.path.isfile(place):
-        guarded(place, lambda: call(lambda: runpy.run_path(place, run_name="__main__"), place, loading), "__main__")
+        return main, "main"
+    if not hasattr(module, "__path__"):
+        is_file = os.path.isfile(place)
+        return (lambda: runpy.run_path(place, run_name="__main__") and None, "__main__") if is_file else None
+    command = find_command(module.__name__)
+    if command is not None:
+        return _function_of(command, place), command.attr
+    name = f"{module.__name__}.__main__"
+    if find_spec(name) is None:
+        return None
+    return lambda: runpy.run_module(name, run_name="__main__", alter_sys=True) and None, "__main__"
 
-    return loading.has_served
+
+def find_command(name: str) -> EntryPoint | None:
+    """The installed command of that name, else that of the distribution or package of that name which serves.
+
+    Raises ConfigurationError if several of them may.
+    """
+    found = installed_commands(name)
+    if len(found) > 1:
+        found = [each for each in found if _names_library(_file_of(each.module))] or found
+    if len(found) > 1:
+        names = ", ".join(sorted(each.name for each in found))
+        raise ConfigurationError(f"{name} has several commands: {names}; name the one that serves")
+    return found[0] if found else None
+
+
+def run_command(command: EntryPoint, place: str, loading: Loading) -> Any:
+    """Run an installed command: the server that it returns, None if it has served one. Raises ConfigurationError."""
+    if loading.program is None:
+        raise ConfigurationError(f"{place} is a program, which serves with its own library; leave out --no-compat")
+    return run(_function_of(command, place), command.attr, place, loading)
+
+
+def run(program: Callable[[], Any], name: str, place: str, loading: Loading) -> Any:
+    """Run a program: the server that it returns, None if it has served one. Raises ConfigurationError."""
+    if loading.program is not None:
+        take_words = loading.program.take_words
+        loading.watch.when_seen = take_words
+        if loading.watch.has_seen:
+            take_words()
+
+    def to_its_end() -> Any:
+        given = program()
+        return asyncio.run(given) if inspect.iscoroutine(given) else given
+
+    found = guarded(place, lambda: loading.to_its_end(to_its_end), name)
+    if loading.has_served:
+        return None
+    if not is_server(found):
+        raise ConfigurationError(f"{place}: {name}() ended, and neither served nor returned a server")
+    return found
 
 
 def _needs_nothing(function: Callable[..., Any]) -> bool:
@@ -110,21 +149,28 @@ def _needs_nothing(function: Callable[..., Any]) -> bool:
     return True
 
 
-def _command_of(package: str) -> Callable[[], Any] | None:
-    """The function behind a command that comes with a package."""
-    from importlib.metadata import entry_points
-
-    for command in entry_points(group="console_scripts"):
-        if command.module.partition(".")[0] == package.partition(".")[0]:
-            try:
-                found: Callable[[], Any] = command.load()
-            except AttributeError as error:
-                raise ConfigurationError(f"{package}: its command {command.name} cannot be loaded: {error}") from error
-            return found
-    return None
+def _function_of(command: EntryPoint, place: str) -> Callable[[], Any]:
+    found: Callable[[], Any] = guarded(place, command.load)
+    return found
 
 
-def _say_arguments(place: str, loading: Loading) -> None:
-    if loading.program is not None:
-        loading.program.take_words()
-    loading.say_arguments(place)
+def _file_of(module: str) -> str | None:
+    """The file of a module, found without importing it."""
+    search: Sequence[str] | None = None
+    spec = None
+    for at in range(module.count(".") + 1):
+        spec = PathFinder.find_spec(".".join(module.split(".")[: at + 1]), search)
+        if spec is None:
+            return None
+        search = spec.submodule_search_locations
+    return None if spec is None else spec.origin
+
+
+def _names_library(path: str | None) -> bool:
+    """Whether a file imports one of the libraries, wherever in it."""
+    try:
+        with open(path or "", encoding="utf-8", errors="replace") as file:
+            text = file.read()
+    except OSError:
+        return False
+    return re.search(rf"^\s*(?:from|import)\s+(?:{'|'.join(LIBRARIES)})\b", text, re.MULTILINE) is not None

@@ -17,10 +17,11 @@ __all__ = ["command", "options_of"]
 
 _HELP = """Serve TARGET to MCP clients until it is stopped; several TARGETs as one server.
 
-TARGET is a folder, file.py or package.module:object. Without one it is the folder of the next mcpd.toml, here or
-above, or this one if it has tools, resources or the like in it; else the built-in starter. A file with several
-servers needs the name of one: file.py:object. An object may also be a function that makes the server. Of several
-TARGETs, the names of tools and prompts have the name of their server in front, as garden_water.
+TARGET is a folder, file.py, package.module:object, or the command or package of a server that was installed with pip.
+Without one it is the folder of the next mcpd.toml, here or above, or this one if it has tools, resources or the like
+in it; else the built-in starter. A file with several servers needs the name of one: file.py:object. An object may
+also be a function that makes the server. Of several TARGETs, the names of tools and prompts have the name of their
+server in front, as garden_water.
 
 With none of --stdio, --ws and --http it serves on stdio if a program started it, and on --http :8080 in a terminal
 (on --ws :8080 where the extra http is not installed).

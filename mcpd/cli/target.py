@@ -21,7 +21,7 @@ from ..printable import printable
 from ..serve_defaults import DEMO
 from ..server import Server
 from .libraries import Watch
-from .user_code import Loading, guarded
+from .user_code import Loading, guarded, is_server
 
 if TYPE_CHECKING:
     from ..serve_options import Options
@@ -111,7 +111,7 @@ def load(
     with Watch(program) as watch:
         loading = Loading(watch, program, arguments)
         # Programs read their arguments in `main()`, or where they are imported.
-        watch.when_seen = lambda: loading.say_arguments(split(target)[0])
+        loading.say_arguments(split(target)[0])
         server = _find(target, loading)
     if server is not None and watched is not None:
         watched.append(lambda options, began: _watched_target(target, server, options, began))
@@ -165,9 +165,15 @@ def _find(target: str, loading: Loading) -> Server | None:
     elif is_module and (attribute or _is_there(place)):
         module = _from_module(place, loading)
     else:
-        from .wrong_target import why_not  # on the way to an error only
+        from .programs import find_command, run_command
 
-        raise why_not(target, place, attribute)
+        command = None if attribute else find_command(place)
+        if command is None:
+            from .wrong_target import why_not  # on the way to an error only
+
+            raise why_not(target, place, attribute)
+        made = run_command(command, place, loading)
+        return None if made is None else _ours(made)
     return None if module is None or loading.has_served else _pick(module, attribute, place, loading)
 
 
@@ -222,21 +228,19 @@ def _from_module(name: str, loading: Loading) -> ModuleType | None:
 def _pick(module: ModuleType, attribute: str, place: str, loading: Loading) -> Server | None:
     if attribute:
         found: Any = getattr(module, attribute, None)
-        if callable(found) and not _is_server(found):
-            if loading.watch.has_seen:
-                from .programs import call
+        if callable(found) and not is_server(found):
+            from .programs import is_program, run
 
-                found = guarded(place, lambda: call(found, place, loading), attribute)
-            else:
-                found = guarded(place, found, attribute)
-            if loading.has_served:
-                return None
+            if is_program(module, loading):
+                made = run(found, attribute, place, loading)
+                return None if made is None else _ours(made)
+            found = guarded(place, found, attribute)
         if isinstance(found, CoroutineType):
             found.close()
             raise ConfigurationError(
                 f"{place}: {attribute} is async; the function that makes the server is a plain one"
             )
-        if not _is_server(found):
+        if not is_server(found):
             what = f"{attribute} is no Server, nor a function that makes one"
             raise ConfigurationError(f"{place}: {what}; {_have(module)}")
         return _ours(found)
@@ -248,19 +252,14 @@ def _pick(module: ModuleType, attribute: str, place: str, loading: Loading) -> S
         if name in servers:
             return _ours(servers[name])
     if not servers:
-        # Of a package the program may be what imports the library, and not the package.
-        if loading.watch.has_seen or (loading.program is not None and hasattr(module, "__path__")):
-            from .programs import run_main
+        from .programs import is_program, program_of, run
 
-            if run_main(module, place, loading):
-                return None
+        program = program_of(module, place) if is_program(module, loading) else None
+        if program is not None:
+            made = run(*program, place, loading)
+            return None if made is None else _ours(made)
         raise ConfigurationError(f"{place}: {_have(module)}")
     raise ConfigurationError(f"{place}: {_have(module)}; name one, as {place}:{min(servers)}")
-
-
-def _is_server(found: Any) -> bool:
-    """Whether it is a server, of ours or of a library whose servers `mcpd.compat` runs."""
-    return isinstance(found, Server) or hasattr(type(found), "__mcpd_server__")
 
 
 def _ours(found: Any) -> Server:
@@ -273,7 +272,7 @@ def _ours(found: Any) -> Server:
 
 
 def _servers(module: ModuleType) -> dict[str, Any]:
-    return {name: value for name, value in vars(module).items() if _is_server(value)}
+    return {name: value for name, value in vars(module).items() if is_server(value)}
 
 
 def _have(module: ModuleType) -> str:

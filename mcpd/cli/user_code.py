@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .libraries import Watch
     from .loaded_by import LoadedBy
 
-__all__ = ["Loading", "guarded"]
+__all__ = ["Loading", "guarded", "is_server"]
 
 T = TypeVar("T")
 
@@ -45,6 +45,11 @@ class Loading:
     def has_served(self) -> bool:
         """Whether the target called `run()`, and was served there."""
         return self.program is not None and self.program.has_served
+
+
+def is_server(found: Any) -> bool:
+    """Whether it is a server, of ours or of a library whose servers `mcpd.compat` runs."""
+    return isinstance(found, Server) or hasattr(type(found), "__mcpd_server__")
 
 
 def guarded(name: str, step: Callable[[], T], function: str = "") -> T:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterable
 from inspect import isfunction
 from types import ModuleType
@@ -29,6 +30,11 @@ def _why_not(target: str, place: str, attribute: str) -> str:
         return f"{target}: no such file; for the transport write --{target}"
     if place.endswith(".py") and place.startswith("~"):
         return f"{place}: no such file; only a shell knows ~: write {os.path.expanduser(place)}"
+    if not os.path.dirname(place) and shutil.which(place):
+        return (
+            f"{place} is a command, and mcpd serve does not serve commands yet, except those of Python packages "
+            f"installed beside mcpd; mcpd list -- {place} … and mcpd install HOST -- {place} … take any command"
+        )
     near = near_target(place, attribute)
     if near:
         return f"{place if place.endswith('.py') else target}: no such file{near}"

@@ -5,6 +5,8 @@ TARGET is a file, a module, or module:object. A server object that can run itsel
 
 from __future__ import annotations
 
+import importlib.metadata
+import importlib.util
 import os
 import runpy
 import sys
@@ -50,16 +52,19 @@ def main(target: str, *arguments: str) -> None:
         sys.path.insert(0, os.getcwd())
         names = vars(import_module(place))
         server = names[attribute] if attribute else server_in(names)
-    if server is not None and not hasattr(server, "__code__"):
-        run(server)
-    elif server is not None:
+    if callable(server):
         server()
+    elif server is not None:
+        run(server)
     elif not place.endswith(".py") and callable(names.get("main")):
         names["main"]()
     elif place.endswith(".py"):
         runpy.run_path(place, run_name="__main__")
-    else:
+    elif importlib.util.find_spec(f"{place}.__main__"):
         runpy.run_module(place, run_name="__main__", alter_sys=True)
+    else:
+        commands = importlib.metadata.entry_points(group="console_scripts")
+        next(each for each in commands if each.module.partition(".")[0] == place).load()()
 
 
 if __name__ == "__main__":

@@ -179,6 +179,111 @@ def test_a_program_that_runs_and_ends_at_the_import(child: Child, tmp_path: Path
     assert (texts(answers), code) == (["hi"], 0), stderr
 
 
+def installed(folder: Path, name: str, **commands: str) -> None:
+    """Lay a distribution with commands into a folder, as pip would."""
+    write(folder, f"{name}-1.0.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    lines = [f"{command.replace('_', '-')} = {place}\n" for command, place in commands.items()]
+    write(folder, f"{name}-1.0.dist-info/entry_points.txt", "".join(["[console_scripts]\n", *lines]))
+    write(folder, f"{name}/__init__.py", "")
+    write(folder, f"{name}/admin.py", "import sys\ndef main():\n    sys.exit('usage: admin COMMAND')\n")
+    write(folder, f"{name}/server.py", LOWLEVEL)
+
+
+@pytest.mark.parametrize(
+    ("name", "target"), [("old-server", "old-server"), ("start-old", "old_server"), ("start-old", "start_old")]
+)
+def test_the_command_of_a_package(name: str, target: str, child: Child, tmp_path: Path) -> None:
+    installed(tmp_path, "old_server", old_admin="old_server.admin:main", **{name: "old_server.server:main"})
+    child.env["PYTHONPATH"] = str(tmp_path)
+    answers, stderr, code = run(child, tmp_path, "serve", "--stdio", target, "--", "--word", "?")
+    assert (texts(answers), code) == (["hi?"], 0), stderr
+    answers, stderr, _ = run(child, tmp_path, "serve", "--stdio", "--", target, "--word", "?")
+    assert texts(answers) == ["hi?"], stderr
+    listed = subprocess.check_output(child.mcpd("list", target), cwd=tmp_path, env=child.env, text=True)
+    assert "echo" in listed
+
+
+@pytest.mark.parametrize(
+    ("server", "said"),
+    [
+        ("", "old-server has several commands: a, b; name the one that serves"),
+        (
+            "import mcp.server.nosuch\n",
+            "old-server cannot be imported (old_server/server.py, line 1): mcp.server.nosuch is",
+        ),
+        ("import mcp\n", "old-server cannot be imported: AttributeError: module 'old_server.server' has no attribute"),
+        ("import mcp\ndef main(): ...\n", "old-server: main() ended, and neither served nor returned a server"),
+    ],
+)
+def test_a_command_that_does_not_serve(server: str, said: str, child: Child, tmp_path: Path) -> None:
+    installed(tmp_path, "old_server", a="old_server.admin:main", b="old_server.server:main")
+    write(tmp_path, "old_server/server.py", server)
+    child.env["PYTHONPATH"] = str(tmp_path)
+    _, stderr, code = run(child, tmp_path, "serve", "--stdio", "old-server")
+    (line,) = stderr.splitlines()
+    assert line.startswith(f"mcpd: {said}")
+    assert code == 1
+
+
+def test_a_command_that_is_no_target(child: Child, tmp_path: Path) -> None:
+    for words in (("sh", "-c", "true"), ("--", "sh", "-c", "true")):
+        _, stderr, code = run(child, tmp_path, "serve", "--stdio", *words)
+        assert "sh is a command, and mcpd serve does not serve commands yet" in stderr
+        assert "mcpd list -- sh … and mcpd install HOST -- sh … take any command" in stderr
+        assert code == 1
+
+
+LAZY = """
+    import argparse
+
+    def main():
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--word", default="!")
+        word = parser.parse_args().word
+        from mcp.server.fastmcp import FastMCP
+        mcp = FastMCP("fast")
+
+        @mcp.tool()
+        def echo(text: str) -> str:
+            return text + word
+
+        mcp.run()
+"""
+
+
+@pytest.mark.parametrize("target", ["old.py", "old.py:main"])
+def test_a_program_that_imports_the_library_when_it_runs(target: str, child: Child, tmp_path: Path) -> None:
+    write(tmp_path, "old.py", LAZY)
+    for words in ((target, "--", "--word", "?"), (target, "--word", "?")):
+        answers, stderr, code = run(child, tmp_path, "serve", "--stdio", *words)
+        assert (texts(answers), code) == (["hi?"], 0), stderr
+
+
+def test_arguments_that_are_read_before_the_library_is_imported(child: Child, tmp_path: Path) -> None:
+    reads = "import sys\nword = sys.argv[1]\n"
+    write(tmp_path, "old.py", reads + textwrap.dedent(FASTMCP).replace("return text", "return text + word"))
+    answers, stderr, code = run(child, tmp_path, "serve", "--stdio", "old.py", "--", "?")
+    assert (texts(answers), code) == (["hi?"], 0), stderr
+
+
+STREAMS = """(
+            anyio.wrap_file(sys.stdin), anyio.wrap_file(io.TextIOWrapper(sys.stdout.buffer, "utf-8")))"""
+
+
+@pytest.mark.parametrize(
+    ("streams", "said"),
+    [(STREAMS, None), ("(None, io.StringIO())", "mcpd serves the stdin and stdout of the process only")],
+)
+def test_streams_of_its_own(streams: str, said: str | None, child: Child, tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        "old.py",
+        "import anyio, io\n" + textwrap.dedent(LOWLEVEL.replace("stdio_server()", f"stdio_server{streams}")),
+    )
+    answers, stderr, _ = run(child, tmp_path, "serve", "--stdio", "old.py")
+    assert said in stderr if said else texts(answers) == ["hi!"], stderr
+
+
 RUNS = "\nmcp.run()\n"
 RUNS_ASYNC = "\nimport asyncio, sys\nasyncio.run(mcp.run_stdio_async())\nsys.exit(0)\n"
 

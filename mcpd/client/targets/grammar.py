@@ -5,6 +5,7 @@
     HOST:NAME                           what an installed host calls so: claude-code:github
     FILE.json:NAME                      an entry of an mcpServers file
     server.py, server.py:object, folder, package.module:object    served by a child process
+    some-server                         a command that a Python package has installed, served by a child process
 
 Read in this order. A command is words: a list in Python, behind `--` on a command line.
 """
@@ -12,10 +13,12 @@ Read in this order. A command is words: a list in Python, behind `--` on a comma
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib.machinery import PathFinder
+from importlib.metadata import EntryPoint, entry_points
 from pkgutil import iter_modules
 
 from ...errors import ConfigurationError
@@ -25,7 +28,7 @@ from .hosts import HOSTS
 from .named import CommandTarget, FileTarget, NamedTarget, command_of
 from .urls import is_url, read_url
 
-__all__ = ["UnknownTarget", "from_words", "near_target", "parse"]
+__all__ = ["UnknownTarget", "from_words", "installed_commands", "near_target", "parse"]
 
 
 class UnknownTarget(ConfigurationError):
@@ -81,6 +84,8 @@ def _file(text: str) -> FileTarget:
     is_file = os.path.exists(path) or (not attribute and os.path.isfile(f"{path}.py"))
     if is_module and (is_package or not is_file) and _has_top(place):
         return FileTarget(place, attribute)
+    if not attribute and not is_file and installed_commands(place):
+        return FileTarget(place)
     raise UnknownTarget(_why_not(text, place, path))
 
 
@@ -92,6 +97,22 @@ def _has_top(name: str) -> bool:
     except (ImportError, ValueError):
         return False
     return spec is not None and (not dot or spec.submodule_search_locations is not None)
+
+
+def installed_commands(name: str) -> list[EntryPoint]:
+    """The command that Python packages have installed under this name, else all of the package of this name."""
+    wanted = _normalized(name)
+    found = []
+    for each in entry_points(group="console_scripts"):
+        if _normalized(each.name) == wanted:
+            return [each]
+        if wanted in (_normalized(each.module.partition(".")[0]), each.dist and _normalized(each.dist.name)):
+            found.append(each)
+    return found
+
+
+def _normalized(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def near_target(place: str, attribute: str = "") -> str:
