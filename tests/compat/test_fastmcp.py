@@ -318,3 +318,23 @@ async def test_what_a_client_says_of_an_extension_is_not_changed_for_others(vers
             await wire.open(version, offered)
             result = await wire.result("tools/call", {"name": "note", "arguments": {}})
             assert result["structuredContent"]["result"] == ["text/html;profile=mcp-app", "seen"]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "path"),
+    [
+        ("dict", "{'x': [float('inf')]}", "$.x[0]"),
+        ("float", "float('inf')", "$"),
+        ("list[float]", "[1.0, float('inf')]", "$[1]"),
+    ],
+)
+async def test_a_number_that_json_lacks_is_named_with_its_place(annotation: str, value: str, path: str) -> None:
+    server = served(f"""
+        from fastmcp import FastMCP
+        mcp = FastMCP("x")
+        @mcp.tool
+        def a() -> {annotation}: return {value}
+    """)
+    result = await call(server, LATEST, "a")
+    said = f"Tool result contains a non-finite float (inf) at {path}; JSON cannot represent NaN or Infinity"
+    assert (texts(result), result["isError"]) == ([said], True)

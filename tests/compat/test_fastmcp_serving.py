@@ -198,6 +198,25 @@ async def test_questions(version: str) -> None:
         assert text(await client.call_tool("poem")) == "roses"
 
 
+async def test_several_of_some_texts_are_asked_for_as_texts() -> None:
+    asked: list[Any] = []
+
+    async def elicit(params: Any) -> ElicitResult:
+        asked.append(params.requested_schema["properties"]["value"])
+        return ElicitResult(action="accept", content={"value": ["a"]})
+
+    server = served("""
+        from fastmcp import Context, FastMCP
+        mcp = FastMCP("x")
+        @mcp.tool
+        async def pick(ctx: Context) -> str:
+            return str((await ctx.elicit("Which?", response_type=[["a", "b"]])).data)
+    """)
+    async with Client(server, Callbacks(elicit_form=elicit), version=LATEST) as client:
+        assert text(await client.call_tool("pick")) == "['a']"
+    assert asked == [{"type": "array", "items": {"type": "string", "enum": ["a", "b"]}}]
+
+
 async def test_what_a_session_is_offered_can_change() -> None:
     server = served(ASKS)
     async with Client(server, version=LATEST) as client:

@@ -118,7 +118,11 @@ def _choices(wanted: Any) -> tuple[dict[str, Any], Any]:
         titled = [{"const": name, "title": given[name].get("title", name)} for name in names]
         value: dict[str, Any] = {"anyOf": titled} if many else {"oneOf": titled, "type": "string"}
     else:
-        value = {"enum": list(names)} if many else {"enum": list(names), "title": "Value", "type": "string"}
+        value = (
+            {"type": "string", "enum": list(names)}
+            if many
+            else {"enum": list(names), "title": "Value", "type": "string"}
+        )
     if many:
         value = {"type": "array", "items": value}
     return {"type": "object", "properties": {"value": value}, "required": ["value"]}, list[one_of] if many else one_of

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from math import isfinite
 from typing import Any
 
 import pydantic_core
-from pydantic import BaseModel, TypeAdapter
-from pydantic.errors import PydanticSchemaGenerationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 
 from ..types.content import ContentBlock, TextContent
 from ..types.tools import CallToolResult
+from .errors import ToolError
 from .media import Audio, File, Image
 
 __all__ = ["ToolResult", "content_of", "is_content", "jsonable", "result_of"]
 
-_ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
+# Infinities and NaN stay what they are, to be refused and not to become null.
+_AS_THEY_ARE = ConfigDict(ser_json_inf_nan="constants")
+_ANYTHING: TypeAdapter[Any] = TypeAdapter(Any, config=_AS_THEY_ARE)
 
 
 def jsonable(value: Any, annotation: Any = Any) -> Any:
@@ -23,9 +27,30 @@ def jsonable(value: Any, annotation: Any = Any) -> Any:
     if annotation in (None, ..., Any) or isinstance(annotation, str) or annotation.__class__ is type(Any):
         return _ANYTHING.dump_python(value, mode="json")
     try:
-        return TypeAdapter(annotation).dump_python(value, mode="json")
+        return _adapter(annotation).dump_python(value, mode="json")
     except (PydanticSchemaGenerationError, AttributeError):
         return _ANYTHING.dump_python(value, mode="json")
+
+
+def _adapter(annotation: Any) -> TypeAdapter[Any]:
+    try:
+        return TypeAdapter(annotation, config=_AS_THEY_ARE)
+    except PydanticUserError:  # a model, which has a configuration of its own
+        return TypeAdapter(annotation)
+
+
+def _refuse_non_finite(value: Any, path: str = "$") -> None:
+    """Raise ToolError for a number that JSON has no text for, as version 4 of the library does."""
+    if isinstance(value, float) and not isfinite(value):
+        raise ToolError(
+            f"Tool result contains a non-finite float ({value!r}) at {path}; JSON cannot represent NaN or Infinity"
+        )
+    if isinstance(value, dict):
+        for name, member in value.items():
+            _refuse_non_finite(member, f"{path}.{name}")
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            _refuse_non_finite(item, f"{path}[{index}]")
 
 
 def is_content(value: Any) -> bool:
@@ -106,7 +131,8 @@ class ToolResult(BaseModel):
 
 
 def result_of(value: Any, schema: dict[str, Any] | None, wraps: bool, annotation: Any) -> ToolResult:
-    """What a function gave as a result. Raises ValueError for what is no JSON, where a schema asks for it."""
+    """What a function gave as a result. Raises ValueError for what is no JSON, where a schema asks for it, and
+    ToolError for NaN and infinities."""
     if isinstance(value, ToolResult):
         return value
     if isinstance(value, CallToolResult):
@@ -125,6 +151,7 @@ def result_of(value: Any, schema: dict[str, Any] | None, wraps: bool, annotation
             raise
         return ToolResult(content)
     if not has_content:
+        _refuse_non_finite(plain)
         content = content_of(plain)
     if schema is None:
         return ToolResult(content, plain if isinstance(plain, dict) else None)
