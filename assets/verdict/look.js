@@ -39,13 +39,25 @@
       if (own.length && isShown(element)) yield [element, own];
     }
   };
-  const shows = () => {
-    let letters = 0, pictures = 0;
-    for (const [, own] of texts()) letters += own.reduce((sum, node) => sum + node.data.trim().length, 0);
-    for (const element of all(document)) {
-      if (["IMG", "CANVAS", "svg", "VIDEO", "IFRAME", "INPUT", "BUTTON", "SELECT", "TEXTAREA"].includes(element.tagName) && isShown(element)) pictures += 1;
-    }
-    return { letters, pictures };
+  // A picture of this frame, as a PNG in base64, as its pixels; those of elements that are left out are 0.
+  const pixels = async (picture, left = []) => {
+    const bytes = Uint8Array.from(atob(picture), (letter) => letter.charCodeAt(0));
+    const bitmap = await createImageBitmap(new Blob([bytes], { type: "image/png" }));
+    const pen = new OffscreenCanvas(bitmap.width, bitmap.height).getContext("2d");
+    pen.drawImage(bitmap, 0, 0);
+    for (const { x, y, width, height } of left.map((element) => element.getBoundingClientRect())) pen.clearRect(x, y, width, height);
+    return pen.getImageData(0, 0, bitmap.width, bitmap.height);
+  };
+  // Whether anything is painted but a ground of one colour and the sign of pictures that are broken.
+  const shows = async (picture) => {
+    const isBroken = (element) => element.tagName === "IMG" && element.complete && !element.naturalWidth;
+    const { data } = await pixels(picture, [...all(document)].filter(isBroken));
+    const counts = new Map();
+    for (const word of new Uint32Array(data.buffer)) if (word) counts.set(word, (counts.get(word) ?? 0) + 1);
+    const [ground] = [...counts].reduce((one, other) => (other[1] > one[1] ? other : one), [0, 0]);
+    const parts = (word) => [word & 255, (word >> 8) & 255, (word >> 16) & 255];
+    const differs = (word) => parts(word).some((part, at) => Math.abs(part - parts(ground)[at]) > 8);
+    return [...counts].reduce((sum, [word, count]) => sum + (differs(word) ? count : 0), 0) > 20;
   };
 
   // The browser's words on code that the policy refused, if they are to be read here.
@@ -100,56 +112,65 @@
     const [a, b] = [light(one), light(two)].sort((x, y) => y - x);
     return (a + 0.05) / (b + 0.05);
   };
-  const canvas = () => {
-    const probe = document.createElement("i");
-    probe.style.cssText = "color:Canvas;position:absolute";
-    document.documentElement.append(probe);
-    const found = colour(getComputedStyle(probe).color);
-    probe.remove();
-    return found;
-  };
   const parentOf = (element) => element.assignedSlot ?? element.parentElement ?? element.getRootNode().host ?? null;
-  // The colour behind an element; null where a picture is, and whether it is only that of the empty page.
-  const behind = (element, base) => {
-    const layers = [];
-    let opacity = 1;
-    for (let up = element; up; up = parentOf(up)) {
-      const style = getComputedStyle(up);
-      opacity *= Number(style.opacity);
-      if (style.backgroundImage !== "none") return null;
-      const layer = colour(style.backgroundColor);
-      if (layer[3] > 0) layers.push(layer);
-      if (layer[3] === 1) return { colour: layers.reduceRight((below, above) => over(above, below)), opacity, isBare: false };
+  const line = function* (element) { for (let up = element; up; up = parentOf(up)) yield getComputedStyle(up); };
+  // Takes all text from sight, for a picture of what is behind it.
+  const veil = new CSSStyleSheet();
+  veil.replaceSync(`*, ::before, ::after { transition: none !important; -webkit-text-fill-color: transparent !important;
+    text-decoration-color: transparent !important } text, text * { fill: transparent !important }`);
+  const veiled = (isVeiled) => {
+    for (const root of [document, ...[...all(document)].flatMap((element) => element.shadowRoot ?? [])]) {
+      root.adoptedStyleSheets = [...root.adoptedStyleSheets.filter((sheet) => sheet !== veil), ...(isVeiled ? [veil] : [])];
     }
-    return { colour: layers.reduceRight((below, above) => over(above, below), base), opacity, isBare: layers.length === 0 };
   };
-  const contrast = () => {
-    const base = canvas();
+  // Where a text is painted: not where it is scrolled or clipped away.
+  const places = (element, own) => own.flatMap((node) => {
+    const range = document.createRange();
+    range.selectNodeContents(node);
+    const isHit = ({ x, y, width, height }) => element.getRootNode().elementsFromPoint(x + width / 2, y + height / 2).includes(element);
+    return [...range.getClientRects()].filter((box) => getComputedStyle(element).pointerEvents === "none" || isHit(box));
+  });
+  const contrast = async (picture) => {
+    veiled(false);
+    const { data, width, height } = await pixels(picture);
     const poor = new Map();
     let looked = 0;
     for (const [element, own] of texts()) {
       if (element.closest(":disabled, [aria-disabled=true], [inert]")) continue;
       const style = getComputedStyle(element);
-      if (style.webkitTextFillColor !== style.color && colour(style.webkitTextFillColor)[3] === 0) continue;
-      const back = behind(element, base);
-      if (!back) continue;
+      const isDrawing = element instanceof SVGElement;
+      const paint = isDrawing ? style.fill : style.webkitTextFillColor;
+      if (!CSS.supports("color", paint)) continue;  // a pattern, or nothing
+      const ink = [...colour(paint)];
+      for (const { opacity } of line(element)) ink[3] *= Number(opacity);
+      if (isDrawing) ink[3] *= Number(style.fillOpacity);
+      const found = [];
+      for (const box of places(element, own)) {
+        const step = Math.max(1, Math.sqrt(box.width * box.height) / 20);
+        for (let y = Math.max(0, box.top); y < Math.min(height, box.bottom); y += step) {
+          for (let x = Math.max(0, box.left); x < Math.min(width, box.right); x += step) {
+            const at = (Math.floor(y) * width + Math.floor(x)) * 4;
+            const back = [data[at], data[at + 1], data[at + 2], 1], front = over(ink, back);
+            found.push({ back, front, ratio: ratio(front, back) });
+          }
+        }
+      }
+      if (!found.length || !ink[3]) continue;
       looked += 1;
-      const ink = colour(style.color);
-      const front = over([ink[0], ink[1], ink[2], ink[3] * back.opacity], back.colour);
       const size = parseFloat(style.fontSize), isBold = Number(style.fontWeight) >= 700;
       const wanted = size >= 24 || (size >= 18.66 && isBold) ? 3 : 4.5;
-      const found = ratio(front, back.colour);
-      if (found >= wanted - 0.01) continue;
-      const key = `${style.color} ${back.colour}`;
-      if (!poor.has(key) && poor.size < MOST) {
-        const hex = (rgb) => `#${rgb.slice(0, 3).map((part) => Math.round(part).toString(16).padStart(2, "0")).join("")}`;
-        poor.set(key, {
-          element: nameOf(element), text: said(own.map((node) => node.data).join(" ")), ratio: Math.floor(found * 100) / 100, wanted,
-          front: hex(front), back: hex(back.colour), isBare: back.isBare,
-        });
+      // Behind it may be a picture: of what is there, the quarter that is worst.
+      const worst = found.sort((one, other) => one.ratio - other.ratio)[Math.floor(found.length / 4)];
+      if (worst.ratio >= wanted - 0.01) continue;
+      const hex = (rgb) => `#${rgb.slice(0, 3).map((part) => Math.round(part).toString(16).padStart(2, "0")).join("")}`;
+      const front = hex(worst.front), back = hex(worst.back);
+      if (!poor.has(front + back) && poor.size < MOST) {
+        const isBare = !isDrawing && [...line(element)].every(({ backgroundColor, backgroundImage }) => !colour(backgroundColor)[3] && backgroundImage === "none");
+        const text = said(own.map((node) => node.data).join(" "));
+        poor.set(front + back, { element: nameOf(element), text, ratio: Math.floor(worst.ratio * 100) / 100, wanted, front, back, isBare });
       }
     }
-    return { looked, poor: [...poor.values()], scheme: getComputedStyle(document.documentElement).colorScheme };
+    return { looked, poor: [...poor.values()] };
   };
 
   // ------------------------------------------------------------------------------------- controls
@@ -199,7 +220,7 @@
   };
   const before = new Map();
   return {
-    shows, drawn, refusal, overflow, contrast, controls,
+    shows, drawn, refusal, overflow, veiled, contrast, controls,
     text: () => (document.body?.innerText ?? "").slice(0, 20000),
     // Remembers how each control looks without the focus.
     unfocused: () => { active()?.blur(); for (const element of usable()) before.set(element, looksOf(element)); },

@@ -8,8 +8,8 @@ from typing import Final
 
 from ..extensions.ui.csp_sources import UiCsp
 from .report import Check, Finding, Severity, checked
-from .scene import Scene, Violation
-from .sources import Kind, origin_of, refusal
+from .scene import Scene, Violation, in_app
+from .sources import Kind, address, origin_of, refusal
 
 __all__ = ["console_check", "errors_of", "policy_check", "why_not_started"]
 
@@ -69,11 +69,12 @@ def _of_violation(violation: Violation, granted: UiCsp | None) -> Finding:
     text = f"{blocked} is blocked by {directive}{_place(violation)}"
     if refused is None:
         return Finding(severity="failure", text=text, advice="the browser refused it", url=blocked)
+    cause = refused.cause(blocked)
     if not refused.domain:
-        return Finding(severity="failure", text=text, advice=refused.advice, url=blocked)
+        return Finding(severity="failure", text=text, advice=refused.advice, url=blocked, cause=cause)
     return Finding(
         severity="failure", text=text, advice=refused.advice, url=blocked,
-        domain=refused.domain, field=refused.field, cause=refused.cause,
+        domain=refused.domain, field=refused.field, cause=cause,
     )  # fmt: skip
 
 
@@ -93,15 +94,21 @@ def _place(violation: Violation) -> str:
 
 def console_check(scene: Scene) -> Check:
     """Exceptions and errors of the first showing, and what the network did not give it."""
-    unloaded = (_of_unloaded(url, why, scene.guest_origin) for url, (why, _) in scene.unloaded.items())
-    return checked("console", "No exception and no error", [*unloaded, *errors_of(scene)], "none", [])
+    blocked = {address(str(violation.get("blocked-uri") or "")) for violation in scene.violations}
+    lost = {url: why for url, (why, _) in scene.unloaded.items() if address(url) not in blocked}
+    unloaded = (_of_unloaded(url, why, scene.guest_origin) for url, why in lost.items())
+    # The browser's own words on the same addresses.
+    known = {text for text in scene.complaints if any(in_app(url) in text for url in scene.unloaded)}
+    found = [*unloaded, *errors_of(scene, frozenset(known))]
+    return checked("console", "No exception and no error", found, "none", [])
 
 
 def _of_unloaded(url: str, why: str, origin: str) -> Finding:
     advice = "is the address right, reached from here, and open to other origins (CORS)? What needs it was not tried"
     cause = f"not loaded {origin_of(url)}"
     if url.startswith(f"{origin}/"):
-        cause, url = "", url.removeprefix(origin)
+        url = url.removeprefix(origin)
+        cause = f"not loaded {address(url)}"
         advice = "an app is one document, with nothing beside it: put it in, or name it by its whole address, declared"
     return Finding(severity="warning", text=f"{url} could not be loaded: {why}", advice=advice, url=url, cause=cause)
 

@@ -59,11 +59,11 @@ def _of_loads(markup: Markup, granted: UiCsp | None) -> Iterator[Finding]:
             continue
         where = f"{load.element}{f', line {load.line}' if load.line else ''}"
         may_not_run = (load.in_script and load.kind in _MAY_NOT_RUN) or load.kind in _MAY_NOT_MATTER
-        told: dict[str, str | int] = {"url": load.url, "element": load.element}
+        told: dict[str, str | int] = {"url": load.url, "element": load.element, "cause": refused.cause(load.url)}
         if load.line:
             told["line"] = load.line
         if refused.domain:
-            told |= {"domain": refused.domain, "field": refused.field, "cause": refused.cause}
+            told |= {"domain": refused.domain, "field": refused.field}
         yield Finding(
             severity="warning" if may_not_run else "failure",
             text=f"{refused.text} ({where})",

@@ -8,15 +8,27 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final
 
+from .blocked import why_not_started
 from .report import Check, Finding, checked, skipped
 from .scene import Scene
 
-__all__ = ["NOTHING_SEEN", "contrast_check", "keyboard_checks", "layout_check", "resize_check", "shows"]
+__all__ = [
+    "NOTHING_SEEN",
+    "NO_LOOKS",
+    "contrast_check",
+    "is_unlike",
+    "keyboard_checks",
+    "layout_check",
+    "looks_of",
+    "resize_check",
+    "shows",
+]
 
 NOTHING_SEEN: Final = "nothing is to be seen"
+NO_LOOKS: Final = ("", "")
 _MOST_STOPS: Final = 80
 _LOOP_SECONDS: Final = 1.0
 _MOST_SIZES: Final = 10
@@ -26,15 +38,36 @@ _ROOM: Final = 300
 
 
 async def shows(scene: Scene, seconds: float = 2.0) -> str:
-    """What the View shows, in words; "" if nothing is to be seen after so many seconds."""
+    """That something is painted in the View, in words; "" if nothing is after so many seconds."""
+
+    async def is_painted() -> bool:
+        picture = await scene.picture()
+        return bool(picture and await scene.look("(look, picture) => look.shows(picture)", picture))
+
+    return "something is to be seen" if await _becomes(scene, is_painted, seconds) else ""
+
+
+async def looks_of(scene: Scene) -> tuple[str, str]:
+    """The text and the picture of a View, to be compared with those of another showing."""
+    return await scene.look("(look) => look.text()") or "", await scene.picture()
+
+
+async def is_unlike(scene: Scene, other: tuple[str, str], seconds: float = 3.0) -> bool:
+    """Whether the View looks different from another showing, or does so after a while."""
+
+    async def differs() -> bool:
+        return await looks_of(scene) != other
+
+    return await _becomes(scene, differs, seconds)
+
+
+async def _becomes(scene: Scene, holds: Callable[[], Awaitable[bool]], seconds: float) -> bool:
     end = time.monotonic() + seconds
-    while True:
-        told = await scene.look("(look) => look.shows()")
-        if told and (told["letters"] or told["pictures"]):
-            return f"{told['letters']} letters and {told['pictures']} pictures or controls"
+    while not await holds():
         if time.monotonic() > end or scene.view.is_over:
-            return ""
+            return False
         await asyncio.sleep(0.1)
+    return True
 
 
 async def layout_check(scene: Scene, width: int) -> Check:
@@ -46,6 +79,8 @@ async def layout_check(scene: Scene, width: int) -> Check:
     if not shown:
         advice = "show the result, or say that there is none: an empty frame looks broken"
         text = f"nothing is to be seen at {width} px"
+        if (unloaded := why_not_started(scene)) is not None:
+            text = f"{text}: {unloaded.text}"
         findings.append(Finding(severity="failure", text=text, advice=advice, cause=NOTHING_SEEN))
     if told and told["by"] > 1:
         text = f"it is {told['by']:g} px too wide for {told['width']} px"
@@ -58,7 +93,8 @@ async def layout_check(scene: Scene, width: int) -> Check:
 async def contrast_check(scene: Scene, scheme: str) -> Check:
     """Whether all text can be told from what is behind it, in the scheme that is set."""
     name, title = f"contrast-{scheme}", f"It can be read, {scheme}"
-    told = await scene.look("(look) => look.contrast()")
+    await scene.look("(look) => look.veiled(true)")
+    told = await scene.look("(look, picture) => look.contrast(picture)", await scene.picture())
     if told is None:
         return skipped(name, title, "there is nothing to look at")
 

@@ -5,10 +5,13 @@ The JSON is documented in docs/testing-apps.md, and stable: members are added, n
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType, field, to_builtins
+
+from .sources import address
 
 __all__ = ["FORMAT", "AppReport", "AppsReport", "Cause", "Check", "Finding", "Severity", "Status", "checked", "skipped"]
 
@@ -206,7 +209,9 @@ def _causes(checks: Iterable[Check]) -> list[Cause]:
     found = []
     for group in groups.values():
         worst = next((finding for _, finding in group if finding.severity == "failure"), group[0][1])
-        others = len({finding.url or finding.text for _, finding in group}) - 1
+        places = {address(finding.url) if finding.url else finding.text for _, finding in group}
+        # Of some addresses a browser tells the origin only.
+        others = len({place for place in places if not re.fullmatch(r"\w+://[^/]*", place)} or places) - 1
         text = f"{worst.text}; and {others} more like it" if others else worst.text
         names = list(dict.fromkeys(name for name, _ in group))
         found.append(Cause(severity=worst.severity, text=text, advice=worst.advice, checks=names))

@@ -10,9 +10,10 @@ import asyncio
 import json
 import re
 import time
+from base64 import b64encode
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from itertools import count
+from itertools import count, groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ConfigurationError
@@ -21,17 +22,17 @@ from ..host.documents.csp import OUTER_TOKENS
 from ..host.host import Host
 from ..host.shown import ShownView
 from ..host.view.context import HostContext
-from ..host.view.events import Event, Failed, Live, SizeChanged
-from ..host.view.messages import PROXY_READY
+from ..host.view.events import Event, Failed, SizeChanged
+from ..host.view.messages import INITIALIZED, PROXY_READY, TOOL_INPUT, TOOL_RESULT
 from ..preview.messages import Quirks
 from ..preview.quirks import OPENAI, treatment
 from ..preview.views import GUEST_GONE
 from .theatre import Theatre, script
 
 if TYPE_CHECKING:
-    from playwright.async_api import ConsoleMessage, Frame, Page, Request, Response
+    from playwright.async_api import ConsoleMessage, FloatRect, Frame, Page, Request, Response
 
-__all__ = ["Scene", "Violation", "show"]
+__all__ = ["Scene", "Violation", "in_app", "show"]
 
 _NO_QUIRKS = Quirks()
 _PREFIX: Final = "mcpd-apps-test-"
@@ -42,11 +43,17 @@ STILL_SECONDS: Final = 20.0
 """A page that does not answer for so long stands still."""
 _MOST_MESSAGES: Final = 20_000
 _MOST_COMPLAINTS: Final = 500
-_NOT_NETWORK: Final = ("net::ERR_ABORTED", "net::ERR_BLOCKED_BY_CSP", "net::ERR_BLOCKED_BY_CLIENT")
+_NOT_NETWORK: Final = ("net::ERR_ABORTED", "net::ERR_BLOCKED_BY_CSP", "net::ERR_BLOCKED_BY_CLIENT", "csp")
 _POLICY_WORDS: Final = ("Content Security Policy", "Content-Security-Policy", "violates the following")
 
-_ADDRESS: Final = re.compile(r"(blob:)?http://[\w-]+\.mcpd\.localhost:\d+(/guest|/[\da-f-]{36})?")
+_PLACE: Final = re.compile(r"(blob:)?http://[\w-]+\.mcpd\.localhost:\d+(/guest|/[\da-f-]{36})?")
 """Where this showing of the View is: random, and in many messages of the browser."""
+
+
+def in_app(text: str) -> str:
+    """A text in which the View is called the app, in place of its address."""
+    return _PLACE.sub("the app", text)
+
 
 Violation = dict[str, Any]
 """The body of one report, as the browser sent it: `blocked-uri`, `effective-directive`, …"""
@@ -70,8 +77,11 @@ class Scene:
         self.refusal = ""
         """The browser's words on code that the policy refused, where the View shows them to its user."""
         self.is_hidden = False
+        self.keeps_back: tuple[str, ...] = ()
+        """Methods of messages that do not reach the View."""
         self.stands_still = False
-        self._follows_size = True
+        self.follows_size = True
+        """Whether its frame gets the height that it asks for."""
         self._guest_url = guest_url
         self._begun = time.monotonic()
         self._ids = count(1)
@@ -118,12 +128,12 @@ class Scene:
 
     async def asked_height(self, height: float) -> float:
         """Give the View a frame of this height, whatever it asks for; return the height that it then asks for."""
-        self._follows_size = False
+        self.follows_size = False
         self._steer(f"() => stage.resize({height})")
         await self.page.evaluate("() => new Promise(requestAnimationFrame)")
         await self.drawn()
         await self.settle(1.5)
-        self._follows_size = True
+        self.follows_size = True
         return self.sizes()[-1][1].height or 0
 
     @property
@@ -175,6 +185,18 @@ class Scene:
         except (Error, TimeoutError):
             return None
 
+    async def picture(self) -> str:
+        """The View's frame as it is painted, all of its height: a PNG in base64, "" if there is none to be seen."""
+        from playwright.async_api import Error
+
+        with suppress(Error):
+            width, height = await self.page.evaluate("() => [innerWidth, stage.frame?.offsetHeight ?? 0]")
+            if height:
+                clip: FloatRect = {"x": 0, "y": 0, "width": width, "height": height}
+                taken = await self.page.screenshot(clip=clip, full_page=True, caret="initial", timeout=10_000)
+                return b64encode(taken).decode()
+        return ""
+
     async def _learn(self, frame: Frame) -> None:
         from playwright.async_api import Error
 
@@ -187,9 +209,7 @@ class Scene:
 
     def _on_event(self, event: Event) -> None:
         self.events.append((self._now(), event))
-        if isinstance(event, Live) and self.is_hidden:
-            self._steer("() => stage.reveal()")
-        elif isinstance(event, SizeChanged) and event.height is not None and self._follows_size:
+        if isinstance(event, SizeChanged) and event.height is not None and self.follows_size:
             height = max(1, min(_MOST_HEIGHT, round(event.height)))
             self._steer(f"() => stage.resize({height})")
 
@@ -199,13 +219,14 @@ class Scene:
         if message.type == "error" and not is_policy:
             where = str(message.location.get("url") or "")
             # What the page itself or the browser says of a load that failed is not the View's.
-            if where.startswith(f"{self.guest_origin}/") or "Failed to load resource" not in message.text:
+            is_own = where.startswith(f"{self.guest_origin}/") and where not in self.unloaded
+            if is_own or "Failed to load resource" not in message.text:
                 self._complain(self.complaints, message.text)
 
     def _on_unloaded(self, request: Request, why: str) -> None:
         url = request.url
         is_elsewhere = url.startswith("http") and not url.startswith(self._guest_url)
-        is_network = not why.startswith("net::") or why not in _NOT_NETWORK
+        is_network = why not in _NOT_NETWORK
         if why and is_elsewhere and is_network and len(self.unloaded) < _MOST_COMPLAINTS:
             self.unloaded.setdefault(url[:500], (why, request.resource_type))
 
@@ -221,7 +242,7 @@ class Scene:
 
     def _complain(self, complaints: list[str], text: str) -> None:
         if len(complaints) < _MOST_COMPLAINTS:
-            complaints.append(_line(_ADDRESS.sub("the app", text)))
+            complaints.append(_line(in_app(text)))
 
     def on_report(self, body: bytes, of_proxy: bool) -> None:
         """A report of what a policy blocked."""
@@ -248,11 +269,15 @@ class Scene:
             if answer is not None and not answer.done():
                 answer.set_result(message)
             return
+        if method == INITIALIZED and self.is_hidden:  # before it is told more, which it may measure itself by
+            self._steer("() => stage.reveal()")
         self.view.receive(text)
 
     def send(self, message: bytes) -> None:
         """A message of the machine, for the View."""
-        self._send(json.loads(message))
+        told = json.loads(message)
+        if told.get("method") not in self.keeps_back:
+            self._send(told)
 
     def _send(self, message: Any) -> None:
         self.messages.append((self._now(), False, message))
@@ -270,12 +295,12 @@ class Scene:
             self._wake.clear()
             waiting, self._sending = self._sending, []
             # What was said in one breath arrives so: a View that sets itself up meanwhile would hear it late.
-            messages = [item for item in waiting if not isinstance(item, str)]
-            if messages:
-                await self.page.evaluate("(messages) => stage.send(messages)", messages)
-            for function in waiting:
-                if isinstance(function, str):
-                    await self.page.evaluate(function)
+            for is_function, told in groupby(waiting, lambda item: isinstance(item, str)):
+                if is_function:
+                    for function in told:
+                        await self.page.evaluate(function)
+                else:
+                    await self.page.evaluate("(messages) => stage.send(messages)", list(told))
 
     async def watch(self) -> None:
         """Close the page once it stands still, until cancelled.
@@ -313,7 +338,7 @@ async def show(
     size: tuple[int, int] = (1280, 800),
     spied: bool = False,
 ) -> AsyncIterator[Scene]:
-    """Show a call's View on a page of its own.
+    """Show a call's View on a page of its own. With `spied`, spy.js runs in it, and it is not told of the call.
 
     Raises what `Host.prepare_view` raises, and ConfigurationError if the View makes the page stand still.
     """
@@ -326,6 +351,8 @@ async def show(
         place = theatre.origins.new_place(theatre.page_origin)
         scene = Scene(theatre, page, view, place.guest_url)
         scene.is_hidden = quirks.hidden_until_initialized
+        scene.follows_size = not scene.is_hidden  # what it measured while it was hidden is no height to show it in
+        scene.keeps_back = (TOOL_INPUT, TOOL_RESULT) if spied else ()
         openai = OPENAI if quirks.openai_global else None
         theatre.sandbox.put(place, view.grant, scene.on_report, title=call.name, openai=openai)
         tasks = [asyncio.create_task(work) for work in (scene.carry(), scene.listen(), scene.watch())]

@@ -212,7 +212,8 @@ def _loads(tokens: list[_Token], at: int, constants: dict[str, str]) -> Iterator
     elif follows.text == "=" and _is_assignment(tokens, at):
         argument = at + 2
         kind = "resource" if token.text == "src" and before == "." else None
-        if token.text == "location" or (token.text == "href" and _is_location(tokens, at)):
+        is_own = before != "." or (at > 1 and tokens[at - 2].text in (*_OF_WINDOW, "document"))
+        if (token.text == "location" and is_own) or (token.text == "href" and _is_location(tokens, at)):
             kind = "navigation"
     if kind is not None and (url := _address(tokens, argument, constants)):
         yield Reference(kind, url, token.position)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -17,7 +18,17 @@ from ..host.host import Host
 from ..host.view.context import HostContext
 from ..preview.messages import Quirks
 from .blocked import console_check, errors_of, policy_check
-from .looks import NOTHING_SEEN, contrast_check, keyboard_checks, layout_check, resize_check, shows
+from .looks import (
+    NO_LOOKS,
+    NOTHING_SEEN,
+    contrast_check,
+    is_unlike,
+    keyboard_checks,
+    layout_check,
+    looks_of,
+    resize_check,
+    shows,
+)  # fmt: skip
 from .options import TryOptions
 from .protocol import ending_checks, handshake_check, protocol_checks, spy_check
 from .report import AppReport, Check, Finding, checked, skipped
@@ -33,6 +44,7 @@ _LOOKS: Final = (
     f"It fits {_WIDE[0]} px",
     "not tried, nor how it looks, answers and does in other hosts: its handshake did not come to an end",
 )
+_RESULT: Final = ("shows-result", "It shows its result")
 _ALL_AGAIN: Final = 0.35
 
 QUIRKS: Final = {
@@ -49,8 +61,8 @@ QUIRKS: Final = {
 
 _TOGETHER: Final = (
     ("drop-meta", "opaque", "openai"),
-    ("drop-structured", "early-input", "hidden"),
-    ("no-tool-input",),
+    ("drop-structured", "early-input"),
+    ("no-tool-input", "hidden"),
     ("error-result",),
 )
 """Quirks that are switched on in one showing. None of them takes from an app what another one tries."""
@@ -68,6 +80,8 @@ class _Stage:
         self.options = options
         self.room = room
         self.scenes: list[Scene] = []
+        self.looks = self.untold = NO_LOOKS
+        """How it looks with its result, and before it is told of the call."""
 
 
 async def show_app(
@@ -88,11 +102,12 @@ async def show_app(
     known = {*stage.scenes[0].errors, *stage.scenes[0].complaints}
     if any(finding.cause == NOTHING_SEEN for check in first for finding in check.findings):
         known.add(NOTHING_SEEN)
-    watched = asyncio.create_task(_watched(stage))
+    watched = await _watched(stage)
+    of_result = await _result_check(stage)
     groups = await asyncio.gather(*(_with_quirks(stage, names, frozenset(known)) for names in _TOGETHER))
     by_name = {check.name: check for checks in groups for check in checks}
     others = [by_name[f"quirk-{name}"] for name in QUIRKS]
-    return [first[0], await watched, *first[1:], *others, *_blocked(stage)]
+    return [first[0], watched, of_result, *first[1:], *others, *_blocked(stage)]
 
 
 def _blocked(stage: _Stage) -> list[Check]:
@@ -129,6 +144,7 @@ async def _first(stage: _Stage, report: AppReport) -> list[Check]:
         await scene.settle()
         scene.refusal = await scene.look("(look) => look.refusal()") or ""
         checks += [await layout_check(scene, _WIDE[0]), await contrast_check(scene, "light")]
+        stage.looks = await looks_of(scene)
         await _picture(scene, stage.options, report, f"{_WIDE[0]}-light")
         checks += await keyboard_checks(scene)
         checks.append(await resize_check(scene))
@@ -170,14 +186,53 @@ async def _picture(scene: Scene, options: TryOptions, report: AppReport, name: s
 
 
 async def _watched(stage: _Stage) -> Check:
-    """Once more, with a spy that writes down when it listens."""
+    """Once more, with a spy that writes down when it listens, and without a word of the call."""
     context = _context("light", _WIDE[0])
     is_live, log = False, None
     with suppress(ConfigurationError):  # others say so
         async with stage.room, show(stage.theatre, stage.host, stage.call, context=context, spied=True) as scene:
             is_live = await scene.is_live(stage.options.timeout)
             log = await scene.look("() => window.__mcpdSpy")
+            if is_live:
+                await scene.settle()
+                stage.untold = await looks_of(scene)
     return spy_check(log, is_live=is_live)
+
+
+async def _result_check(stage: _Stage) -> Check:
+    """Whether it looks different with its result than without, or shows it all the same."""
+    scene, result = stage.scenes[0], stage.call.result
+    csp = scene.view.grant.csp
+    asks = any(scene.sent(method) for method in ("tools/call", "resources/read"))
+    if asks or (csp is not None and (csp.connect_domains or csp.frame_domains)):
+        return skipped(*_RESULT, "it gets what it shows by itself")
+    if result is None or result.is_error or not result.structured_content:
+        return skipped(*_RESULT, "the result has no structuredContent")
+    findings = []
+    text = stage.looks[0]
+    if (
+        stage.looks == stage.untold
+        and text.strip()
+        and not any(one in text for one in _values(result.structured_content))
+    ):
+        async with (
+            stage.room,
+            show(stage.theatre, stage.host, stage.call, context=_context("light", _WIDE[0])) as again,
+        ):
+            if not (await again.is_live(stage.options.timeout) and await is_unlike(again, stage.untold)):
+                advice = "listen for ui/notifications/tool-result before ui/initialize is sent, and draw what it brings"
+                said = "nothing of its result is to be seen: it looks the same without"
+                findings.append(Finding(severity="failure", text=said, advice=advice))
+    return checked(*_RESULT, findings, "it is to be seen", ["APP-V-03"])
+
+
+def _values(value: Any) -> Iterator[str]:
+    """All texts and numbers in a result, as they may be read on the page."""
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _values(inner)
+    elif value not in (None, "") and not isinstance(value, bool):
+        yield f"{value:g}" if isinstance(value, float) else str(value)
 
 
 async def _with_quirks(stage: _Stage, names: tuple[str, ...], known: frozenset[str]) -> list[Check]:
@@ -205,19 +260,25 @@ async def _treated(stage: _Stage, names: tuple[str, ...], known: frozenset[str])
         if "opaque" not in names:
             stage.scenes.append(scene)
         is_live = await scene.is_live(stage.options.timeout)
-        shown = ""
+        shown, is_told = "", True
         if is_live:
             await scene.settle()
             shown = await shows(scene)
+            is_told = names == ("error-result",) or stage.looks == stage.untold or await is_unlike(scene, stage.untold)
             if not scene.view.is_over:
                 await scene.view.close("the test is over")
 
         wrong = errors_of(scene, known, is_told_error=names == ("error-result",))
         findings = [replace(finding, text=f"with {words}: {finding.text}") for finding in wrong]
         if not is_live:
-            text = f"with {words} its handshake does not come to an end: {scene.failure or 'no answer in time'}"
+            why = scene.failure or (findings.pop(0).text if findings else "no answer in time")
+            text = f"with {words} its handshake does not come to an end: {why.removeprefix(f'with {words}: ')}"
             findings.insert(0, Finding(severity="failure", text=text, advice="finish it whatever comes"))
         elif not shown and NOTHING_SEEN not in known:
             text, advice = f"with {words} nothing is to be seen", "show what there is, or say what is missing"
+            findings.insert(0, Finding(severity="failure", text=text, advice=advice))
+        elif not is_told:
+            advice = "take it from content, structuredContent or _meta, whichever comes"
+            text = f"with {words} nothing of its result is to be seen"
             findings.insert(0, Finding(severity="failure", text=text, advice=advice))
         return findings, shown

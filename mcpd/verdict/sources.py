@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from ..extensions.ui.csp_sources import UiCsp
 
-__all__ = ["Kind", "Refusal", "matches", "origin_of", "refusal"]
+__all__ = ["Kind", "Refusal", "address", "matches", "origin_of", "refusal"]
 
 Kind: TypeAlias = Literal[
     "script", "style", "image", "font", "media", "resource", "connect", "frame", "base",
@@ -52,10 +52,20 @@ class Refusal(NamedTuple):
     domain: str = ""
     field: str = ""
 
-    @property
-    def cause(self) -> str:
-        """The same for all addresses that one declaration lets through."""
-        return f"{self.field} {self.domain}"
+    def cause(self, url: str) -> str:
+        """The same for all addresses that one declaration lets through; without one, for all of a host."""
+        if self.domain:
+            return f"{self.field} {self.domain}"
+        parts = _split(url)
+        return f"not loaded {(parts and parts.hostname) or address(url)}"
+
+
+def address(url: str) -> str:
+    """An address as a browser reports it, so that one that was found in several ways is counted once."""
+    text = "".join(url.split()).partition("#")[0]
+    if text.startswith(("data:", "blob:")):
+        return text[:5]
+    return f"https:{text}" if text.startswith("//") else text.removeprefix("./").lstrip("/")
 
 
 def refusal(kind: Kind, url: str, granted: UiCsp | None) -> Refusal | None:

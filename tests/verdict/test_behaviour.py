@@ -43,10 +43,27 @@ def page(body: str, script: str = "", css: str = "", head: str = "") -> str:
     return PAGE.replace("BODY", body).replace("SCRIPT", script).replace("CSS", css).replace("HEAD", head)
 
 
+RECT = "<rect width='99' height='99'/>"
+DARK = f"<svg xmlns='http://www.w3.org/2000/svg' width='99' height='99'>{RECT}</svg>"
+HEARS = 'show = (result) => { document.querySelector("p").textContent = TEXT; };'
+NUMBER = "result.structuredContent?.beans ?? ''"
 GOOD = {
     "router": page("<p>42 beans</p>", 'history.pushState({}, "", "/beans");'),
     "long": page("<p style='height: 2000px'>42 beans</p>", FOLLOWS),
     "same_size": page("<p>42 beans</p>", "setInterval(() => size(100), 20);"),
+    "boxes": page('<div style="width: 90px; height: 90px; background: green"></div>'),
+    "closed_shadow": page(
+        "<x-card></x-card>",
+        """customElements.define("x-card", class extends HTMLElement {
+      connectedCallback() { this.attachShadow({ mode: "closed" }).innerHTML = "<p>42 beans</p>"; } });""",
+    ),
+    "drawn_text": page(
+        f'<svg width="99" height="99">{RECT}<text x="5" y="25" fill="#fff">42 beans</text></svg>',
+        css="background: #000; color: #000",
+    ),
+    "caption": page(
+        f'<img alt="" src="data:image/svg+xml,{DARK}"><p style="position: absolute; top: 8px; color: #fff">42 beans</p>'
+    ),
     "icon": page("<p>42 beans</p>", head='<link rel="icon" href="/vite.svg"><base href="/">'),
     "form": page(
         '<form action="/search"><button>42 beans</button></form>',
@@ -55,6 +72,10 @@ GOOD = {
 }
 # "//cdn.invalid" counts as the https address that is declared: allowed, and then not found.
 CDN = page("<p>42 beans</p>", head='<script src="//cdn.invalid/x.js"></script>')
+FAINT = page(
+    '<svg width="200" height="40"><text x="5" y="25" fill="#eee">42 beans</text></svg>',
+    css="background: #fff; color: #000",
+)
 BAD = {
     "loop": (page("<p>42 beans</p>", FOLLOWS, "min-height: 100vh; padding: 20px"), "resize", "it grows with its frame"),
     "own_loop": (
@@ -62,7 +83,48 @@ BAD = {
         "resize",
         "asks for a new size",
     ),
-}
+    "deaf": (page("<h1>Beds</h1><p>Loading</p>"), "shows-result", "nothing of its result is to be seen"),
+    "listens_late": (
+        page("<h1>Beds</h1><p></p>", f"setTimeout(() => {{ {HEARS.replace('TEXT', NUMBER)} }}, 300);"),
+        "shows-result",
+        "nothing of its result is to be seen",
+    ),
+    "structured_only": (
+        page("<h1>Beds</h1><p></p>", HEARS.replace("TEXT", NUMBER)),
+        "quirk-drop-structured",
+        "with results without structuredContent nothing of its result is to be seen",
+    ),
+    "blank_canvas": (page('<canvas width="300" height="150"></canvas>'), "layout-1280", "nothing is to be seen"),
+    "broken_picture": (
+        page('<img src="data:image/png;base64,AAAA" width="100" height="100">'),
+        "layout-1280",
+        "nothing is to be seen",
+    ),
+    "module": (
+        page("<p>42 beans</p>", head='<script type="module">import "https://cdn.invalid/x.js";</script>'),
+        "loads",
+        "https://cdn.invalid/x.js is blocked by script-src",
+    ),
+    "data_font": (
+        page(
+            "<p>42 beans</p>",
+            head="<style>@font-face { font-family: a; src: url(data:font/woff2;base64,d09GMg) }</style>",
+            css="font-family: a, serif",
+        ),
+        "loads",
+        "a font from data: is blocked (url() in <style>, line 2)",
+    ),
+    "beside": (
+        page("<p>42 beans</p>", head='<script src="./main.js"></script>'),
+        "loads",
+        "./main.js is relative",
+    ),
+    "plug_in": (
+        page('<p>42 beans</p><object data="//cdn.invalid/x.swf"></object>'),
+        "loads",
+        "//cdn.invalid/x.swf is not loaded",
+    ),
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +132,12 @@ def report() -> AppsReport:
     if find_chromium() is None:
         pytest.skip("needs Chromium: apt-get install chromium")
     server = Server("small", version="1")
-    for name, html in {**GOOD, "cdn": CDN, **{name: html for name, (html, _, _) in BAD.items()}}.items():
+    for name, html in {
+        **GOOD,
+        "cdn": CDN,
+        "faint": FAINT,
+        **{name: html for name, (html, _, _) in BAD.items()},
+    }.items():
         server.app(name, html, csp={"resourceDomains": ["https://cdn.invalid"]} if name == "cdn" else None)
 
         def tool() -> dict[str, int]:
@@ -91,6 +158,16 @@ def test_what_breaks_an_app_is_its_one_failure(report: AppsReport, name: str) ->
     (failure,) = (cause for cause in report.app(name).causes if cause.severity == "failure")
     assert failure.checks[0] == check
     assert text in failure.text
+    assert "more like it" not in failure.text or name in ("blank_canvas", "broken_picture")
+    assert report.app(name).warnings == []
+
+
+def test_drawn_text_is_judged_by_what_is_behind_it(report: AppsReport) -> None:
+    """WCAG 1.4.3, by the colour that it is filled with."""
+    app = report.app("faint")
+    assert app.failures == []
+    (warning,) = app.warnings
+    assert "'42 beans' in <text>: #eeeeee on #ffffff is 1.16:1" in warning
 
 
 def test_an_address_without_a_scheme_is_taken_for_https(report: AppsReport) -> None:
