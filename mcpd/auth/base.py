@@ -28,7 +28,7 @@ from ..printable import printable
 from ..state_keys import StateKeys
 from ..transports.authentication import Protection, Refusal, RequestHeaders
 from .challenge import build
-from .metadata import checked_public_url, document, metadata_url, paths
+from .metadata import as_reached, checked_public_url, document, metadata_url, paths
 from .scopes import Hierarchy, checked_scopes, written
 from .token_cache import TokenCache
 
@@ -203,7 +203,7 @@ class Auth(Protection):
             return None
         return metadata_url(self.public_url, self._endpoint)
 
-    def documents(self, endpoint: str) -> Mapping[str, Callable[[], bytes]]:
+    def documents(self, endpoint: str) -> Mapping[str, Callable[[str], bytes]]:
         """The metadata, at each path where a client looks for it."""
         if not self.authorization_servers:
             return {}
@@ -211,9 +211,9 @@ class Auth(Protection):
         self._locate()
         return dict.fromkeys(paths(self.public_url, endpoint), self.metadata)
 
-    def metadata(self) -> bytes:
-        """The protected resource metadata, as JSON. Spec: RFC 9728 2."""
-        return document(self._members())
+    def metadata(self, host: str = "") -> bytes:
+        """The protected resource metadata, as JSON, for a client that sends this `Host`. Spec: RFC 9728 2."""
+        return document({**self._members(), "resource": as_reached(self.public_url, host)})
 
     def _members(self) -> dict[str, object]:
         return {
@@ -239,6 +239,18 @@ class Auth(Protection):
 
     def __call__(self, headers: Mapping[str, str], /) -> _Answer | Coroutine[Any, Any, _Answer]:
         """Who sends a request with these headers, or why it is refused; to be awaited if nothing is known of it."""
+        found = self._judged(headers)
+        return self.spelled(found, headers) if isinstance(found, Refusal) else found
+
+    def spelled(self, refusal: Refusal, headers: Mapping[str, str]) -> Refusal:
+        """See `Protection`."""
+        metadata = self._metadata
+        if metadata is None or (there := as_reached(metadata, headers.get("host", ""))) == metadata:
+            return refusal
+        fields = tuple((name, value.replace(f'"{metadata}"', f'"{there}"')) for name, value in refusal.headers)
+        return replace(refusal, headers=fields)
+
+    def _judged(self, headers: Mapping[str, str]) -> _Answer | Coroutine[Any, Any, _Answer]:
         authorization = headers.get("authorization")
         if authorization is None:
             return self._nobody
@@ -284,7 +296,7 @@ class Auth(Protection):
         bad = self._proofs.check(
             None if repeated else headers.get("dpop"),
             method=method,
-            url=self._own_url if self._own_url is not None and not path else self._proved_url(path),
+            url=as_reached(self._proved_url(path), headers.get("host", "")),
             ath=known.ath,
             thumbprint=known.key_thumbprint,
         )
@@ -335,7 +347,8 @@ class Auth(Protection):
 
     async def _wait(self, pending: asyncio.Task[_Known | Refusal], scheme: str, headers: Mapping[str, str]) -> _Answer:
         taken = await asyncio.shield(pending)
-        return taken if isinstance(taken, Refusal) else self._admitted(taken, scheme, headers)
+        found = taken if isinstance(taken, Refusal) else self._admitted(taken, scheme, headers)
+        return self.spelled(found, headers) if isinstance(found, Refusal) else found
 
     async def _later(
         self, key: bytes, asked: Awaitable[Verified | None], judge: Callable[[], _Verdict], forgotten: list[_IsMeant]

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
+from urllib.parse import urlsplit
 
 from ..errors import ConfigurationError
 from ..principal import Principal
 from .base import InvalidToken, Verified
+from .metadata import as_reached
 
 __all__ = ["ClaimChecks", "Expected"]
 
@@ -78,7 +80,8 @@ class ClaimChecks:
             found = [given] if isinstance(given, str) else given
             if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
                 raise InvalidToken("the token names no audience", f"aud is {given!r}")
-            if ours.isdisjoint(found):
+            here = urlsplit(default_audience).netloc
+            if ours.isdisjoint(as_reached(one, here) if default_audience in ours else one for one in found):
                 raise InvalidToken(
                     "the token is for another audience", f"aud is {found!r}, not one of {sorted(ours)!r}"
                 )

@@ -10,7 +10,7 @@ from msgspec.json import encode
 from ..errors import ConfigurationError
 from ..transports.address import is_loopback
 
-__all__ = ["WELL_KNOWN", "checked_public_url", "document", "metadata_url", "paths"]
+__all__ = ["WELL_KNOWN", "as_reached", "checked_public_url", "document", "metadata_url", "paths"]
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 INSIDE = "/oauth-protected-resource"
@@ -36,6 +36,23 @@ def checked_public_url(url: str, *, is_public: bool) -> str:
             f"public URL {url!r}: tokens travel to it, so that it has to begin with https:// beyond this machine"
         )
     return url
+
+
+def as_reached(url: str, host: str) -> str:
+    """Return a URL of this machine with the name that a client reached it by: 127.0.0.1, [::1] and localhost are one.
+
+    Only such a name with the URL's own port changes it: what else a request says as `Host` is not believed.
+    """
+    try:
+        ours, theirs = urlsplit(url), urlsplit(f"//{host}")
+        names = ours.hostname or "", theirs.hostname or ""
+        is_other = ours.port == theirs.port and names[0] != names[1]
+    except ValueError:
+        return url
+    if not is_other or not all(name and is_loopback(name) for name in names):
+        return url
+    name = f"[{names[1]}]" if ":" in names[1] else names[1]
+    return ours._replace(netloc=name if ours.port is None else f"{name}:{ours.port}").geturl()
 
 
 def _is_plain(url: str) -> bool:

@@ -6,7 +6,9 @@ Until client and redirect URI are known to belong together, a mistake is a page:
 from __future__ import annotations
 
 import re
+from urllib.parse import urlsplit
 
+from ..auth.metadata import as_reached
 from ..registry.routes import RouteRequest, RouteResponse
 from .addresses import place_of
 from .clients import Client
@@ -95,11 +97,12 @@ class Authorize:
 
 
 def is_resource(asked: str, resource: str) -> bool:
-    """Whether a client names this resource: scheme and host in any case, a bare origin with a slash or without.
+    """Whether a client names this resource: scheme and host in any case, a bare origin with a slash or without, and
+    this machine by any of its names.
 
     Spec: 2026-07-28 basic/authorization, canonical server URI.
     """
-    return _canonical(asked) == _canonical(resource)
+    return _canonical(as_reached(asked, urlsplit(resource).netloc)) == _canonical(resource)
 
 
 def _canonical(uri: str) -> tuple[str, str]:

@@ -101,7 +101,7 @@ class LoginServer(Auth):
         super().locate(url, is_public=is_public, is_guess=is_guess)
         self._issue()
 
-    def documents(self, endpoint: str) -> Mapping[str, Callable[[], bytes]]:
+    def documents(self, endpoint: str) -> Mapping[str, Callable[[str], bytes]]:
         """See `Auth`."""
         found = super().documents(endpoint)
         if self.public_url:

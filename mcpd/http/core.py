@@ -24,7 +24,7 @@ from ..registry.routes import Route
 from ..serve_defaults import SESSION_TIMEOUT
 from ..session import Call, Opening, Session
 from ..state_keys import StateKeys
-from ..transports.authentication import Protection, Refusal
+from ..transports.authentication import Protection, Refusal, RequestHeaders
 from ..transports.stdio import MAX_FRAME_BYTES
 from ..types.lifecycle import Implementation
 from ..versions.table import Version
@@ -331,7 +331,8 @@ class Core:
         """The answer to a request that was let in, and lacks something for what it asks."""
         from ..auth.denial import refusal_of  # few requests are denied
 
-        return refusal_of(self.protection, denied, request.user)
+        refusal = refusal_of(self.protection, denied, request.user)
+        return refusal if self.protection is None else self.protection.spelled(refusal, RequestHeaders(request.headers))
 
 
 def _digest(data: bytes) -> str:

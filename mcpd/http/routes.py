@@ -304,8 +304,9 @@ def _documents(guard: Guard, endpoint: str) -> Sequence[Route]:
     return [*documents, *guard.protection.routes] if isinstance(guard.protection, HasRoutes) else documents
 
 
-async def _document(content: Callable[[], bytes]) -> RouteResponse:
-    return RouteResponse(content(), headers={"Cache-Control": "max-age=3600"}, content_type="application/json")
+async def _document(content: Callable[[str], bytes], request: RouteRequest) -> RouteResponse:
+    document = content(request.headers.get("host", ""))
+    return RouteResponse(document, headers={"Cache-Control": "max-age=3600"}, content_type="application/json")
 
 
 def _is_of_oauth(path: str) -> bool:

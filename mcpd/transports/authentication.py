@@ -173,12 +173,16 @@ class Protection(ABC):
         """
 
     @abstractmethod
-    def documents(self, endpoint: str) -> Mapping[str, Callable[[], bytes]]:
-        """The JSON that everybody may read, by path; `endpoint` is the endpoint's."""
+    def documents(self, endpoint: str) -> Mapping[str, Callable[[str], bytes]]:
+        """The JSON that everybody may read, by path; `endpoint` is the endpoint's. It is made for a client's `Host`."""
 
     @abstractmethod
     def refuse(self, denied: AccessDenied, user: Principal) -> Refusal:
         """The answer to a request of this principal that was denied after it had been let in."""
+
+    @abstractmethod
+    def spelled(self, refusal: Refusal, headers: Mapping[str, str]) -> Refusal:
+        """The refusal of a request with these headers, where URLs of this machine are written as its client does."""
 
     @abstractmethod
     def url_of_metadata(self) -> str | None:

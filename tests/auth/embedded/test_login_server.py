@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import aiohttp
 import pytest
 from click.testing import CliRunner, Result
 from conftest import Child
 from support.http_peer import Answer, modern, serving
-from support.login_stage import CALLBACK, PASSWORD, Login, Now, Stage, claims_of, stage, users_file
+from support.login_stage import CALLBACK, PASSWORD, Browser, Login, Now, Stage, claims_of, stage, users_file
 
-from mcpd import Context, Principal, Server
+from mcpd import Client, Context, Principal, Server
 from mcpd.auth.challenge import parse
 from mcpd.auth.static_tokens import read_tokens
 from mcpd.auth_server.login_server import LoginServer
@@ -30,6 +31,7 @@ from mcpd.auth_server.users import add_user as write_user
 from mcpd.auth_server.users import read_users
 from mcpd.cli.auth import command as auth_command
 from mcpd.cli.login_server import login_server
+from mcpd.client.auth import OAuth
 from mcpd.errors import ConfigurationError
 from mcpd.serve_options import Options
 from mcpd.transports.guards import Access
@@ -89,6 +91,41 @@ async def test_from_401_to_an_answer(tmp_path: Path) -> None:
         assert text == f"ana {here.issuer} ['tools.use'] ana"
         renewed = (await login.refresh(tokens["refresh_token"])).json
         assert (await call(here, renewed["access_token"])).status == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "redirect", "dpop"),
+    [
+        ("localhost", "http://localhost:0/callback", False),
+        ("localhost", "http://127.0.0.1:0/callback", True),
+        ("127.0.0.1", "http://localhost:0/callback", True),
+        ("127.0.0.1", "http://127.0.0.1:0/callback", False),
+    ],
+)
+async def test_a_client_logs_in_by_each_name_of_this_machine(host: str, redirect: str, dpop: bool) -> None:
+    """The login, the call, and the step to more scopes, all by the name in the client's URL."""
+    login = LoginServer("dev", dpop="accept", scopes=["garden.read"])
+    server = Server("garden", auth=login)
+
+    @server.tool(scopes=["garden.write"])
+    async def dig(ctx: Context) -> str:
+        return " ".join(sorted(ctx.user.scopes))
+
+    async with serving(server, access=Access(authenticate=login)) as port:
+        here = Stage(port, login.server, Now(), login.public_url)
+        browser = Browser(here)
+
+        async def visit(url: str) -> None:
+            await browser.get(url.removeprefix(here.issuer))
+            answer = await browser.post("/oauth/consent", {**browser.form, "choice": "allow"})
+            async with aiohttp.ClientSession() as session, session.get(answer["location"]) as page:
+                assert page.status == 200
+
+        oauth = OAuth(store="memory", open_url=visit, redirect=redirect, dpop=dpop)
+        async with asyncio.timeout(60), Client(f"http://{host}:{port.number}/mcp", auth=oauth) as client:
+            assert [tool.name for tool in await client.list_tools()] == ["dig"]
+            assert await client.call("dig") == "garden.read garden.write"
+    login.close()
 
 
 async def test_what_ends_it(tmp_path: Path) -> None:

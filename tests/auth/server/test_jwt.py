@@ -285,6 +285,19 @@ async def test_a_key_of_one_issuer_signs_nothing_for_another() -> None:
                 assert the.auth.authorization_servers == (one.url, two.url)
 
 
+async def test_an_audience_on_this_machine_has_each_of_its_names() -> None:
+    async with house(public_url="http://127.0.0.1:8080/mcp") as the:
+        for name in ("127.0.0.1", "localhost", "[::1]"):
+            assert (await the.ask(the.issuer.token(aud=f"http://{name}:8080/mcp"))).status == 200
+        for other in (
+            "http://localhost:8081/mcp",
+            "http://localhost:8080/",
+            "http://localhost.evil:8080/mcp",
+            "http://[",
+        ):
+            assert "audience" in await the.refused(the.issuer.token(aud=other))
+
+
 async def test_times() -> None:
     """H7, AUTH-039: `exp` is there, finite and not past; `nbf` and `iat` are not ahead, by more than a minute."""
     async with house() as the:

@@ -262,6 +262,25 @@ async def test_without_a_public_url_it_is_the_address_on_this_machine() -> None:
 
 
 @pytest.mark.parametrize(
+    ("host", "spelled"),
+    [
+        ("localhost:{}", "localhost:{}"), ("[::1]:{}", "[::1]:{}"), ("127.0.0.1:{}", "127.0.0.1:{}"),
+        ("localhost", "127.0.0.1:{}"), ("localhost:1", "127.0.0.1:{}"), ("tools.example.com:{}", "127.0.0.1:{}"),
+    ],
+)  # fmt: skip
+async def test_each_name_of_this_machine_is_answered_in_kind(host: str, spelled: str) -> None:
+    """Official clients refuse metadata about another spelling of their URL. Other names are not believed."""
+    access = Access(authenticate=protected(public_url=""), hosts=("tools.example.com",))
+    async with serving(watching(), access=access) as port:
+        name, url = host.format(port.number), f"http://{spelled.format(port.number)}"
+        document = await port.ask(request("GET", "/.well-known/oauth-protected-resource/mcp", host=name))
+        refused = [await port.ask(post(b"{}", headers, host=name)) for headers in ({}, {"Authorization": "Bearer x"})]
+    assert document.json["resource"] == f"{url}/mcp"
+    for answer in refused:
+        assert challenge(answer)["resource_metadata"] == f"{url}/.well-known/oauth-protected-resource/mcp"
+
+
+@pytest.mark.parametrize(
     "url", ["mcp", "ftp://h/mcp", "https://", "https://h/mcp#f", "https://h/mcp?a=b", "https://h/a b", "https://h:x/"]
 )
 def test_what_is_no_public_url(url: str) -> None:
