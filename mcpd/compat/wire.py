@@ -6,7 +6,7 @@ aliases, without members that are None.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from msgspec import Struct, ValidationError, convert
 from pydantic import BaseModel
@@ -15,9 +15,10 @@ from ..errors import InternalError
 from ..jsonrpc import explain
 from ..types.base import EmptyResult, ObjectResult, Result
 from ..types.completion import CompleteResult
+from ..types.content import Annotations, AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
 from ..types.prompts import GetPromptResult, ListPromptsResult
 from ..types.resources import ListResourcesResult, ListResourceTemplatesResult, ReadResourceResult
-from ..types.tools import CallToolResult, ListToolsResult
+from ..types.tools import CallToolResult, ListToolsResult, ToolAnnotations
 
 __all__ = ["as_json", "result_of", "struct_of"]
 
@@ -38,6 +39,10 @@ _RESULTS: dict[str, type[Result]] = {
 }
 
 
+_OPEN = (ToolAnnotations, Annotations, TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
+"""What may have members beside those of the specification, which clients are sent, too."""
+
+
 def as_json(model: BaseModel) -> Any:
     """A model as its JSON values."""
     return model.model_dump(by_alias=True, mode="json", exclude_none=True)
@@ -51,6 +56,22 @@ def struct_of(members: Any, kind: type[S]) -> S:
         raise InternalError(explain(error)) from error
 
 
+def _with_unknown(found: Any, members: Any) -> Any:
+    """A result as structs; hints and content blocks with members that the structs lack are the JSON they came as."""
+    if isinstance(found, list):
+        return [_with_unknown(*pair) for pair in zip(found, members, strict=True)]
+    if not isinstance(found, Struct):
+        return found
+    known = dict(zip(found.__struct_encode_fields__, found.__struct_fields__, strict=True))
+    if isinstance(found, _OPEN) and not members.keys() <= {*known, "type"}:
+        return members
+    for name in known.keys() & members.keys():
+        value = getattr(found, known[name])
+        if isinstance(value, (list, Struct)):
+            setattr(found, known[name], _with_unknown(value, members[name]))
+    return found
+
+
 def result_of(method: str, result: BaseModel) -> Result:
     """The result of a method as a struct; one that our structs cannot hold goes out as it is."""
     members = as_json(result)
@@ -58,7 +79,7 @@ def result_of(method: str, result: BaseModel) -> Result:
         # A union of structs without a tag: dicts are written as they are.
         return ReadResourceResult(contents=members.get("contents", []), meta=members.get("_meta"))
     try:
-        return convert(members, _RESULTS[method])
+        return cast("Result", _with_unknown(convert(members, _RESULTS[method]), members))
     except (ValidationError, KeyError):
         meta = members.pop("_meta", None)
         return ObjectResult(members=members, meta=meta)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
@@ -261,7 +262,7 @@ async def test_streams_of_ones_own_are_not_served() -> None:
     with pytest.raises(NotImplementedError, match="mcpd has the transports itself"):
         await Server("a").run(object(), object())
     with pytest.raises(NotImplementedError, match="the stdin and stdout of the process only"):
-        async with stdio_server(stdin=object()):
+        async with stdio_server(stdout=io.StringIO()):
             pass
     async with stdio_server() as (read, _):
         assert "stdin" in repr(read)

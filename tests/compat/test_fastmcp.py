@@ -338,3 +338,34 @@ async def test_a_number_that_json_lacks_is_named_with_its_place(annotation: str,
     result = await call(server, LATEST, "a")
     said = f"Tool result contains a non-finite float (inf) at {path}; JSON cannot represent NaN or Infinity"
     assert (texts(result), result["isError"]) == ([said], True)
+
+
+@pytest.mark.parametrize(
+    ("doc", "description", "text"),
+    [
+        ("A.\n\nRules:\n    - one\n\nLast.", "A.\n\nRules:\n    - one\n\nLast.", None),
+        ("A.\n\nRules:\n    - one\n\nArgs:\n    q: x", "A.", "x"),
+        ("A.\n\nNote:\n    x\n\nLast.", "A.", None),
+        ("A.\n\n```\nArgs:\n    q: x\n```\nLast.", "A.\n\n```\nArgs:\n    q: x\n```\nLast.", None),
+        ("Args:\n    q: x\n\nLast.", "Last.", "x"),
+        ("A.\nArgs:\n    q: x", "A.\nArgs:\n    q: x", None),
+        ("A.\n\nArgs:\n    q (dict[str, (a)]): x:\n         z\n       l\n\n        p\n    r", "A.", "x:\n z\nl\n\np"),
+        ("A.\n\nOther Args:\n    q: x", "A.", None),
+        ("A.\n\nParameters\n----------\nq : str\n    x\n\nReturns\n-------\nz", "A.", "x"),
+        ("A.\n\nRules\n-----\nz", "A.\n\nRules\n-----\nz", None),
+        ("A.\n\n:param q: x\n:returns: z", "A.", "x"),
+    ],
+)  # fmt: skip
+async def test_descriptions_of_docstrings(doc: str, description: str, text: str | None) -> None:
+    from fastmcp import FastMCP
+
+    mcp = FastMCP("a")
+
+    def tool(q: str) -> str:
+        return q
+
+    tool.__doc__ = doc
+    mcp.tool(tool)
+    (listed,) = (await ask(mcp.__mcpd_server__(), "2025-06-18", "tools/list"))["tools"]
+    assert listed["description"] == description
+    assert listed["inputSchema"]["properties"]["q"].get("description") == text

@@ -70,12 +70,14 @@ def write(folder: Path, name: str, text: str) -> Path:
     return path
 
 
-def run(child: Child, folder: Path, *arguments: str, python: bool = False) -> tuple[list[Any], str, int]:
+def run(
+    child: Child, folder: Path, *arguments: str, python: bool = False, messages: list[Any] = MESSAGES
+) -> tuple[list[Any], str, int]:
     """The answers over stdio, stderr, and the exit code."""
     command = [child.python, *arguments] if python else child.mcpd(*arguments)
     done = subprocess.run(
         command,
-        input="".join(json.dumps(message) + "\n" for message in MESSAGES),
+        input="".join(json.dumps(message) + "\n" for message in messages),
         cwd=folder,
         env=child.env,
         capture_output=True,
@@ -360,3 +362,56 @@ def test_no_compat_leaves_the_names_alone(child: Child, tmp_path: Path) -> None:
     assert code == 1
     assert "no module 'mcp.server'" in stderr
     assert "leave out --no-compat" in stderr
+
+
+@pytest.mark.parametrize("library", ["fastmcp", "mcp.server.fastmcp", "mcp.server.mcpserver"])
+def test_a_template_without_a_scheme(library: str, child: Child, tmp_path: Path) -> None:
+    name = "MCPServer" if library.endswith("mcpserver") else "FastMCP"
+    text = f"""
+        from {library} import {name}
+        mcp = {name}("a")
+
+        @mcp.resource("/notes/{{day}}")
+        def note(day: str) -> str:
+            return day
+    """
+    write(tmp_path, "old.py", text)
+    read = {"jsonrpc": "2.0", "id": 2, "method": "resources/read", "params": {"uri": "/notes/3"}}
+    answers, stderr, _ = run(child, tmp_path, "serve", "--stdio", "old.py", messages=[*MESSAGES[:2], read])
+    (found,) = answers[1]["result"]["contents"]
+    assert (found["uri"], found["text"]) == ("/notes/3", "3"), stderr
+
+
+UNKNOWN = """
+    import mcp.types as types
+    from mcp.server.{module} import {kind}
+    hints = types.ToolAnnotations(readOnlyHint=True, examples=[1])
+    block = types.TextContent(type="text", text="a", mine=1, annotations=types.Annotations(priority=1, mine=2))
+    other = types.ImageContent(type="image", data="", mimeType="a/b", annotations=types.Annotations(priority=1, mine=2))
+    mcp = {kind}("a")
+"""
+IN_FASTMCP = """
+    @mcp.tool(annotations=hints)
+    def echo(text: str) -> list: return [block, other]
+"""
+IN_LOWLEVEL = """
+    @mcp.list_tools()
+    async def tools(): return [types.Tool(name="echo", inputSchema={"type": "object"}, annotations=hints)]
+
+    @mcp.call_tool()
+    async def call(name, arguments): return [block, other]
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "kind", "text"), [("fastmcp", "FastMCP", IN_FASTMCP), ("lowlevel", "Server", IN_LOWLEVEL)]
+)
+def test_unknown_members_are_kept(module: str, kind: str, text: str, child: Child, tmp_path: Path) -> None:
+    write(tmp_path, "old.py", UNKNOWN.format(module=module, kind=kind) + text)
+    messages = [*MESSAGES, {"jsonrpc": "2.0", "id": 3, "method": "tools/list"}]
+    answers, stderr, _ = run(child, tmp_path, "serve", "--stdio", "old.py", messages=messages)
+    results = {answer["id"]: answer["result"] for answer in answers}
+    assert results[3]["tools"][0]["annotations"] == {"readOnlyHint": True, "examples": [1]}, stderr
+    block, other = results[2]["content"]
+    assert block == {"type": "text", "text": "a", "mine": 1, "annotations": {"priority": 1, "mine": 2}}
+    assert other["annotations"] == {"priority": 1, "mine": 2}

@@ -6,65 +6,76 @@ The layouts are Google's ("Args:" over an indented block), NumPy's (a heading ov
 from __future__ import annotations
 
 import re
-from inspect import cleandoc
 
 from ...registry.docstring import parse
 
 __all__ = ["described"]
 
-_HEADING = re.compile(r"^([A-Za-z][\w /-]*):\s*(.*)$")
-_ENTRY = re.compile(r"^\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s?(.*)$")
-_ARGUMENTS = frozenset(
-    ("args", "arguments", "params", "parameters", "keyword args", "keyword arguments", "other args",
-     "other arguments", "other params", "other parameters")
+_HEADING = re.compile(r"^(\w[\w\s-]*):(?:\s+\S.*)?\s*$")
+_ENTRY = re.compile(r"^\*{0,2}(\w+)\s*(?:\(.*?\))?:\s*(.*)$")
+_OTHER_SECTION = re.compile(
+    r"^(?:(?P<heading>\w[\w ]*)\n-{3,}\s*|:(?:param|arg|argument|key|keyword|type|returns?|rtype|raises?)\b.*)$",
+    re.MULTILINE,
+)
+"""What begins a section in NumPy's layout, or a field in that of reST."""
+_ARGUMENTS = frozenset(("args", "arguments", "params", "parameters"))
+_KNOWN = _ARGUMENTS | frozenset(
+    ("keyword args", "keyword arguments", "other args", "other arguments", "other params", "other parameters",
+     "type args", "type arguments", "type params", "type parameters", "type aliases", "raises", "exceptions",
+     "returns", "yields", "receives", "examples", "attributes", "functions", "methods", "classes", "modules",
+     "warns", "warnings", "attention", "caution", "danger", "error", "example", "hint", "important", "note", "notes",
+     "raise", "references", "return", "see also", "see-also", "tip", "todo", "warning", "yield")
 )  # fmt: skip
+"""The headings that end a description. Text under any other heading is part of it, unless one of these follows."""
 
 
 def described(doc: str | None) -> tuple[str | None, dict[str, str]]:
     """The description, and the texts of the parameters; a docstring without sections is a description."""
     if not doc:
         return None, {}
-    lines = doc.split("\n")
-    sections = _sections(lines)
-    if sections:
+    sections = _sections(doc.split("\n"))
+    if any(name in _KNOWN for name, _ in sections):
         texts: dict[str, str] = {}
-        for name, block in sections[1:]:
+        for name, block in sections:
             if name in _ARGUMENTS:
                 texts.update(_entries(block))
-        return "\n".join(sections[0][1]).strip() or None, texts
-    found = parse(doc)
-    return (found.description or None, found.parameters) if found.parameters else (doc, {})
+        prose = ("\n".join(block).strip() for name, block in sections if not name)
+        return next(filter(None, prose), None), texts
+    for other in _OTHER_SECTION.finditer(doc):
+        if other["heading"] is None or other["heading"].lower() in _KNOWN:
+            return doc[: other.start()].strip() or None, parse(doc).parameters
+    return doc, {}
 
 
 def _sections(lines: list[str]) -> list[tuple[str, list[str]]]:
-    """What is before the first heading, then each heading with its indented block; [] where there is none."""
+    """Each heading with its indented block, and between them, with "" for a heading, what is in no section."""
     found: list[tuple[str, list[str]]] = [("", [])]
+    is_code = False
     at = 0
     while at < len(lines):
-        heading = _HEADING.match(lines[at])
-        starts = heading is not None and (at == 0 or not lines[at - 1].strip() or len(found) > 1)
-        if heading is not None and starts and at + 1 < len(lines) and lines[at + 1].startswith(" "):
-            end = at + 1
+        is_code ^= lines[at].lstrip().startswith("```")
+        heading = None if is_code or (at and lines[at - 1].strip()) else _HEADING.match(lines[at])
+        end = at + 1
+        if heading is None or not "".join(lines[end : end + 1]).startswith(" "):
+            found[-1][1].append(lines[at])
+        else:
             while end < len(lines) and (lines[end].startswith(" ") or not lines[end].strip()):
                 end += 1
-            found.append((heading[1].strip().lower(), lines[at + 1 : end]))
-            at = end
-            continue
-        if len(found) == 1:
-            found[0][1].append(lines[at])
-        at += 1
-    return found if len(found) > 1 else []
+            found += [(heading[1].lower(), lines[at + 1 : end]), ("", [])]
+        at = end
+    return found
 
 
 def _entries(block: list[str]) -> dict[str, str]:
-    """`name (type): text` and the lines that are indented below it."""
+    """`name (type): text` and the lines that are indented below it, which lose two indents, or all they have."""
     found: dict[str, list[str]] = {}
     current: list[str] = []
-    for line in cleandoc("\n".join(block)).split("\n"):
-        entry = None if line.startswith(" ") else _ENTRY.match(line)
-        if entry is not None:
-            current = found[entry[1]] = [entry[2].strip()]
-        elif current:
-            current.append(line)
-    return {name: "\n".join([texts[0], *cleandoc("\n" + "\n".join(texts[1:])).split("\n")]).strip()
-            for name, texts in found.items()}  # fmt: skip
+    indent = next((len(line) - len(line.lstrip()) for line in block if line.strip()), 0)
+    for line in block:
+        text = line[indent:]
+        if text[:1].strip():
+            entry = _ENTRY.match(text)
+            current = [] if entry is None else found.setdefault(entry[1], [entry[2]])
+        else:
+            current.append(line[2 * indent :] if line.startswith(2 * indent * " ") else line.lstrip())
+    return {name: "\n".join(texts).rstrip("\n") for name, texts in found.items()}

@@ -8,7 +8,20 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
-from pydantic import AliasChoices, AliasGenerator, AnyUrl, BaseModel, ConfigDict, Field, UrlConstraints
+from pydantic import (
+    AliasChoices,
+    AliasGenerator,
+    AnyUrl,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    UrlConstraints,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+)
 
 __all__ = [
     "META",
@@ -42,7 +55,25 @@ ProgressToken = str | int
 Cursor = str
 Role = Literal["user", "assistant"]
 RequestId = Annotated[int, Field(strict=True)] | str
-Uri = Annotated[AnyUrl, UrlConstraints(host_required=False)]
+
+
+def _or_relative(value: Any, url: ValidatorFunctionWrapHandler) -> Any:
+    """A URI; one without a scheme, as `/notes/{day}` of a template gives, stays the text that it is."""
+    try:
+        return url(value)
+    except ValidationError:
+        if not isinstance(value, str) or not value or ":" in value:
+            raise
+        return value
+
+
+Uri = Annotated[
+    AnyUrl,
+    UrlConstraints(host_required=False),
+    WrapValidator(_or_relative),
+    PlainSerializer(str, when_used="json"),
+    WithJsonSchema({"format": "uri", "minLength": 1, "type": "string"}),
+]
 
 _CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
 
