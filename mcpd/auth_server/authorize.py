@@ -15,7 +15,7 @@ from .clients import Client
 from .core import Core
 from .interaction import Interaction
 from .pages import message_page
-from .redirects import host_of, is_loopback_redirect, matching
+from .redirects import host_of, is_loopback_redirect, matching, why_not
 from .replies import OAuthError, failed, query
 
 __all__ = ["Authorize", "is_resource", "page_or_json"]
@@ -118,7 +118,9 @@ def _redirect_uri(client: Client, asked: str) -> str:
             return client.redirect_uris[0]
         raise OAuthError("invalid_request", "redirect_uri is missing")
     if not matching(client.redirect_uris, asked):
-        raise OAuthError("invalid_request", "redirect_uri is none that this client has registered")
+        why = why_not(asked)
+        text = f"redirect_uri is none that this client has registered{f': {why}' if why else ''}"
+        raise OAuthError("invalid_request", text)
     return asked
 
 

@@ -161,10 +161,11 @@ def read_metadata(
 
     # Clients also name URIs for other servers, such as cursor://…, and use one of the rest here (RFC 7591 2).
     wrong = {uri: why for uri in uris if (why := why_not(uri))}
-    if len(wrong) == len({*uris}) and kind == "registered":
-        raise OAuthError("invalid_redirect_uri", next(iter(wrong.values())))
     if wrong:
         log.info("A client's redirect URIs were left out: %s", printable(", ".join(wrong)))
+    if len(wrong) == len({*uris}) and kind == "registered":
+        text = f"none of the redirect_uris is accepted: {next(iter(wrong.values()))}"
+        raise OAuthError("invalid_redirect_uri", text)
 
     name = said.get("client_name", "")
     types = said.get("grant_types", ["authorization_code"])

@@ -507,7 +507,10 @@ async def test_redirect_uris_that_cannot_be_used_are_left_out(tmp_path: Path) ->
         client = await here.register(redirect_uris=[*other, CALLBACK])
         assert client["redirect_uris"] == [CALLBACK]
         assert (await Login(here, client["client_id"]).begin()).status == 200
+        why = "a redirect URI is https, or http on 127.0.0.1, [::1] or localhost"
         for uri in other:
-            assert (await Login(here, client["client_id"], redirect_uri=uri).begin()).status == 400
+            page = await Login(here, client["client_id"], redirect_uri=uri).begin()
+            assert (page.status, f"none that this client has registered: {why}." in page.text) == (400, True)
         refused = await here.post_json("/oauth/register", {"redirect_uris": other})
         assert (refused.status, refused.json["error"]) == (400, "invalid_redirect_uri")
+        assert refused.json["error_description"] == f"none of the redirect_uris is accepted: {why}"
