@@ -108,7 +108,7 @@ ERAS_ARE_KNOWN = {
     "mcpd/http/legacy.py": 1,  # what a header may name
     "mcpd/http/modern.py": 1,  # what a connection begins with
     "mcpd/http/sealed_ids.py": 1,  # what an id may name, by number
-    "mcpd/http/session_records.py": 1,  # what a stored session may name
+    "mcpd/http/sealed_sessions.py": 1,  # what a stored session may name
     "mcpd/preview/session.py": 1,  # what the page shows of a connection
 }
 """How often a file may name an era, and why, besides versions/ and session.py."""

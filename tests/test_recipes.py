@@ -17,80 +17,75 @@ from conftest import REPOSITORY
 
 pytestmark = pytest.mark.slow
 
-STORE = '''"""Sessions in files of one folder, which processes share."""
+STORE = '''"""Events in files of one folder."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["FileSessionStore"]
+__all__ = ["FileEventStore"]
 
 
-class FileSessionStore:
-    """A file for each session: when it is over, then its record."""
+class FileEventStore:
+    """A file for each event: its stream, its number and its place in the order of all."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._watchers: list[Callable[[str], None]] = []
+    def __init__(self, folder: Path, most_events: int, most_bytes: int) -> None:
+        self._folder, self._most_events, self._most_bytes = folder, most_events, most_bytes
+        self._kept: list[tuple[int, int, Path]] = []
 
-    async def put(self, session_id: str, record: bytes, life: float) -> None:
-        over = time.time() + life if life else 0
-        (self._folder / session_id).write_bytes(b"%f\\n%s" % (over, record))
+    def add(self, stream: int, number: int, data: bytes) -> Iterable[int]:
+        file = self._folder / f"{stream}-{number}"
+        file.write_bytes(data)
+        self._kept.append((stream, number, file))
+        gone = set()
+        while len(self._kept) > 1 and (len(self._kept) > self._most_events or self._size() > self._most_bytes):
+            oldest, _, file = self._kept.pop(0)
+            file.unlink()
+            gone.add(oldest)
+        return sorted(gone - {kept for kept, _, _ in self._kept})
 
-    async def get(self, session_id: str) -> bytes | None:
-        try:
-            over, _, record = (self._folder / session_id).read_bytes().partition(b"\\n")
-        except FileNotFoundError:
-            return None
-        return None if 0 < float(over) <= time.time() else record
+    def _size(self) -> int:
+        return sum(file.stat().st_size for _, _, file in self._kept)
 
-    async def delete(self, session_id: str) -> None:
-        (self._folder / session_id).unlink(missing_ok=True)
-        for deleted in list(self._watchers):
-            deleted(session_id)
+    async def after(self, stream: int, number: int) -> list[tuple[int, bytes]]:
+        return [(n, file.read_bytes()) for kept, n, file in self._kept if kept == stream and n > number]
 
-    def watch(self, deleted: Callable[[str], None]) -> Callable[[], None]:
-        self._watchers.append(deleted)
-
-        def end() -> None:
-            if deleted in self._watchers:
-                self._watchers.remove(deleted)
-
-        return end
+    def clear(self) -> None:
+        self._kept.clear()
 '''
 
-SHARING = '''"""Two applications that share a store serve each other's sessions."""
+RESUMING = '''"""A client that lost its stream gets from the store what followed."""
 
 import asyncio
 import sys
 from pathlib import Path
 
-from support.http_peer import serving
+from support.http_peer import call, serving
+from support.http_stage import Stage
 
-from mcpd import Server
-from mcpd.backplane.files import FileSessionStore
+from mcpd.backplane.files import FileEventStore
 from mcpd.http import HttpSettings
 
 
-def make_server() -> Server:
-    server = Server("shared")
-
-    @server.tool
-    def echo(text: str) -> str:
-        return text
-
-    return server
-
-
 async def main() -> None:
-    settings = HttpSettings(session_store=FileSessionStore(Path(sys.argv[1])))
-    async with serving(make_server(), settings) as one, serving(make_server(), settings) as other:
-        session = await one.open()
-        session.port = other
-        answer = await session.ask("tools/call", {"name": "echo", "arguments": {"text": "here too"}})
-        assert answer.json["result"]["content"][0]["text"] == "here too", answer
+    stage, folder = Stage(), Path(sys.argv[1])
+    settings = HttpSettings(event_store=lambda session_id: FileEventStore(folder, 256, 1 << 20))
+    async with serving(stage.server, settings) as port:
+        session = await port.open("2025-11-25")
+        params = {"name": "count", "arguments": {"steps": 3, "door": "d"}, "_meta": {"progressToken": "t"}}
+        peer = await session.start(call("tools/call", params, "x"))
+        await peer.head()
+        first = await peer.event()
+        await stage.entered.get()
+        peer.abort()
+        stage.open("d")
+        resumed = await session.listen(first["id"])
+        events = []
+        while (event := await resumed.event()) is not None:
+            events.append(event)
+        assert len(events) == 4, events
+        assert list(folder.iterdir())
 
 
 asyncio.run(main())
@@ -167,24 +162,24 @@ def copy(tmp_path: Path) -> Copy:
 def test_adding_a_store(copy: Copy, tmp_path: Path) -> None:
     (copy.root / "mcpd/backplane/files.py").write_text(STORE)
     contracts = "tests/backplane/test_contracts.py"
-    stores = "SESSION_STORES: list[Callable[[], SessionStore]] = [MemorySessionStore"
-    copy.change(contracts, stores, f"{stores}, lambda: FileSessionStore(Path(mkdtemp()))")
+    stores = "EVENT_STORES: list[Callable[[int, int], EventStore]] = [MemoryEventStore"
+    copy.change(contracts, stores, f"{stores}, lambda *most: FileEventStore(Path(mkdtemp()), *most)")
     copy.change(
         contracts,
-        "import threading\n",
-        "import threading\nfrom pathlib import Path\nfrom tempfile import mkdtemp\n"
-        "from mcpd.backplane.files import FileSessionStore\n",
+        "import gc\n",
+        "import gc\nfrom pathlib import Path\nfrom tempfile import mkdtemp\n"
+        "from mcpd.backplane.files import FileEventStore\n",
     )
-    assert copy.passes(contracts, "-k", "TestSessionStore")
+    assert copy.passes(contracts, "-k", "TestEventStore")
     # What the contract promises is looked at: a store that keeps what is deleted does not pass.
-    copy.change("mcpd/backplane/files.py", "        (self._folder / session_id).unlink(missing_ok=True)\n", "")
-    assert not copy.passes(contracts, "-k", "TestSessionStore")
+    copy.change("mcpd/backplane/files.py", "        self._kept.clear()\n", "        pass\n")
+    assert not copy.passes(contracts, "-k", "TestEventStore")
 
     (copy.root / "mcpd/backplane/files.py").write_text(STORE)
-    (copy.root / "sharing.py").write_text(SHARING)
-    folder = tmp_path / "sessions"
+    (copy.root / "resuming.py").write_text(RESUMING)
+    folder = tmp_path / "events"
     folder.mkdir()
-    run = copy.run("sharing.py", str(folder))
+    run = copy.run("resuming.py", str(folder))
     assert run.returncode == 0, run.stderr
 
 

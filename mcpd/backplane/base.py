@@ -16,7 +16,6 @@ __all__ = [
     "Item",
     "Kind",
     "Receive",
-    "SessionStore",
     "Subscriber",
 ]
 
@@ -48,28 +47,6 @@ class ChangeBus(Protocol):
 
     def publish(self, kind: Kind, uri: str | None, by: Subscriber) -> None:
         """Tell all but `by`. Safe from any thread; never waits and never raises."""
-
-
-class SessionStore(Protocol):
-    """What is known of the sessions of all processes, as bytes by the session's id.
-
-    Everything here raises OSError while the store cannot be reached, and never waits for long then.
-    """
-
-    async def put(self, session_id: str, record: bytes, life: float) -> None:
-        """Keep a record in the place of the one before, for so many seconds; 0 until it is deleted."""
-
-    async def get(self, session_id: str) -> bytes | None:
-        """The record; None if there is none, or its life is over."""
-
-    async def delete(self, session_id: str) -> None:
-        """Forget a record, and tell all who watch, whoever they are. No error if there is none."""
-
-    def watch(self, deleted: Callable[[str], None]) -> Callable[[], None]:
-        """From now on call `deleted(session_id)` for each that is deleted; gives what ends that.
-
-        It is called from any thread, and not for those whose life is over. Never raises.
-        """
 
 
 class EventStore(Protocol):

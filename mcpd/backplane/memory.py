@@ -3,94 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
-from itertools import islice
-from math import inf
-from threading import Lock
-from time import monotonic
+from collections.abc import Iterable
 from typing import TypeAlias
-from weakref import WeakSet
 
 from ..budget import SMALL, Charge
-from .base import Kind, Subscriber
 
-__all__ = ["MemoryChangeBus", "MemoryEventStore", "MemorySessionStore"]
+__all__ = ["MemoryEventStore"]
 
 _EMPTY_LINE = b"\n\n"
-
-
-class MemoryChangeBus:
-    """Between the servers of one process."""
-
-    def __init__(self) -> None:
-        self._subscribers: WeakSet[Subscriber] = WeakSet()
-        self._lock = Lock()
-
-    def subscribe(self, subscriber: Subscriber) -> None:
-        """See `ChangeBus`."""
-        with self._lock:
-            self._subscribers.add(subscriber)
-
-    def unsubscribe(self, subscriber: Subscriber) -> None:
-        """See `ChangeBus`."""
-        with self._lock:
-            self._subscribers.discard(subscriber)
-
-    def publish(self, kind: Kind, uri: str | None, by: Subscriber) -> None:
-        """See `ChangeBus`."""
-        with self._lock:
-            subscribers = [subscriber for subscriber in self._subscribers if subscriber is not by]
-        for subscriber in subscribers:
-            subscriber.notify(kind, uri)
-
-
-class MemorySessionStore:
-    """Between the applications of one process: at most so many records, of which the oldest is forgotten first.
-
-    What is over is forgotten with the next that is kept.
-    """
-
-    def __init__(self, most_records: int = 100_000) -> None:
-        self.most_records = most_records
-        self._records: dict[str, tuple[bytes, float]] = {}
-        self._deleted: list[Callable[[str], None]] = []
-        self._lock = Lock()
-
-    async def put(self, session_id: str, record: bytes, life: float) -> None:
-        """See `SessionStore`."""
-        now = monotonic()
-        with self._lock:
-            self._records.pop(session_id, None)
-            # Those that end first are those that came first, if they all live as long: no more is looked at.
-            for oldest, (_, end) in list(islice(self._records.items(), 2)):
-                if end <= now or len(self._records) >= self.most_records:
-                    del self._records[oldest]
-            self._records[session_id] = record, now + life if life else inf
-
-    async def get(self, session_id: str) -> bytes | None:
-        """See `SessionStore`."""
-        record, end = self._records.get(session_id, (None, 0.0))
-        return record if end > monotonic() else None
-
-    async def delete(self, session_id: str) -> None:
-        """See `SessionStore`."""
-        with self._lock:
-            self._records.pop(session_id, None)
-            watching = list(self._deleted)
-        for deleted in watching:
-            deleted(session_id)
-
-    def watch(self, deleted: Callable[[str], None]) -> Callable[[], None]:
-        """See `SessionStore`."""
-        with self._lock:
-            self._deleted.append(deleted)
-
-        def unwatch() -> None:
-            with self._lock:
-                if deleted in self._deleted:
-                    self._deleted.remove(deleted)
-
-        return unwatch
 
 
 _FEW = 16

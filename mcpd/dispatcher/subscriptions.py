@@ -49,15 +49,14 @@ class Subscriptions:
     for it, is said once.
     """
 
-    __slots__ = ("_channel", "_draining", "_due", "_is_scheduled", "_listeners", "_session")
+    __slots__ = ("_channel", "_due", "_listeners", "_scheduled", "_session")
 
     def __init__(self, session: Session, channel: Channel) -> None:
         self._session = session
         self._channel = channel
         self._listeners: dict[Id, _Subscription] = {}
         self._due: dict[tuple[str, str | None], None] | None = None
-        self._is_scheduled = False
-        self._draining: asyncio.Future[None] | None = None
+        self._scheduled: asyncio.Handle | asyncio.Future[None] | None = None
 
     async def listen(self, call: Call, wanted: SubscriptionFilter) -> ListenResult:
         """Acknowledge, then deliver until the call is cancelled (silence) or `end_all` (a result)."""
@@ -126,17 +125,16 @@ class Subscriptions:
         if self._due is None:
             self._due = {}
         self._due[method, uri] = None
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            asyncio.get_running_loop().call_soon(self._send_due)
+        if self._scheduled is None:
+            self._scheduled = asyncio.get_running_loop().call_soon(self._send_due)
 
     def _send_due(self) -> None:
         if self._channel.is_congested:
             # One task at most; it is held until the peer has taken enough or is gone.
-            self._draining = asyncio.ensure_future(self._drain())
+            self._scheduled = asyncio.ensure_future(self._drain())
             return
 
-        self._is_scheduled = False
+        self._scheduled = None
         due, self._due = self._due, None
         for method, uri in due or ():
             kind = method.split("/")[1]

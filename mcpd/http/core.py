@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from msgspec import Struct
 from msgspec.json import Decoder
 
-from ..backplane.base import Backplane, EventStore, Kind, SessionStore
+from ..backplane.base import Backplane, EventStore, Kind
 from ..budget import client_of
 from ..channel import Channel, Receiver
 from ..errors import AccessDenied, ProtocolError
@@ -86,8 +86,6 @@ class HttpSettings(Struct, frozen=True, kw_only=True):
     max_connections: int = 10_000
     event_store: Callable[[str], EventStore] | None = None
     """Makes what keeps the events of a session, by its id; None for the memory of this process."""
-    session_store: SessionStore | None = None
-    """What processes that serve the same clients share, so that each serves the sessions of all; None for one alone."""
     backplane: str | Backplane | None = None
     """What processes that serve the same clients share, or its URL; None for one alone."""
     strict_ready: bool = False
@@ -254,7 +252,7 @@ class Core:
         self.keep_alive = KeepAlive(settings.keep_alive_interval, settings.write_timeout)
         self.sharing: Sharing | None = None
         """What makes this one node of several."""
-        if settings.session_store is None and (settings.backplane is not None or server.keys):
+        if settings.backplane is not None or server.keys:
             from .sharing import make_sharing
 
             name = "" if server.identity is None else server.identity.name

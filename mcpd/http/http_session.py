@@ -17,12 +17,15 @@ from .core import Answering
 from .event_stream import EventStreamResponse
 from .reply import Reply
 from .resumable_streams import ResumableStream, ResumableStreams
-from .shared_sessions import Saved
 
-__all__ = ["Elsewhere", "HttpSession", "Sealed", "Waiting"]
+__all__ = ["CannotRestore", "Elsewhere", "HttpSession", "Sealed", "Waiting"]
 
 _MOST_HELD = 64
 _MOST_LISTENING = 16
+
+
+class CannotRestore(Exception):
+    """A session cannot be found out about, or not be taken over, now."""
 
 
 class _Texts(Protocol):
@@ -77,7 +80,7 @@ class HttpSession:
 
     __slots__ = ("_held", "_latest", "_new_streams", "_next_stream", "_streams", "busy", "connection", "elsewhere",
                  "handed", "id", "is_doubted", "listening", "nodes", "owner", "principal", "replies", "request_prefix",
-                 "saved", "sealed", "stopped", "touched", "user")  # fmt: skip
+                 "sealed", "stopped", "touched", "user")  # fmt: skip
 
     def __init__(self, id: str, principal: str, new_streams: Callable[[str], ResumableStreams]) -> None:
         self.id = id
@@ -98,10 +101,8 @@ class HttpSession:
         self.busy = 0
         """How many HTTP requests of this session have a client that waits: with any, it is not idle."""
         self.touched = 0.0
-        self.saved: Saved | None = None
-        """What other processes know of it, if they share sessions."""
         self.sealed: Sealed | None = None
-        """The same, where its id says most of it."""
+        """What other processes know of it, if they share sessions."""
         self.is_doubted = False
         """Whether it may have ended elsewhere, unheard: the next request asks."""
         self.elsewhere = ""

@@ -25,12 +25,11 @@ from ..versions.table import Version
 from .core import Answering, Core, is_error
 from .departure import departed
 from .event_stream import EventStreamResponse
-from .http_session import HttpSession, Waiting
+from .http_session import CannotRestore, HttpSession, Waiting
 from .reply import Reply
 from .request import Header, HttpRequest
 from .resumable_streams import NOT_RESUMABLE, ResumableStream
 from .sessions import Sessions
-from .shared_sessions import CannotRestore
 
 __all__ = ["LegacyEndpoint"]
 

@@ -13,9 +13,8 @@ from ..errors import ProtocolError
 from ..jsonrpc import Batch, Failure, Message, Notification, Request, Response, Result, call, decode, encode
 from .core import Core
 from .following import Following
-from .http_session import HttpSession
+from .http_session import CannotRestore, HttpSession
 from .sealed_sessions import SealedSessions
-from .shared_sessions import CannotRestore
 from .sharing import Sharing
 
 __all__ = ["Nodes"]

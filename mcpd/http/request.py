@@ -52,7 +52,6 @@ WHEN_GONE = "mcpd.when_gone"
 """Where our own listener's scopes have what tells that a client has left: see `departure`."""
 SAME_HEAD = "mcpd.same_head"
 """Where the scopes of requests with the same head, but for its length, share what was found of that."""
-_TEXT: Header = (b"content-type", b"text/plain; charset=utf-8")
 
 _BIT_JSON, _BIT_EVENTS = 1, 2
 _ACCEPTED = {
@@ -251,10 +250,6 @@ class HttpRequest:
             {"type": "http.response.start", "status": status, "headers": [*lengths, *headers, *self.response_headers]}
         )
         await self._send({"type": "http.response.body", "body": b""})
-
-    async def answer_text(self, status: int, text: str, headers: Iterable[Header] = ()) -> None:
-        """Answer with a text for people, and for probes that read the status alone."""
-        await self.answer(status, text.encode(), _TEXT, headers)
 
     async def refuse(self, refusal: Refusal, headers: Iterable[Header] = ()) -> None:
         """Answer that there is no such service: JSON with an `error` for clients, a text for browsers."""

@@ -187,11 +187,6 @@ class ResumableStream:
         if streams is not None:
             self._prefix = streams.prefix(number, is_listening=is_listening)
 
-    @property
-    def is_resumable(self) -> bool:
-        """Whether its events have ids, and are kept."""
-        return self._streams is not None
-
     def priming(self) -> bytes:
         """What a stream begins with: an event to resume after, where the version has that (2025-11-25), or nothing."""
         if self._streams is None or not self._primes:

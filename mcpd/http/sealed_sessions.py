@@ -17,16 +17,17 @@ from msgspec.msgpack import Decoder, Encoder
 
 from ..backplane.base import BackplaneAway
 from ..backplane.node import Node
+from ..envelope import ClientIdentity
 from ..errors import InternalError
 from ..printable import printable
 from ..session import Session
 from ..types.lifecycle import ClientCapabilities, Implementation
-from .http_session import HttpSession, Sealed
+from ..versions import table
+from ..versions.table import Version
+from .http_session import CannotRestore, HttpSession, Sealed
 from .sealed_ids import IdSealer, SealedId
-from .session_records import SessionRecord
-from .shared_sessions import CannotRestore
 
-__all__ = ["SealedSessions"]
+__all__ = ["SealedSessions", "SessionRecord"]
 
 log = logging.getLogger("mcpd")
 
@@ -54,10 +55,31 @@ class _Memory(Struct, array_like=True):
     """The node of its newest GET stream."""
 
 
-class _SealedRecord(SessionRecord, frozen=True, kw_only=True):
-    """One that came from an id and the backplane."""
+class SessionRecord(Struct, frozen=True):
+    """What an id and the backplane say of a session: all that is needed to make it anew here.
 
+    Streams and questions that are open stay where they are, and no request is sent on to where it began.
+    """
+
+    version: str
+    principal: str
+    capabilities: ClientCapabilities
+    info: Implementation | None
+    log_level: str | None
+    watched: list[str]
     sealed: Sealed
+
+    def open_version(self) -> Version | None:
+        """Its version, None if this server has it no more."""
+        return table.get(self.version) if self.version in table.LEGACY else None
+
+    def restore(self, session: Session) -> None:
+        """Make this the state of a new session, which was opened in its version. Raises InternalError for no memory."""
+        client = ClientIdentity(self.capabilities, self.info)
+        # Who has an id knows our answer, and goes on: it is initialized.
+        session.restore(client, is_initialized=True, log_level=self.log_level)
+        for uri in self.watched:
+            session.watch(uri)
 
 
 class _Load:
@@ -127,7 +149,6 @@ class SealedSessions:
 
     def adopt(self, session: HttpSession, record: SessionRecord) -> None:
         """A session here is as `record` says: it was made from it, or doubted."""
-        assert isinstance(record, _SealedRecord)
         if session.sealed is None:
             session.sealed = record.sealed
         else:
@@ -232,9 +253,6 @@ class SealedSessions:
         except BackplaneAway:
             raise CannotRestore(_AWAY) from None
 
-    def close(self) -> None:
-        """Nothing to do: the node ends with the application."""
-
     def _on_ended(self, _: str, body: list[object]) -> None:
         uid = str(body[0])
         for load in self._loads:
@@ -255,12 +273,11 @@ def _key(uid: str, kind: str) -> str:
 def _record(sealed: SealedId, principal: str, raw_facts: bytes, raw: bytes | None) -> SessionRecord:
     facts, memory = _read_facts(raw_facts), _memory(raw)
     state = Sealed(sealed.uid, sealed.ends, sealed.rest, raw, memory.level, frozenset(memory.watched))
-    return _SealedRecord(
+    return SessionRecord(
         version=sealed.version,
         principal=principal,
         capabilities=facts.capabilities,
         info=facts.info,
-        is_initialized=True,  # who has an id knows our answer, and goes on
         log_level=memory.level,
         watched=memory.watched,
         sealed=state,

@@ -18,10 +18,9 @@ from ..budget import address_of
 from ..errors import InternalError, InvalidRequest
 from ..versions.table import Version
 from .core import Core
-from .http_session import HttpSession
+from .http_session import CannotRestore, HttpSession
 from .request import HttpRequest
 from .resumable_streams import ResumableStreams
-from .shared_sessions import CannotRestore, SharedSessions
 
 if TYPE_CHECKING:
     from .nodes import Nodes
@@ -49,17 +48,12 @@ class Sessions:
         self._timer: asyncio.TimerHandle | None = None
         self._make_store = core.settings.event_store or self._memory_store
         self._make_streams = self._new_streams  # one for all
-        self.shared: SharedSessions | SealedSessions | None = None
+        self.shared: SealedSessions | None = None
         """What other processes know of these sessions, and these of theirs."""
         self.nodes: Nodes | None = None
         """What is said between the nodes of a service about its sessions."""
         self._by_uid: dict[str, HttpSession] = {}
-        store = core.settings.session_store
-        if core.settings.stateless:
-            pass
-        elif store is not None:
-            self.shared = SharedSessions(store, core.settings.session_idle_timeout, self._ended_elsewhere)
-        elif core.sharing is not None:
+        if core.sharing is not None and not core.settings.stateless:
             from .nodes import Nodes
             from .sealed_sessions import SealedSessions
 
@@ -206,11 +200,6 @@ class Sessions:
             await self.shared.forget(session)
         self.end(session)
 
-    def _ended_elsewhere(self, session_id: str) -> None:
-        session = self._by_id.get(session_id)
-        if session is not None:
-            self.end(session)
-
     def touch(self, session: HttpSession) -> None:
         """Something came for the session, or was done for it: it is the last now to end for being idle."""
         session.touched = asyncio.get_running_loop().time()
@@ -254,8 +243,6 @@ class Sessions:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self.shared is not None:
-            self.shared.close()
 
     def _schedule(self) -> None:
         delay = min(60.0, (self._settings.session_idle_timeout or SPARE_AFTER) / 4)

@@ -38,11 +38,6 @@ class TraceContext(Struct, frozen=True):
         """16 hexadecimal digits."""
         return self.traceparent[36:52]
 
-    @property
-    def is_sampled(self) -> bool:
-        """Whether somebody records it."""
-        return bool(int(self.traceparent[53:55], 16) & 1)
-
     def headers(self) -> dict[str, str]:
         """As headers of a request to another service, or members of `_meta`; those that there are."""
         found = {"traceparent": self.traceparent, "tracestate": self.tracestate, "baggage": self.baggage}

@@ -12,7 +12,8 @@ from support.ui_stage import BOTH_ERAS
 from support.wires import MODERN, Wire, memory_wire
 
 from mcpd import Server
-from mcpd.backplane.memory import MemoryChangeBus, MemoryEventStore
+from mcpd.backplane.base import Kind, Subscriber
+from mcpd.backplane.memory import MemoryEventStore
 from mcpd.http import HttpSettings
 
 
@@ -21,7 +22,20 @@ def nothing() -> str:
     return ""
 
 
-def make_server(bus: MemoryChangeBus) -> Server:
+class Bus:
+    """Between the servers of this process."""
+
+    def __init__(self) -> None:
+        self._subscribers: list[Subscriber] = []
+        self.subscribe, self.unsubscribe = self._subscribers.append, self._subscribers.remove
+
+    def publish(self, kind: Kind, uri: str | None, by: Subscriber) -> None:
+        for subscriber in self._subscribers:
+            if subscriber is not by:
+                subscriber.notify(kind, uri)
+
+
+def make_server(bus: Bus) -> Server:
     server = Server("one of two", change_bus=bus)
     server.add_tool(nothing, name="first")
     server.add_text("x://y", "", name="y")
@@ -38,7 +52,7 @@ async def watch(wire: Wire, version: str) -> None:
 
 @BOTH_ERAS
 async def test_clients_of_each_server_hear_of_the_changes_on_all(version: str) -> None:
-    bus = MemoryChangeBus()
+    bus = Bus()
     one, other = make_server(bus), make_server(bus)
     async with memory_wire(one, version) as near, memory_wire(other, version) as far:
         await watch(near, version)

@@ -223,6 +223,28 @@ class TestSessions:
                 assert (await session.ask("ping")).status == 404
                 assert (await port.ask(session.delete())).status == 404
 
+    async def test_of_requests_that_come_together_one_makes_the_session(self, start: Any, kind: str) -> None:
+        async with start(kind) as service:
+            session = await service.ports[0].open()
+            other = service.ports[1]
+            message = call("tools/call", {"name": "echo", "arguments": {"text": "a"}}, 1)
+            asked = [other.ask(session.bytes({**message, "id": id})) for id in range(1, 9)]
+            assert [text(answer) for answer in await asyncio.gather(*asked)] == ["a"] * 8
+            assert len(other.app.sessions) == 1
+
+    async def test_at_the_limit_of_sessions(self, start: Any, kind: str) -> None:
+        """One that comes from elsewhere makes room as a new one does; none is lost that its client still waits on."""
+        async with start(kind, max_sessions=1) as service:
+            one, other = service.ports
+            session, mine = await one.open(), await other.open()
+            session.port = other
+            assert (await session.ask("ping")).status == 200
+            assert len(other.app.sessions) == 1
+            assert (await mine.ask("ping")).status == 200  # it was only here that it had to go
+            peer = await mine.listen()
+            assert (await session.ask("ping")).status == 503
+            peer.abort()
+
     async def test_an_id_that_is_no_id_is_not_found(self, start: Any, kind: str) -> None:
         """SCALE-05 to SCALE-07: without asking anything."""
         async with start(kind) as service:
@@ -735,6 +757,30 @@ class TestAway:
                 assert (await other.ask(session.bytes(level))).status == 200
                 assert time.monotonic() - before < 5
                 await far.stop()
+
+
+async def test_a_session_ends_too_while_its_record_is_on_its_way(start: Any) -> None:
+    async with start("memory") as service:
+        one, other = service.ports
+        asked_for, may_answer, get = asyncio.Event(), asyncio.Event(), service.memory.get
+
+        async def slow(key: str) -> bytes | None:
+            found: bytes | None = await get(key)
+            asked_for.set()
+            await may_answer.wait()
+            return found
+
+        session = await one.open()
+        session.port = other
+        service.memory.get = slow
+        asking = asyncio.create_task(session.ask("ping"))
+        async with asyncio.timeout(60):
+            await asked_for.wait()
+        assert (await one.ask(session.delete())).status == 204
+        await turns()
+        may_answer.set()
+        assert (await asking).status == 404
+        assert len(other.app.sessions) == 0
 
 
 class TestAlone:

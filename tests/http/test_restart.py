@@ -14,8 +14,6 @@ from support.redis_server import NEEDS_REDIS, RedisServer
 from support.wires import initialize
 
 from mcpd import Server
-from mcpd.backplane.memory import MemorySessionStore
-from mcpd.http import HttpSettings
 from mcpd.http.app import HttpApp
 
 HEADERS = {"host": "localhost", "content-type": "application/json", "accept": "application/json, text/event-stream"}
@@ -98,17 +96,16 @@ def test_each_start_opens_and_closes_the_lifespan() -> None:
     assert events == ["open", "close"] * 3
 
 
-BACKPLANES = ["none", "store", "memory", "sqlite", pytest.param("redis", marks=NEEDS_REDIS)]
+BACKPLANES = ["none", "memory", "sqlite", pytest.param("redis", marks=NEEDS_REDIS)]
 
 
 @pytest.mark.parametrize("kind", BACKPLANES)
 def test_again_in_another_loop_and_in_the_same(kind: str, tmp_path: Path) -> None:
-    settings = HttpSettings(session_store=MemorySessionStore()) if kind == "store" else HttpSettings()
     server = Server("again", state_key="a secret of 16 bytes or more")
     with ExitStack() as stack:
         urls = {"sqlite": f"sqlite://{tmp_path}/state.db", "memory": "memory://"}
         url = stack.enter_context(RedisServer()).url if kind == "redis" else urls.get(kind)
-        app = server.asgi_app(settings=settings, backplane=url)
+        app = server.asgi_app(backplane=url)
 
         async def twice() -> None:
             for _ in range(2):

@@ -18,7 +18,6 @@ Spec: MCP Apps 2026-01-26, "Host Behavior" under "UI Resource Format", "Sandbox 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from html import escape
 from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
@@ -38,7 +37,6 @@ __all__ = [
     "grant_csp",
     "grant_permissions",
     "sandbox_tokens",
-    "wrap_html",
 ]
 
 Profile: TypeAlias = Literal["strict", "compat", "opaque"]
@@ -216,20 +214,6 @@ def allow_attribute(granted: UiPermissions | None) -> str:
     Joined with semicolons: with the spaces of the specification's sample a browser grants nothing.
     """
     return "; ".join(_FEATURES[name] for name in granted.names()) if granted is not None else ""
-
-
-def wrap_html(html: str, policy: str) -> str:
-    """An app's document inside one of ours whose first element is the policy.
-
-    For hosts that cannot send a header. The policy must stand before anything of the app: looking for its
-    `<head>` fails on `<!--<head>-->`, on `<header>`, on a script before it. A browser merges the second
-    html, head and body tags into ours. The policy must not hold frame-ancestors: a meta element ignores it.
-    """
-    return (
-        "<!DOCTYPE html><html><head>"
-        f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">'
-        f"</head><body>{html}</body></html>"
-    )
 
 
 def _origins(sources: Iterable[str]) -> list[str]:
