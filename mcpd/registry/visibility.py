@@ -12,8 +12,7 @@ import copy
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from inspect import isawaitable
-from types import CoroutineType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 from msgspec import Struct
@@ -22,10 +21,9 @@ from ..context.context import Context
 from ..context.exchange import Exchange
 from ..errors import McpdError, as_told
 from ..printable import printable
-from .alike import Group, Groups, Look, Row, unnamed
 from .annotations import is_coroutine_function
 from .pages import ActiveExtensions, Entry, Listing
-from .rules import CatalogEntry
+from .rules import CatalogEntry, EntryRule, VisibilityRule
 from .switches import Component, names_of
 from .threads import run_in_thread
 
@@ -39,6 +37,9 @@ log = logging.getLogger("mcpd")
 
 E = TypeVar("E", bound=Entry)
 
+_Question: TypeAlias = tuple[Callable[..., Any], str, tuple[Any, ...]]
+"""A rule, the key of the entry that it is asked about, and what it is told."""
+
 
 _LISTED = {
     "tools/list": "tools", "prompts/list": "prompts", "resources/list": "resources",
@@ -46,28 +47,14 @@ _LISTED = {
 }  # fmt: skip
 
 
-class _Question(Struct):
-    """What is to be asked about the entries of a group: of all at once, if the rule cannot tell them apart."""
+class _Row(Struct, frozen=True):
+    """An entry: its key in the listing, its own rule, and what rules are told of it."""
 
-    rule: Callable[..., Any]
-    group: Group
-    is_of_entry: bool
-    """It is the group's own rule, which is told of nothing but the request."""
-
-    def of_all(self, told: CatalogEntry, context: Context) -> Any:
-        return self.rule(context) if self.is_of_entry else self.rule(told, context)
-
-    def of_one(self, row: Row, context: Context) -> Any:
-        return self.rule(context) if self.is_of_entry else self.rule(row.told, context)
-
-
-class _Promise(Struct):
-    """An answer of a plain rule that has to be awaited: a lambda around an `async def`. About a group or one row."""
-
-    answer: Awaitable[Any]
-    question: _Question
-    look: Look | None
-    row: Row | None
+    key: str
+    visible: EntryRule | None
+    is_async: bool | None
+    """What `visible` is."""
+    told: CatalogEntry
 
 
 async def view(catalog: Catalog, exchange: Exchange, method: str, params: Any) -> Catalog:
@@ -75,13 +62,13 @@ async def view(catalog: Catalog, exchange: Exchange, method: str, params: Any) -
     seen = catalog
     listed = _LISTED.get(method)
     if listed is not None:
-        groups = {listed: _groups_of_all(catalog, listed)}
+        rows = {listed: _rows_of_all(catalog, listed)}
     else:
         found = _asked(catalog, method, params)
-        groups = {name: Groups(_rows(catalog, name, entries)) for name, entries in found.items()}
+        rows = {name: list(_rows(catalog, name, entries)) for name, entries in found.items()}
 
-    for name, each in groups.items():
-        hidden = await _Asking(catalog, each, exchange).hidden()
+    for name, each in rows.items():
+        hidden = await _Asking(exchange).hidden(each, catalog.rules or ())
         if hidden:
             if seen is catalog:
                 seen = copy.copy(catalog)
@@ -89,188 +76,104 @@ async def view(catalog: Catalog, exchange: Exchange, method: str, params: Any) -
     return seen
 
 
-_groups: WeakKeyDictionary[Listing[Any], tuple[tuple[int, int], Groups]] = WeakKeyDictionary()
+_kept_rows: WeakKeyDictionary[Listing[Any], tuple[tuple[int, int], list[_Row]]] = WeakKeyDictionary()
 
 
-def _groups_of_all(catalog: Catalog, name: str) -> Groups:
+def _rows_of_all(catalog: Catalog, name: str) -> list[_Row]:
     listing: Listing[Any] = getattr(catalog, name)
     # Before the entries are read: what changes meanwhile makes them anew next time. Parts of tools depend on tools.
     now = listing.generation, catalog.tools.generation
-    kept = _groups.get(listing)
+    kept = _kept_rows.get(listing)
     if kept is None or kept[0] != now:
-        kept = _groups[listing] = now, Groups(_rows(catalog, name, listing))
+        kept = _kept_rows[listing] = now, list(_rows(catalog, name, listing))
     return kept[1]
 
 
-def _rows(catalog: Catalog, listing: str, entries: Iterable[Any]) -> Iterator[Row]:
+def _rows(catalog: Catalog, listing: str, entries: Iterable[Any]) -> Iterator[_Row]:
     component: Any = listing.removesuffix("s")
     for entry in entries:
         of_tool = entry.of_tool if listing == "resources" else None
         if of_tool is None:
-            yield Row(entry.key, entry.visible, _described(component, entry))
+            yield _row(entry.key, entry.visible, _described(component, entry))
         else:
             # A part of a tool is for those who see the tool.
             tool = catalog.tools.find(of_tool)
             if tool is not None:
-                yield Row(entry.key, tool.visible, _described("tool", tool))
+                yield _row(entry.key, tool.visible, _described("tool", tool))
+
+
+def _row(key: str, visible: EntryRule | None, told: CatalogEntry) -> _Row:
+    return _Row(key, visible, None if visible is None else is_coroutine_function(visible), told)
 
 
 class _Asking:
     """All that one request asks about one listing. What is hidden is not asked about any more."""
 
-    def __init__(self, catalog: Catalog, groups: Groups, exchange: Exchange) -> None:
-        self._rules = catalog.rules or ()
-        self._groups = groups
+    def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
         self._context = Context(exchange)
-        self._whole: set[Group] = set()
-        self._single: set[str] = set()
-        """The keys of what is hidden: of groups as a whole, and of single rows of others."""
+        self._hidden: set[str] = set()
 
-    async def hidden(self) -> frozenset[str]:
+    async def hidden(self, rows: list[_Row], rules: Iterable[VisibilityRule]) -> frozenset[str]:
         """The keys of what this request does not see."""
-        plain: list[_Question] = []
-        awaited: list[_Question] = []
-        rules = [(rule, is_coroutine_function(rule)) for rule in self._rules]
-        is_async: dict[int, bool] = {}
-        """By the id of a group's own rule: to look at it takes longer than to ask it."""
+        plain: list[VisibilityRule] = []
+        awaited: list[VisibilityRule] = []
+        for rule in rules:
+            (awaited if is_coroutine_function(rule) else plain).append(rule)
 
-        for group in self._groups:
-            visible = group.visible
-            if visible is not None:
-                of_rule = is_async.get(id(visible))
-                if of_rule is None:
-                    of_rule = is_async[id(visible)] = is_coroutine_function(visible)
-                (awaited if of_rule else plain).append(_Question(visible, group, True))
-            for rule, of_rule in rules:
-                (awaited if of_rule else plain).append(_Question(rule, group, False))
+        if plain or any(row.is_async is False for row in rows):
+            # What has to be awaited is, whatever is hidden meanwhile: a coroutine must not be left unawaited.
+            for question, answer in await run_in_thread(self._ask_plain, rows, plain, exchange=self._exchange):
+                await self._hear(question, answer)
+        for question in self._questions(rows, awaited, True):
+            await self._hear(question)
+        return frozenset(self._hidden)
 
-        promises: list[_Promise] = []
-        if plain:
-            promises = await run_in_thread(self._ask_all, plain, exchange=self._exchange)
-        for question in awaited:
-            await self._ask_later(question)
-        for promise in promises:
-            await self._hear(promise)
+    def _questions(self, rows: list[_Row], rules: list[VisibilityRule], is_async: bool) -> Iterator[_Question]:
+        hidden, context = self._hidden, self._context
+        for row in rows:
+            key, told = row.key, row.told
+            own = row.visible
+            if own is not None and row.is_async is is_async and key not in hidden:
+                yield own, key, (context,)
+            for rule in rules:
+                if key not in hidden:
+                    yield rule, key, (told, context)
 
-        keys = self._groups.keys_of(self._whole) if self._whole else frozenset()
-        return keys | self._single if self._single else keys
-
-    def _open(self, group: Group) -> list[Row]:
-        single = self._single
-        return [row for row in group.rows if row.key not in single] if single else group.rows
-
-    # -- plain rules, in a thread ------------------------------------------------------------
-
-    def _ask_all(self, questions: list[_Question]) -> list[_Promise]:
-        """Ask plain rules; gives what has to be awaited."""
-        promises: list[_Promise] = []
-        for question in questions:
-            if question.group not in self._whole:
-                self._ask(question, promises)
-        return promises
-
-    def _ask(self, question: _Question, promises: list[_Promise]) -> None:
-        group, context = question.group, self._context
-        if len(group.rows) > 1:
-            told, look = _unnamed(group)
+    def _ask_plain(self, rows: list[_Row], rules: list[VisibilityRule]) -> list[tuple[_Question, Awaitable[Any]]]:
+        """Ask plain rules, in a thread; gives what has to be awaited: of a lambda around an `async def`."""
+        promises: list[tuple[_Question, Awaitable[Any]]] = []
+        for question in self._questions(rows, rules, False):
+            rule, key, told = question
             try:
-                answer = question.of_all(told, context)
-                if isawaitable(answer):
-                    promises.append(_Promise(answer, question, look, None))  # by itself it would count as yes
-                    return
-                is_hidden = not answer
-            except BaseException:
-                pass  # each by itself: what fails is logged with its key
-            else:
-                if not look.was_taken:
-                    if is_hidden:
-                        self._whole.add(group)
-                    return
-
-        rule, is_of_entry = question.rule, question.is_of_entry
-        for row in self._open(group):
-            try:
-                answer = rule(context) if is_of_entry else rule(row.told, context)
+                answer = rule(*told)
                 if answer is True:
                     continue
                 if answer is not False and isawaitable(answer):
-                    promises.append(_Promise(answer, question, None, row))
+                    promises.append((question, answer))
                 elif not answer:
-                    self._single.add(row.key)
+                    self._hidden.add(key)
             except BaseException as error:
-                self._fail(rule, row, error)
+                self._fail(question, error)
+        return promises
 
-    # -- what is awaited ---------------------------------------------------------------------
-
-    async def _ask_later(self, question: _Question) -> None:
-        group, context = question.group, self._context
-        if group in self._whole:
-            return
-
-        if len(group.rows) > 1:
-            told, look = _unnamed(group)
-            try:
-                is_hidden = not await _answer(question.of_all(told, context))
-            except (asyncio.CancelledError, GeneratorExit):
-                raise
-            except BaseException:
-                pass  # each by itself, as above
-            else:
-                if not look.was_taken:
-                    if is_hidden:
-                        self._whole.add(group)
-                    return
-
-        await self._ask_each(question)
-
-    async def _ask_each(self, question: _Question) -> None:
-        for row in self._open(question.group):
-            try:
-                if not await _answer(question.of_one(row, self._context)):
-                    self._single.add(row.key)
-            except (asyncio.CancelledError, GeneratorExit):
-                raise
-            except BaseException as error:
-                self._fail(question.rule, row, error)
-
-    async def _hear(self, promise: _Promise) -> None:
-        """Await what was asked already; whatever is hidden meanwhile, or it would be a coroutine nobody awaits."""
-        question, look, row = promise.question, promise.look, promise.row
+    async def _hear(self, question: _Question, answer: Awaitable[Any] | None = None) -> None:
+        """Hear an answer that is awaited; if there is none yet, ask for it."""
+        rule, key, told = question
         try:
-            is_hidden = not await promise.answer
+            if not await (rule(*told) if answer is None else answer):
+                self._hidden.add(key)
         except (asyncio.CancelledError, GeneratorExit):
             raise
         except BaseException as error:
-            if row is not None:
-                self._fail(question.rule, row, error)
-                return
-        else:
-            if row is not None or (look is not None and not look.was_taken):
-                if is_hidden and row is not None:
-                    self._single.add(row.key)
-                elif is_hidden:
-                    self._whole.add(question.group)
-                return
+            self._fail(question, error)
 
-        if question.group not in self._whole:
-            await self._ask_each(question)
-
-    def _fail(self, rule: Callable[..., Any], row: Row, error: BaseException) -> None:
+    def _fail(self, question: _Question, error: BaseException) -> None:
+        rule, key, _ = question
         name = getattr(rule, "__qualname__", repr(rule))
         told = as_told(error)
-        log.error("visibility rule %s failed, which hides %s", printable(name), printable(row.key), exc_info=told)
-        self._single.add(row.key)
-
-
-def _unnamed(group: Group) -> tuple[CatalogEntry, Look]:
-    told = group.rows[0].told
-    assert told is not None
-    return unnamed(told)
-
-
-async def _answer(given: Any) -> Any:
-    return await given if given.__class__ is CoroutineType or isawaitable(given) else given
+        log.error("visibility rule %s failed, which hides %s", printable(name), printable(key), exc_info=told)
+        self._hidden.add(key)
 
 
 def _described(component: Component, entry: Any) -> CatalogEntry:

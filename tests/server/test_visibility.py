@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable
 from typing import Annotated, Any
 
 import pytest
-from msgspec import Meta
+from msgspec import Meta, structs
 from support.http_peer import serving
 from support.wires import MODERN, OpenWire, Wire, each_version, each_wire, memory_wire
 
@@ -295,6 +296,63 @@ async def test_what_a_rule_is_told() -> None:
     )
     assert asked["resources/read", "closed"].uri == "closed://things/{id}"
     assert threading.main_thread() not in threads
+
+
+def fails_for_some(entry: CatalogEntry, ctx: Context) -> bool:
+    if "t2" in entry.tags:
+        raise ValueError("the rule is broken")
+    return True
+
+
+@pytest.mark.parametrize("kind", ["plain", "async", "lambda"])
+@pytest.mark.parametrize(
+    ("rule", "hidden"),
+    [
+        (lambda entry, ctx: "t1" not in entry.tags, {1, 7, 10}),
+        (lambda entry, ctx: entry.name not in ("tool-3", "tool-5"), {3, 5}),
+        (lambda entry, ctx: entry.meta.get("n", 0) < 6, {10}),
+        (lambda entry, ctx: entry.uri is None and entry.component == "tool", set()),
+        (lambda entry, ctx: structs.asdict(entry)["name"] != "tool-4", {4}),
+        (lambda entry, ctx: "tool-7" not in repr(copy.copy(entry)), {7}),
+        (lambda entry, ctx: False, set(range(12))),
+        (fails_for_some, {2, 5, 11}),
+    ],
+)
+async def test_a_rule_is_asked_once_about_each_entry_of_a_list(rule: Any, hidden: set[int], kind: str) -> None:
+    server = Server("numbered")
+    for number in range(12):
+        options: dict[str, Any] = {"tags": {f"t{number % 3}"}} if number % 4 else {}
+        if number % 5 == 0:
+            options["meta"] = {"n": number}
+        server.add_tool(lambda: "", name=f"tool-{number}", **options)
+    asked: list[str] = []
+
+    def plain(entry: CatalogEntry, ctx: Context) -> bool:
+        asked.append(entry.name)
+        return rule(entry, ctx)  # type: ignore[no-any-return]
+
+    async def awaited(entry: CatalogEntry, ctx: Context) -> bool:
+        return plain(entry, ctx)
+
+    kinds: dict[str, Any] = {"plain": plain, "async": awaited, "lambda": lambda entry, ctx: awaited(entry, ctx)}
+    server.visibility(kinds[kind])
+    async with memory_wire(server, MODERN) as wire:
+        for _ in range(2):
+            listed = [tool["name"] for tool in (await wire.result("tools/list"))["tools"]]
+            assert listed == [f"tool-{number}" for number in range(12) if number not in hidden]
+            assert asked == [f"tool-{number}" for number in range(12)]
+            asked.clear()
+
+
+async def test_what_comes_is_asked_about() -> None:
+    server = Server("growing")
+    server.add_tool(lambda: "", name="first")
+    server.visibility(lambda entry, ctx: "new" not in entry.tags)
+    async with memory_wire(server, MODERN) as wire:
+        assert len((await wire.result("tools/list"))["tools"]) == 1
+        server.add_tool(lambda: "", name="fresh")
+        server.add_tool(lambda: "", name="hidden", tags={"new"})
+        assert {tool["name"] for tool in (await wire.result("tools/list"))["tools"]} == {"first", "fresh"}
 
 
 async def test_all_rules_have_to_agree_and_each_request_is_asked_anew() -> None:
