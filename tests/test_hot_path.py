@@ -14,14 +14,14 @@ from types import CodeType, FrameType
 from typing import Any, cast
 
 from support.profiled import profiled
-from support.websocket_peer import Socket, opened_client
+from support.websocket_peer import TEXT, Socket, opened_client
+from support.websocket_peer import frame as made
 from support.wires import LEGACY, MODERN, stdio_wire
 from websockets.frames import Frame
 from websockets.protocol import SERVER, Protocol
 
 import mcpd
 from mcpd import Client, Server
-from mcpd.transports.websocket_framing import text_frame
 
 PACKAGE = str(Path(mcpd.__file__).parent) + os.sep
 
@@ -96,7 +96,7 @@ class Answering(Socket):
             if "id" in request:
                 result = RESULTS[request["method"]]
                 answer = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}).encode()
-                asyncio.get_running_loop().call_soon(self.protocol.data_received, text_frame(answer))
+                asyncio.get_running_loop().call_soon(self.protocol.data_received, made(TEXT, answer, mask=None))
 
 
 RESULTS = {

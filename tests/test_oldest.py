@@ -39,7 +39,7 @@ def test_the_oldest_do() -> None:
          "-k", "not (2024-10-07 or 2024-11-05 or 2025-03-26 or 2025-06-18)",  # older versions need no older packages
          "tests/test_transcripts.py", "tests/cli/test_options.py", "tests/cli/test_commands.py",
          "tests/http/test_listener.py", "tests/http/test_response_writer.py", "tests/transports/test_websocket.py",
-         "tests/transports/test_websocket_framing.py", "tests/transports/test_websocket_cutting.py",
+         "tests/transports/test_websocket_both_ends.py", "tests/transports/test_websocket_client.py",
          "tests/transports/http_client",
          "tests/sources", "tests/docs", "tests/install", "tests/compat"],
         cwd=REPOSITORY, capture_output=True, text=True, timeout=600, check=False,

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import cast
 
 from websockets.frames import CloseCode, Frame, Opcode
-from websockets.protocol import OPEN
+from websockets.protocol import OPEN, SERVER, Protocol
 
 from ..budget import OVER, SMALL, Charge, client_of
 from ..channel import Receiver
@@ -31,12 +31,11 @@ from ..printable import printable
 from .apart import Apart
 from .expiring import at_expiry
 from .websocket_ending import shorten, why_it_ended
-from .websocket_framing import cut_masked, text_frame, whole_masked
 from .websocket_handshake import Handshake, HandshakeFields, WebSocketProtocol
 from .websocket_keep_alive import ASK, unread_asks
 from .websocket_owner import ConnectionOwner
 from .websocket_peer import WebSocketPeer
-from .websocket_stream import DATA, HIGH_WATER, LOW_WATER, WebSocketStream, bound_reads
+from .websocket_stream import DATA, HIGH_WATER, LOW_WATER, WebSocketStream
 from .wire_log import wire_log
 
 __all__ = ["WebSocketChannel"]
@@ -92,7 +91,6 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
         # A cast: uvloop's transports have the methods, not the base class.
         self._transport = stream = cast("asyncio.Transport", transport)
         stream.set_write_buffer_limits(HIGH_WATER, LOW_WATER)
-        bound_reads(stream)
         self._endpoint.connections.add(self)
         self._keep_alive.set(self._limits.open_timeout, stream.abort)
 
@@ -102,31 +100,19 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
 
     def data_received(self, data: bytes) -> None:
         self.was_heard = True
-        cut = self._cut_here
-        if cut is not None:
-            # Nearly always it is one message, and nothing before it waits: what `_push` does, in fewer steps.
-            if self.is_open and not (self._events or self.is_congested or self._is_pushing):
-                message = whole_masked(data, self._most)
-                if message is not None:
-                    self._push_alone(message)
-                    return
-            taken = cut(data, self._most, self._events)
-            if taken != len(data):
-                self._parse(data[taken:])
-        elif self._handshake is None:
-            self._parse(data)
-        else:
+        if self._handshake is not None:
             self._handshake.receive(data)
             return
-        self._push()
 
-        if self._fragments is not None or self._charge is not None or self._protocol.reader.buffer:
+        self._parse(data)
+        self._push()
+        if self._partial_bytes or self._fragments is not None or self._charge is not None:
             self._count()
 
     def _count(self) -> None:
         """What came of a message that is not whole yet takes of the budget."""
-        waits = len(self._protocol.reader.buffer) + (0 if self._fragments is None else len(self._fragments))
-        if waits <= SMALL:
+        waits = self._partial_bytes + (0 if self._fragments is None else len(self._fragments))
+        if waits <= SMALL or self._has_ended:
             self._charge = None
             return
 
@@ -194,13 +180,13 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
     def end_handshake(self, rest: bytes = b"", *, farewell: bytes = b"") -> None:
         """The answer is to be written; `rest` came behind the handshake. `farewell` is for what was none."""
         self._handshake = None
+        self._flush(farewell)
         if self._receiver is not None:
             self._keep_alive.cancel()
-            if isinstance(self._protocol, WebSocketProtocol):
-                self._protocol = self._protocol.framing(self._most)
-            self._begin(text_frame, cut_masked)
+            # Of the library's protocol of a handshake some 3 KiB would stay.
+            self._protocol = Protocol(SERVER, max_size=self._most, logger=wire_log)
+            self.is_open = True
             self._keep_alive.look(self)
-        self._flush(farewell)
 
         if rest:
             self.data_received(rest)
@@ -211,19 +197,6 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
             self.fail(CloseCode.POLICY_VIOLATION, "token revoked")
 
     # -- reading -----------------------------------------------------------------------------
-
-    def _push_alone(self, message: bytes) -> None:
-        """`_push`, for a message that was read without the library, while nothing else waits."""
-        self._is_pushing = True
-        try:
-            if message.isascii() or self._is_text(message):
-                self._receiver.receive(message)  # type: ignore[union-attr]  # there is one, as it is open
-        except Exception:
-            log.exception("A message could not be taken")
-            self.fail(CloseCode.INTERNAL_ERROR, "internal error")
-        finally:
-            self._is_pushing = False
-        self._flush()
 
     def _push(self) -> None:
         """Hand on what arrived, until it is through or the answers pile up."""
@@ -237,10 +210,7 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
                 if self.is_congested:
                     break
                 taken += 1
-                if not isinstance(frame, bytes):
-                    self._take(frame)
-                elif self.is_open and (frame.isascii() or self._is_text(frame)):  # nearly always
-                    self._receiver.receive(frame)  # type: ignore[union-attr]  # there is one, as it is open
+                self._take(frame)
         except Exception:
             log.exception("A message could not be taken")
             self.fail(CloseCode.INTERNAL_ERROR, "internal error")
@@ -249,7 +219,7 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
             del events[:taken]
 
         self._flush()
-        if self._protocol.parser_exc is not None:
+        if self._protocol.state is not OPEN and self._has_failed:
             self._end()
 
     def _take(self, frame: Frame) -> None:
@@ -284,7 +254,7 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
             return
         self._has_ended = True
         self.is_open = False
-        ended = why_it_ended(self._protocol)
+        ended = why_it_ended(self._how_it_ended())
         if ended is not None:
             log.info("%s: %s", printable(self.peer or "a local peer"), printable(ended))
         try:
@@ -328,7 +298,7 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
             if self._apart is not None:
                 self._apart.release()
             self._events.clear()
-            self._cut_here = None
+            self._is_leaving = True
             self._protocol.send_close(CloseCode.GOING_AWAY, shorten(reason or "the server is going away"))
             self._flush()
         elif not self._is_closing:

@@ -33,9 +33,8 @@ from ..serve_defaults import MAX_FRAME_BYTES
 from .authorization import advice_on, said_in
 from .websocket_dial import Dialed, dial
 from .websocket_ending import shorten
-from .websocket_framing import MaskedFrames, cut_plain
 from .websocket_owner import WebSocketLimits
-from .websocket_stream import DATA, HIGH_WATER, LOW_WATER, WebSocketStream, bound_reads
+from .websocket_stream import DATA, HIGH_WATER, LOW_WATER, WebSocketStream
 from .wire_log import wire_log
 
 __all__ = ["RefusedHandshake", "WebSocketClientChannel", "open_websocket"]
@@ -138,7 +137,6 @@ class WebSocketClientChannel(WebSocketStream):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = stream = cast("asyncio.Transport", transport)
         stream.set_write_buffer_limits(HIGH_WATER, LOW_WATER)
-        bound_reads(stream)
         request = self._protocol.connect()
         for name, value in self._headers.items():
             if name in request.headers:
@@ -149,13 +147,7 @@ class WebSocketClientChannel(WebSocketStream):
 
     def data_received(self, data: bytes) -> None:
         self.was_heard = True
-        cut = self._cut_here
-        if cut is not None:
-            taken = cut(data, self._most, self._events)
-            if taken != len(data):
-                self._parse(data[taken:])
-            self._push()
-        elif self._has_begun:
+        if self._has_begun:
             self._parse(data)
             self._push()
         else:
@@ -201,7 +193,7 @@ class WebSocketClientChannel(WebSocketStream):
 
     def _accepted(self) -> None:
         self._has_begun = True
-        self._begin(MaskedFrames().text_frame, cut_plain)
+        self.is_open = True
         self._keep_alive.look(self)
         if self.opened.done():
             self.abort()  # whoever wanted it has given up
@@ -264,16 +256,13 @@ class WebSocketClientChannel(WebSocketStream):
             return
 
         self._is_pushing = True
-        events, taken, receiver = self._events, 0, self._receiver
+        events, taken = self._events, 0
         try:
             for frame in events:  # whoever ends it in between clears them
                 if self.is_held:
                     break
                 taken += 1
-                if not isinstance(frame, bytes):
-                    self._take(frame)
-                elif receiver is not None and not self._has_told and (frame.isascii() or self._is_text(frame)):
-                    receiver.receive(frame)  # nearly always
+                self._take(frame)
         except Exception:
             log.exception("A message of the server could not be taken")
             self.fail(CloseCode.INTERNAL_ERROR, "internal error")
@@ -282,7 +271,7 @@ class WebSocketClientChannel(WebSocketStream):
             del events[:taken]
 
         self._flush()
-        if self._protocol.parser_exc is not None:
+        if self._protocol.state is not OPEN and self._has_failed:
             self._end()
 
     def _take(self, frame: Frame) -> None:
@@ -310,9 +299,9 @@ class WebSocketClientChannel(WebSocketStream):
             self._tell()
 
     def _why(self, cause: str) -> str:
-        protocol = self._protocol
-        said, sent = protocol.close_rcvd, protocol.close_sent
-        if sent is not None and not protocol.close_rcvd_then_sent:
+        ended = self._how_it_ended()
+        said, sent = ended.rcvd, ended.sent
+        if sent is not None and not ended.rcvd_then_sent:
             if sent.code == CloseCode.MESSAGE_TOO_BIG:
                 return f"the server sent a message of more than {self._most} bytes (ClientLimits.message_bytes)"
             return f"we closed the WebSocket: {printable(str(sent), 200)}"
@@ -351,8 +340,8 @@ class WebSocketClientChannel(WebSocketStream):
         self._events.clear()
         self.is_held = False
         if self._protocol.state is OPEN:
+            self._is_leaving = True
             self._protocol.send_close(CloseCode.NORMAL_CLOSURE, shorten(reason))
-            self._cut_here = None
             self._flush()
         elif not self._is_closing:
             transport.abort()

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 
+from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
-from websockets.protocol import Protocol
 
 from ..errors import ConnectionLost, McpdError
 
@@ -20,9 +20,9 @@ _REASON_BYTES = 123
 _IN_ORDER = (CloseCode.NORMAL_CLOSURE, CloseCode.GOING_AWAY, CloseCode.NO_STATUS_RCVD)
 
 
-def why_it_ended(protocol: Protocol) -> McpdError | None:
+def why_it_ended(ended: ConnectionClosed) -> McpdError | None:
     """What went wrong with a connection that is over; None if its client has closed it in order."""
-    said, sent = protocol.close_rcvd, protocol.close_sent
+    said, sent = ended.rcvd, ended.sent
     if said is None:
         return ConnectionLost(f"We closed the WebSocket: {sent}" if sent else "The WebSocket client went away")
     return None if said.code in _IN_ORDER else ConnectionLost(f"The WebSocket client closed: {said}")

@@ -13,8 +13,6 @@ from functools import partial
 from typing import Any, Protocol, TypeAlias, cast
 
 from websockets.http11 import Request, Response
-from websockets.protocol import SERVER
-from websockets.protocol import Protocol as FramingProtocol
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
@@ -39,15 +37,6 @@ class WebSocketProtocol(ServerProtocol):
 
     def select_subprotocol(self, subprotocols: Sequence[Subprotocol]) -> Subprotocol | None:
         return SUBPROTOCOL if SUBPROTOCOL in subprotocols else None
-
-    def framing(self, max_size: int) -> FramingProtocol:
-        """What it is once the answer is given: frames, and nothing of the handshake, which is some 3 KiB."""
-        framing = FramingProtocol(SERVER, max_size=max_size, logger=self.logger)
-        framing.extensions = self.extensions
-        framing.writes = self.data_to_send()
-
-        self.parser.close()  # its frame holds the request, and with this a cycle
-        return framing
 
 
 class HandshakeFields:

@@ -1,56 +1,35 @@
 """What both ends of a WebSocket do in the same way: frames become messages, messages leave in few writes, it ends.
 
-The framing is websockets' sans-I/O protocol; only short text frames that come or leave in one piece are read and made
-by `websocket_framing`. What differs (the handshake, when reading has to wait, what is said of the end) is in
-`websocket`, the server's end, and `websocket_client`.
-
-A read asks for 64 KiB, see `bound_reads`. What is done for each message is done in few functions: a step from one to
-the next costs as much as reading a frame.
+The framing is websockets' sans-I/O protocol, used as its documentation says. What differs (the handshake, when reading
+has to wait, what is said of the end) is in `websocket`, the server's end, and `websocket_client`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import Any, TypeAlias
 
-from websockets.exceptions import InvalidState
+from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode, Frame, Opcode
-from websockets.protocol import OPEN, Protocol
+from websockets.protocol import CLOSED, CLOSING, OPEN, Protocol
 
+from ..budget import SMALL
 from ..jsonrpc import Id
 from .websocket_ending import hang_up, shorten
-from .websocket_framing import MOST_BYTES, begins_message, can_tell_beginnings
 from .websocket_keep_alive import KeepAlive
 from .websocket_owner import WebSocketLimits
 
-__all__ = ["DATA", "HIGH_WATER", "LOW_WATER", "WebSocketStream", "bound_reads"]
+__all__ = ["DATA", "HIGH_WATER", "LOW_WATER", "WebSocketStream"]
 
 HIGH_WATER = 1024 * 1024
 LOW_WATER = 256 * 1024
 
-_READ_BYTES = 65536
 _JOIN_BYTES = 65536
 
-_TEXT, _CONT = Opcode.TEXT, Opcode.CONT
+_TEXT, _CONT, _CLOSE = Opcode.TEXT, Opcode.CONT, Opcode.CLOSE
 
 DATA = frozenset((_TEXT, _CONT, Opcode.BINARY))
 """The frames that `WebSocketStream._message` is for."""
-
-
-Cut: TypeAlias = Callable[[bytes, int, list[Any]], int]
-"""`cut_masked` or `cut_plain`, of `websocket_framing`."""
-
-
-def bound_reads(transport: asyncio.Transport) -> None:
-    """Let asyncio's own transports ask for 64 KiB at a time.
-
-    They make room for 256 KiB before each read, which is so much that the C library gets it from the system and gives
-    it back: three calls of it for each message. Others, such as uvloop's, read into one buffer.
-    """
-    if hasattr(transport, "max_size"):
-        transport.max_size = _READ_BYTES
 
 
 class WebSocketStream(asyncio.Protocol):
@@ -59,21 +38,21 @@ class WebSocketStream(asyncio.Protocol):
     # There may be thousands that wait.
     __slots__ = (
         "__weakref__",
-        "_cut",
-        "_cut_here",
         "_drained",
         "_events",
         "_fragments",
+        "_is_agreed",
         "_is_closing",
         "_is_flush_due",
+        "_is_leaving",
         "_is_lost",
         "_is_pushing",
         "_keep_alive",
         "_limits",
         "_loop",
         "_lost",
-        "_make_frame",
         "_most",
+        "_partial_bytes",
         "_protocol",
         "_transport",
         "_unflushed_bytes",
@@ -98,15 +77,11 @@ class WebSocketStream(asyncio.Protocol):
         """Done when the socket is no more; made when somebody waits for that."""
         self._drained: asyncio.Future[None] | None = None
 
-        self._events: list[Frame | bytes] = []
-        """What has arrived and was not handed on yet: the library's frames, and messages that were read without it."""
-        self._cut: Cut | None = None
-        """What reads whole text frames that are not long, None if only the library does."""
-        self._cut_here: Cut | None = None
-        """The same, while the library waits for a message's first byte, and the connection has not begun to end."""
+        self._events: list[Frame] = []
+        """What has arrived and was not handed on yet."""
+        self._partial_bytes = 0
+        """How much has come of a frame that is not whole yet."""
         self._fragments: bytearray | None = None
-        self._make_frame: Callable[[bytes], bytes] | None = None
-        """What makes text frames of payloads that are not long, None if only the library does."""
         self._unflushed_bytes = 0
         self._written_bytes = 0
         self._is_pushing = False
@@ -114,6 +89,10 @@ class WebSocketStream(asyncio.Protocol):
 
         self.is_open = False
         """The handshake is done, and nothing has ended yet."""
+        self._is_leaving = False
+        """We have sent a close frame in order, and wait for the peer's."""
+        self._is_agreed = False
+        """The peer has sent a close frame."""
         self._is_closing = False
         self.is_held = False
         """Nothing is read: nobody takes it."""
@@ -128,13 +107,29 @@ class WebSocketStream(asyncio.Protocol):
         """Take what arrived."""
 
     def _parse(self, data: bytes) -> None:
-        """Add what comes of the bytes of an open connection to what has arrived, as far as `_cut` has left it."""
+        """Add what comes of the bytes of an open connection to what has arrived."""
         protocol = self._protocol
+        if protocol.state is CLOSED:  # nothing more is read of it
+            return
+
         protocol.receive_data(data)
         # Once the handshake is through, all events are frames.
-        self._events += protocol.events_received()  # type: ignore[arg-type]
-        if self._cut is not None:
-            self._cut_here = self._cut if protocol.state is OPEN and begins_message(protocol) else None
+        frames: list[Frame] = protocol.events_received()  # type: ignore[assignment]
+        self._partial_bytes += len(data)
+        if frames:
+            self._events += frames
+            self._is_agreed = frames[-1].opcode is _CLOSE
+            if len(data) <= SMALL:
+                self._partial_bytes = 0  # or what is too small to be counted
+            else:
+                whole = sum(map(_size, frames))
+                self._partial_bytes = min(len(data), max(0, self._partial_bytes - whole))
+
+    @property
+    def _has_failed(self) -> bool:
+        """The peer has ended it, by a close frame, by breaking a rule, or by going away."""
+        state = self._protocol.state
+        return state is CLOSED or (state is CLOSING and not self._is_leaving)
 
     def _message(self, frame: Frame) -> bytes | None:
         """The message that a frame of DATA is or completes; None if it is not whole, or breaks a rule."""
@@ -174,34 +169,14 @@ class WebSocketStream(asyncio.Protocol):
 
     # -- writing -----------------------------------------------------------------------------
 
-    def _begin(self, make_frame: Callable[[bytes], bytes], cut: Cut) -> None:
-        """The handshake is done: it is open. `make_frame` and `cut` are this end's, from `websocket_framing`."""
-        self.is_open = True
-        protocol = self._protocol
-        if protocol.extensions or protocol.debug:  # which change frames, or show them in the log
-            return
-
-        self._make_frame = make_frame
-        if can_tell_beginnings():
-            self._cut = cut
-            self._cut_here = cut if begins_message(protocol) else None
-
     def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """Queue one text frame. The frames of one turn leave in one write, unless they are many."""
-        if not self.is_open:
-            return
-        protocol, make_frame, size = self._protocol, self._make_frame, len(frame)
-        try:
-            if make_frame is None or size > MOST_BYTES:
-                protocol.send_text(frame)
-            elif protocol.state is OPEN:
-                protocol.writes.append(make_frame(frame))  # the library's own queue: what it sends keeps its place
-            else:
-                return
-        except InvalidState:  # its close frame has arrived, and waits behind what is worked on now
+        protocol = self._protocol
+        if not self.is_open or protocol.state is not OPEN:  # its close frame may wait behind what is worked on now
             return
 
-        self._unflushed_bytes += size
+        protocol.send_text(frame)
+        self._unflushed_bytes += len(frame)
         if self._unflushed_bytes > _JOIN_BYTES:
             self._flush()
         elif not self._is_pushing and not self._is_flush_due:
@@ -214,35 +189,16 @@ class WebSocketStream(asyncio.Protocol):
 
     def _flush(self, farewell: bytes = b"") -> None:
         """Write what waits; `farewell` first if nothing is to be written but the end."""
-        protocol, transport = self._protocol, self._transport
-        writes = protocol.writes
-        if not writes:
-            return
-        if transport is None or self._is_lost:  # uvloop's transports raise once they are gone
-            writes.clear()
+        transport = self._transport
+        writes = self._protocol.data_to_send()
+        if not writes or transport is None or self._is_lost:  # uvloop's transports raise once they are gone
             return
 
-        if len(writes) == 1 and writes[0]:  # nearly always
-            data = writes.pop()
-            self._unflushed_bytes = 0
-            self._written_bytes += len(data)
-            transport.write(data)
-        elif self._write_all(transport, protocol.data_to_send(), farewell):
-            return
-
-        if protocol.close_sent is not None and not self._is_closing and protocol.close_expected():
-            self._begin_closing(transport)
-        elif self.is_congested:
-            self._is_unread(transport.get_write_buffer_size())
-
-    def _write_all(self, transport: asyncio.Transport, writes: list[bytes], farewell: bytes) -> bool:
-        """Write several frames, in one piece if they are not long; whether that was all, and our side has ended."""
-        is_last = not writes[-1]
+        is_last = not writes[-1]  # the library's word for the end of our side
         if is_last and len(writes) == 1:
             writes = [farewell]
-        elif self._unflushed_bytes <= _JOIN_BYTES:
+        elif len(writes) > 1 and self._unflushed_bytes <= _JOIN_BYTES:
             writes = [b"".join(writes)]
-
         self._unflushed_bytes = 0
         for part in writes:
             if part:
@@ -251,8 +207,11 @@ class WebSocketStream(asyncio.Protocol):
 
         if is_last:
             self._begin_closing(transport)
-            hang_up(transport, is_agreed=self._protocol.close_rcvd is not None)
-        return is_last
+            hang_up(transport, is_agreed=self._is_agreed)
+        elif self._protocol.close_expected():
+            self._begin_closing(transport)
+        elif self.is_congested:
+            self._is_unread(transport.get_write_buffer_size())
 
     def _is_unread(self, waits: int) -> None:
         """So much waits for a peer that does not take it: for ends that bound it."""
@@ -280,10 +239,17 @@ class WebSocketStream(asyncio.Protocol):
         """Close because of what the peer does or does not do; nothing more of it is read."""
         if self._protocol.state is OPEN:
             self._protocol.fail(code, shorten(reason))
-            self._cut_here = None
             self._events.clear()
             self._flush()
         self._end()
+
+    def _how_it_ended(self) -> ConnectionClosed:
+        """Both close frames, as far as there are any. The library tells of them once nothing more is to be read."""
+        protocol = self._protocol
+        self._flush()
+        protocol.receive_eof()
+        protocol.data_to_send()  # who ends the socket first is not changed by that (RFC 6455 7.1.1)
+        return protocol.close_exc
 
     def abort(self) -> None:
         """Cut the connection off."""
@@ -333,3 +299,9 @@ class WebSocketStream(asyncio.Protocol):
         """Ask for a sign of life."""
         self._protocol.send_ping(b"mcpd")
         self._flush()
+
+
+def _size(frame: Frame) -> int:
+    """The bytes of a frame that a client has sent, as it is written in the shortest way."""
+    size = len(frame.data)
+    return size + (6 if size < 126 else 8 if size < 65536 else 14)

@@ -352,13 +352,19 @@ class Bare:
 
     def frames(self) -> list[tuple[int, bytes]]:
         """All frames that were written."""
-        data, found = b"".join(self.socket.writes), []
+        return self.frames_of(self.socket.writes)
+
+    @staticmethod
+    def frames_of(writes: list[bytes]) -> list[tuple[int, bytes]]:
+        """The frames in these writes of one end; a client's payloads as they are masked."""
+        data, found = b"".join(writes), []
         while data:
-            size, start = data[1], 2
+            size, start = data[1] & 0x7F, 2
             if size == 126:
                 (size,), start = struct.unpack("!H", data[2:4]), 4
             elif size == 127:
                 (size,), start = struct.unpack("!Q", data[2:10]), 10
+            start += 4 if data[1] & 0x80 else 0
             found.append((data[0] & 0xF, data[start : start + size]))
             data = data[start + size :]
         return found
