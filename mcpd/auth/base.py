@@ -159,15 +159,17 @@ class Auth(Protection):
 
     # -- where it is -------------------------------------------------------------------------
 
-    def locate(self, url: str, *, is_public: bool, is_guess: bool) -> None:
+    def locate(self, url: str, *, is_public: bool, is_guess: bool, is_hosted: bool = False) -> None:
         """The endpoint is at this URL, unless `public_url` says so. Raises ConfigurationError."""
         if self._is_configured:
             url = self.public_url
         if self.authorization_servers:
             if is_guess and is_public and not self._is_configured:
+                how = "--public-url https://example.com/mcp (in Python: public_url=)"
+                if is_hosted:
+                    how = f"{type(self).__name__}(…, public_url='https://example.com/mcp')"
                 raise ConfigurationError(
-                    "Tokens are made for one URL: say by which one clients reach this server, with "
-                    "--public-url https://example.com/mcp (in Python: public_url=)"
+                    f"Tokens are made for one URL: say by which one clients reach this server, with {how}"
                 )
             checked_public_url(url, is_public=is_public)
         self.public_url = url

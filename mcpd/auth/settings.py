@@ -64,9 +64,9 @@ def auth_of(said: AuthSettings) -> Auth:
     if said.tokens_file is not None:
         if issuers:
             raise ConfigurationError("--issuer and --tokens-file are two ways to say whose tokens are taken: give one")
-        from .static_tokens import StaticTokens
+        from .static_tokens import StaticTokens, read_tokens
 
-        return StaticTokens.from_file(said.tokens_file, **options)
+        return StaticTokens(read_tokens(said.tokens_file), **options)
     if not issuers:
         raise ConfigurationError("whose tokens are taken? say it with --issuer URL, or with --tokens-file FILE")
     if said.introspection is not None:

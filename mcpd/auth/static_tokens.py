@@ -50,7 +50,7 @@ class StaticTokens(Auth):
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], **options: Unpack[AuthOptions]) -> StaticTokens:
         """Those of a file, see `read_tokens`."""
-        return cls(read_tokens(path), **options)
+        return cls(read_tokens(path, "tokens file"), **options)
 
     def _verify(self, token: str, request: TokenRequest) -> Verified | None:
         sent = token.encode()
@@ -58,8 +58,9 @@ class StaticTokens(Auth):
         return Verified(found[1]) if found is not None and compare_digest(found[0], sent) else None
 
 
-def read_tokens(path: str | os.PathLike[str]) -> dict[str, Principal]:
+def read_tokens(path: str | os.PathLike[str], option: str = "--tokens-file") -> dict[str, Principal]:
     """The tokens of a TOML file, which has a table for each name: `[ada]`, in it `token = "…"`, `scopes = ["…"]`.
+    Errors name it by `option`.
 
     Raises ConfigurationError for a file that cannot be read. Logs a warning if others of this machine can read it.
     """
@@ -71,20 +72,20 @@ def read_tokens(path: str | os.PathLike[str]) -> dict[str, Principal]:
             mode = os.fstat(file.fileno()).st_mode
             data = file.read(_MOST_BYTES + 1)
         if len(data) > _MOST_BYTES:
-            raise ConfigurationError(f"--tokens-file {shown} is larger than {_MOST_BYTES} bytes; that is no such file")
+            raise ConfigurationError(f"{option} {shown} is larger than {_MOST_BYTES} bytes; that is no such file")
         tables = tomllib.loads(data.decode())
     except OSError as error:
-        raise ConfigurationError(f"--tokens-file {shown}: {error.strerror}; name a file that holds tokens") from None
+        raise ConfigurationError(f"{option} {shown}: {error.strerror}; name a file that holds tokens") from None
     except (ValueError, RecursionError):
         # The parser's own text would show a line, with the token in it.
         raise ConfigurationError(
-            f'--tokens-file {shown} is no TOML; write for each client [NAME], and below it token = "…", scopes = ["…"]'
+            f'{option} {shown} is no TOML; write for each client [NAME], and below it token = "…", scopes = ["…"]'
         ) from None
-    warn_of_readers("--tokens-file", shown, mode)
+    warn_of_readers(option, shown, mode)
 
     found: dict[str, Principal] = {}
     for name, table in tables.items():
-        where = f"--tokens-file {shown}, [{printable(name)}]"
+        where = f"{option} {shown}, [{printable(name)}]"
         try:
             entry = convert(table, _Entry)
         except ValidationError:
@@ -94,7 +95,7 @@ def read_tokens(path: str | os.PathLike[str]) -> dict[str, Principal]:
             raise ConfigurationError(f"{where}: another one has the same token; each has its own")
         found[entry.token] = Principal(name, issuer=_ISSUER, scopes=checked_scopes(entry.scopes, where))
     if not found:
-        raise ConfigurationError(f'--tokens-file {shown} has no tokens; write for each client [NAME] and token = "…"')
+        raise ConfigurationError(f'{option} {shown} has no tokens; write for each client [NAME] and token = "…"')
     return found
 
 

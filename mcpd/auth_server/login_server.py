@@ -91,14 +91,15 @@ class LoginServer(Auth):
         """Close the file that all is kept in."""
         self.server.close()
 
-    def locate(self, url: str, *, is_public: bool, is_guess: bool) -> None:
+    def locate(self, url: str, *, is_public: bool, is_guess: bool, is_hosted: bool = False) -> None:
         """See `Auth`. For development this machine's addresses alone will do."""
         if self._is_development and is_public:
+            how = "LoginServer('auth.toml')" if is_hosted else "--auth-server auth.toml"
             raise ConfigurationError(
                 "The login for development lets anybody in, so that it is for this machine alone: listen on loopback, "
-                "or say in a file who may log in (--auth-server auth.toml)"
+                f"or say in a file who may log in ({how})"
             )
-        super().locate(url, is_public=is_public, is_guess=is_guess)
+        super().locate(url, is_public=is_public, is_guess=is_guess, is_hosted=is_hosted)
         self._issue()
 
     def documents(self, endpoint: str) -> Mapping[str, Callable[[str], bytes]]:

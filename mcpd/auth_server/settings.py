@@ -96,10 +96,10 @@ def read(path: str) -> Settings:
             text = file.read(_MOST_BYTES + 1)
     except OSError as error:
         raise ConfigurationError(
-            f"--auth-server {path}: {error.strerror}; name a file that says who may log in, or write dev"
+            f"{path}: {error.strerror}; name a file that says who may log in, or write dev"
         ) from None
     if len(text) > _MOST_BYTES:
-        raise ConfigurationError(f"--auth-server {path} is larger than {_MOST_BYTES} bytes; that is no such file")
+        raise ConfigurationError(f"{path} is larger than {_MOST_BYTES} bytes; that is no such file")
     try:
         said = tomllib.loads(text.decode())
         for own in ("users", "providers", "is-development"):

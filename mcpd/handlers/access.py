@@ -41,7 +41,6 @@ _OF_RESOURCES = frozenset(("resources/read", "resources/subscribe", "completion/
 # What a client needs to find out that there is something for everybody.
 _FOR_EVERYBODY = frozenset(("initialize", "server/discover", "ping", "tools/list", "resources/list", "prompts/list",
                             "resources/templates/list", "resources/unsubscribe", "logging/setLevel"))  # fmt: skip
-_HOW = "start the server with --issuer URL or --tokens-file FILE"
 _NOTHING: ActiveExtensions = frozenset()
 
 _Handler: TypeAlias = Callable[[Exchange, Any], Any]
@@ -185,7 +184,7 @@ def _denied(
         return None
     text = f"This needs the scope {' '.join(missing)}, which the token does not have"
     if is_nobody and catalog.protection is None:
-        text = f"This needs the scope {' '.join(missing)}, and nobody is asked who they are here: {_HOW}"
+        text = f"This needs the scope {' '.join(missing)}, and nobody is asked who they are here: {catalog.how_to_ask}"
     return AccessDenied(text, scopes=tuple(needed))
 
 

@@ -38,6 +38,8 @@ class Catalog:
     is_guarded = False
     """Whether it is asked what those may do who send requests."""
     has_anonymous = False
+    how_to_ask = "start the server with --issuer URL or --tokens-file FILE"
+    """What those may do who serve and ask nobody for a token."""
     """Whether an entry is for those too who do not say who they are."""
     protection: Guarding | None = None
     """What protects the server, if that speaks OAuth."""

@@ -361,7 +361,8 @@ class Server(Offerings, VisibilityMethods, BuiltInMethods, RouteMethods):
         if access.protection is not None:
             # What is listened on is not known here, and what a request says of it is not believed.
             known = "" if settings is None else settings.public_url
-            access.protection.locate(known, is_public=True, is_guess=not known)
+            access.protection.locate(known, is_public=True, is_guess=not known, is_hosted=True)
+        self.catalog.how_to_ask = "pass auth= to asgi_app()"
         if backplane is not None:
             from ..http import HttpSettings
 

@@ -166,10 +166,11 @@ class Protection(ABC):
         """What all processes of the service have in common, before the first request."""
 
     @abstractmethod
-    def locate(self, url: str, *, is_public: bool, is_guess: bool) -> None:
+    def locate(self, url: str, *, is_public: bool, is_guess: bool, is_hosted: bool = False) -> None:
         """The endpoint is at this URL, unless it was said before. Raises ConfigurationError for what it cannot be.
 
-        With `is_public` others than this machine reach it; `is_guess` is for an address that is listened on.
+        With `is_public` others than this machine reach it; `is_guess` is for an address that is listened on;
+        `is_hosted` for an application that embeds the server.
         """
 
     @abstractmethod

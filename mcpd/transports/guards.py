@@ -80,8 +80,9 @@ class Guard:
 
     def __init__(self, access: Access, bound: str = "") -> None:
         self._remedy = access.remedy
-        self._hosts = {_host_setting(host) for host in access.hosts}
-        self._origins = {_origin_setting(origin) for origin in access.origins}
+        named = ("allowed_hosts", "allowed_origins") if access.is_hosted else ("--allow-host", "--allow-origin")
+        self._hosts = {_host_setting(host, named[0]) for host in access.hosts}
+        self._origins = {_origin_setting(origin, named[1]) for origin in access.origins}
         self._takes_ip_addresses = bound in ("0.0.0.0", "::")
         if bound and not self._takes_ip_addresses:
             self._hosts.add(f"[{bound}]" if ":" in bound else bound.lower())
@@ -174,18 +175,18 @@ def _name(authority: str) -> str | None:
     return authority[:end].lower() or None
 
 
-def _host_setting(host: str) -> str:
+def _host_setting(host: str, option: str) -> str:
     name = _name(host)
     if name is None or any(c in "/@, *" for c in name):
-        raise ConfigurationError(f"--allow-host {host!r}: write a host name or IP address, for example mcp.example.com")
+        raise ConfigurationError(f"{option} {host!r}: write a host name or IP address, for example mcp.example.com")
     return name
 
 
-def _origin_setting(origin: str) -> str:
+def _origin_setting(origin: str, option: str) -> str:
     scheme, _, rest = origin.lower().partition("://")
     if not scheme or not rest or any(c in "/?#, *" for c in rest):
         raise ConfigurationError(
-            f"--allow-origin {origin!r}: write scheme://host or scheme://host:port, for example https://app.example.com"
+            f"{option} {origin!r}: write scheme://host or scheme://host:port, for example https://app.example.com"
         )
     return origin.lower()
 

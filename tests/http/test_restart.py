@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.http_peer import envelope
 from support.redis_server import NEEDS_REDIS, RedisServer
 from support.wires import initialize
 
 from mcpd import Server
+from mcpd.auth import Jwt, StaticTokens
+from mcpd.auth_server.login_server import LoginServer
+from mcpd.errors import ConfigurationError
 from mcpd.http.app import HttpApp
 
 HEADERS = {"host": "localhost", "content-type": "application/json", "accept": "application/json, text/event-stream"}
@@ -124,11 +128,44 @@ def test_a_loop_that_ended_without_a_word_is_not_used_any_more() -> None:
 
 
 async def test_an_embedded_application_is_told_of_its_own_options_and_path() -> None:
-    app, body = Server("embedded").asgi_app(), list[bytes]()
+    server, body = Server("embedded"), list[bytes]()
+
+    @server.tool(scopes=["beds.write"])
+    async def dig() -> None: ...
+
+    app = server.asgi_app()
     await ask(app, "POST", "/mcp", {}, body, host="evil.example")
     await ask(app, "POST", "/mcp", {}, body, origin="https://evil.example")
     await ask(app, "GET", "/below/nothing", None, body, root="/below")
-    assert [status for status in body if b"--allow" in status] == []
+    call = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": "dig", "arguments": {}, "_meta": envelope()},
+    }
+    modern = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": "dig"}
+    assert (await ask(app, "POST", "/mcp", call, body, **modern))[0] == 403
+    assert [status for status in body if b"--" in status] == []
     assert b"pass allowed_hosts=['NAME'] to asgi_app()" in body[0]
     assert b"pass allowed_origins=['ORIGIN'] to asgi_app()" in body[1]
     assert b"the MCP endpoint is /below/mcp" in body[2]
+    assert b"nobody is asked who they are here: pass auth= to asgi_app()" in body[3]
+
+
+@pytest.mark.parametrize(
+    ("options", "remedy"),
+    [
+        ({"auth": lambda: Jwt("https://idp.example")}, r"Jwt\(…, public_url='https://example.com/mcp'\)"),
+        ({"auth": lambda: LoginServer("dev")}, r"who may log in \(LoginServer\('auth.toml'\)\)"),
+        ({"auth": lambda: LoginServer("none.toml")}, "none.toml: No such file"),
+        ({"auth": lambda: StaticTokens.from_file("none.toml")}, "tokens file none.toml: No such file"),
+        ({"allowed_hosts": lambda: ["*"]}, "allowed_hosts '\\*'"),
+        ({"allowed_origins": lambda: ["example.com"]}, "allowed_origins 'example.com'"),
+    ],
+)
+def test_an_embedded_application_names_what_it_is_called_with(
+    options: dict[str, Callable[[], Any]], remedy: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=remedy) as caught:
+        Server("embedded").asgi_app(**{name: value() for name, value in options.items()})
+    assert "--" not in str(caught.value)

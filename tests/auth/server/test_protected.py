@@ -290,7 +290,7 @@ def test_what_is_no_public_url(url: str) -> None:
 
 def test_an_application_has_to_be_told_its_url() -> None:
     """AUTH-007, AUTH-025: and beyond this machine it has TLS."""
-    with pytest.raises(ConfigurationError, match="--public-url"):
+    with pytest.raises(ConfigurationError, match=r"TokenFunction\(…, public_url='https://example.com/mcp'\)"):
         watching().asgi_app(auth=protected(public_url=""))
     with pytest.raises(ConfigurationError, match="https"):
         watching().asgi_app(auth=protected(public_url="http://tools.example.com/mcp"))
