@@ -66,9 +66,11 @@ def guarded(name: str, step: Callable[[], T], function: str = "") -> T:
     except ConfigurationError:
         raise
     except (Exception, SystemExit) as error:
-        from .user_errors import told
+        from ..client.targets.grammar import UnknownTarget
+        from .user_errors import names_nothing, told
 
-        raise ConfigurationError(told(error, name, function)) from error
+        kind = UnknownTarget if names_nothing(error, name, function) else ConfigurationError
+        raise kind(told(error, name, function)) from error
     finally:
         if serve not in (
             _refuse_to_run,

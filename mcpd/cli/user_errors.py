@@ -10,7 +10,13 @@ from ..errors import McpdError
 from ..printable import printable
 from .hints import hint
 
-__all__ = ["is_own", "told"]
+__all__ = ["is_own", "names_nothing", "told"]
+
+
+def names_nothing(error: BaseException, name: str, function: str) -> bool:
+    """Whether the module that `name` is, or a package above it, is not there."""
+    missing = error.name or "" if type(error) is ModuleNotFoundError else ""
+    return bool(missing) and not function and (name == missing or name.startswith(f"{missing}."))
 
 
 def told(error: BaseException, name: str, function: str) -> str:
@@ -44,7 +50,7 @@ def _told_import(error: ImportError, name: str, function: str, failed: str) -> s
         return (
             f"{failed}: it asks for the version of {missing}, which is not installed{_where(name, error)}; catch that"
         )
-    if not function and (name == missing or name.startswith(f"{missing}.")):
+    if names_nothing(error, name, function):
         return f"no module {missing!r}, neither in {os.getcwd()} nor installed{near_target(name)}"
     instead = hint(error) or f"; install it where mcpd runs: {sys.executable} -m pip install …"
     return f"{failed}: no module {missing!r}{_where(name, error)}{instead}"

@@ -131,6 +131,7 @@ def test_what_cannot_be_done_is_one_line_and_1(run: Run, words: list[str], said:
     [
         (["sever.py"], 1, "sever.py: no such file; did you mean server.py? See mcpd serve --help"),
         (["grden"], 1, "grden: no such file; did you mean garden? See mcpd serve --help"),
+        (["nosuch:x"], 1, "no module 'nosuch', neither in FOLDER nor installed; see mcpd serve --help"),
         (["broken.py"], 1, "broken.py cannot be imported: ZeroDivisionError"),
         (["server.py", "--stido"], 2, "no option --stido; did you mean --stdio?"),
         (["server.py", "--frob"], 2, "no option --frob; see mcpd serve --help"),
@@ -148,7 +149,7 @@ def test_an_empty_stdin_hides_no_mistake(child: Child, tmp_path: Path, words: li
         capture_output=True, text=True, timeout=100, check=False,
     )  # fmt: skip
     assert done.returncode == code
-    assert done.stderr.startswith(f"mcpd: {said}")
+    assert done.stderr.startswith(f"mcpd: {said.replace('FOLDER', str(tmp_path))}")
     assert done.stderr.count("\n") == 1
 
 
