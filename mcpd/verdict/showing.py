@@ -202,6 +202,8 @@ async def _watched(stage: _Stage) -> Check:
 async def _result_check(stage: _Stage) -> Check:
     """Whether it looks different with its result than without, or shows it all the same."""
     scene, result = stage.scenes[0], stage.call.result
+    if scene.refusal:
+        return skipped(*_RESULT, "it shows that something was refused")
     csp = scene.view.grant.csp
     asks = any(scene.sent(method) for method in ("tools/call", "resources/read"))
     if asks or (csp is not None and (csp.connect_domains or csp.frame_domains)):
@@ -264,7 +266,9 @@ async def _treated(stage: _Stage, names: tuple[str, ...], known: frozenset[str])
         if is_live:
             await scene.settle()
             shown = await shows(scene)
-            is_told = names == ("error-result",) or stage.looks == stage.untold or await is_unlike(scene, stage.untold)
+            # By what is to be read: pictures may differ for other reasons, too.
+            is_read = stage.looks[0] != stage.untold[0] and names != ("error-result",)
+            is_told = not is_read or await is_unlike(scene, stage.untold)
             if not scene.view.is_over:
                 await scene.view.close("the test is over")
 
@@ -280,5 +284,5 @@ async def _treated(stage: _Stage, names: tuple[str, ...], known: frozenset[str])
         elif not is_told:
             advice = "take it from content, structuredContent or _meta, whichever comes"
             text = f"with {words} nothing of its result is to be seen"
-            findings.insert(0, Finding(severity="failure", text=text, advice=advice))
+            findings.append(Finding(severity="warning", text=text, advice=advice))
         return findings, shown
