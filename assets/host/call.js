@@ -45,7 +45,7 @@ class Panel {
     this.cancelButton = button("Cancel", () => this.cancel(), { hidden: true, icon: "close" });
     this.as = select([["model", "as the model"], ["app", "as an app"]], seenBy(tool).includes("model") ? "model" : "app", () => {}, { class: "field small", "aria-label": "Call as" });
     this.staging = new Staging(this);
-    this.stageButton = button("Stage input", () => this.staging.toggle(), { "aria-expanded": "false", "aria-controls": this.staging.node.id, icon: "step", title: "Give the app unfinished arguments, step by step" });
+    this.stageButton = button("Input bit by bit", () => this.staging.toggle(), { "aria-expanded": "false", "aria-controls": this.staging.node.id, icon: "step", title: "Give the app its arguments unfinished, step by step, as a model writes them" });
     this.progress = el("progress", { "aria-label": "Progress of the call", hidden: true });
     this.said = el("span", { class: "quiet said" });
     this.output = el("div", { class: "output" }, empty("Not called yet", tool.app ? "Its result is shown here as a host without Apps would show it; its app beside it, or under “App”." : "Its result will be here."));
@@ -171,6 +171,14 @@ class Panel {
     if (held) this.callButton.focus();
   }
 
+  /** An app without arguments needs nobody to fill in a form. */
+  showAtOnce() {
+    const { app, inputSchema, annotations } = this.tool;
+    const isAsked = this.wasShown || !app || Object.keys(inputSchema?.properties ?? {}).length || annotations?.destructiveHint;
+    this.wasShown = true;
+    if (!isAsked) this.call();
+  }
+
   say(text) { this.said.textContent = text; announce(`${this.tool.title ?? this.tool.name}: ${text}`); }
   /** Give the call up, if one runs; whether one did. */
   cancel() {
@@ -216,6 +224,7 @@ export function start() {
     let panel = panels.get(about.tool.name);
     if (!panel || !sameTool(panel.tool, about.tool)) panels.set(about.tool.name, (panel = new Panel(about.tool)));
     show(panel);
+    panel.showAtOnce();
   });
   on("tools", () => {
     if (!shown) return;

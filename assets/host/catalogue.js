@@ -32,7 +32,7 @@ const words = () => search.value.toLowerCase().split(/\s+/).filter(Boolean);
 const item = (row) => el("li", {}, el("button", {
   type: "button", class: "entry", tabindex: "-1", "data-key": row.key, "aria-current": row.key === chosen ? "true" : null,
   click: () => pick(row),
-}, el("span", { class: "entry-top" }, el("span", { class: "entry-name" }, row.title || row.name), el("span", { class: "entry-marks" }, row.marks())),
+}, el("span", { class: "entry-top" }, el("span", { class: "entry-name", title: row.name }, row.title || row.name), el("span", { class: "entry-marks" }, row.marks())),
 el("span", { class: "entry-text" }, row.title && row.title !== row.name ? el("span", { class: "mono" }, row.name) : null, row.text ? ` ${clip(row.text.split("\n", 1)[0], 200)}` : null)));
 
 /** The next rows of a list, as many as are made at once. */

@@ -24,6 +24,8 @@ const LISTS = {
   prompts: async () => { store.prompts = (await api.request("prompts/list")).prompts ?? []; },
 };
 
+const ERAS = { legacy: "in a session (versions up to 2025-11-25)", modern: "without a session: each request stands for itself (versions from 2026-07-28)" };
+
 const listing = new Map();  // kind -> whether it is to be listed again afterwards: a server may tell of changes all the time
 
 async function list(kind) {
@@ -53,7 +55,7 @@ function showServer() {
   byId("server-name").textContent = name;
   byId("server-name").title = hello.target;
   document.title = `${name} · mcpd preview`;
-  fill(byId("server-facts"), server.version ? el("span", { class: "quiet" }, server.version) : null, server.era ? el("span", { class: "quiet" }, server.era) : null, chip(server.state ?? "connected", server.state === "lost" ? "bad" : "good"));
+  fill(byId("server-facts"), server.version ? el("span", { class: "quiet" }, server.version) : null, chip(server.state ?? "connected", server.state === "lost" ? "bad" : "good"));
   const versions = byId("version");
   if (!versions.options.length) {
     versions.append(el("option", { value: "" }, "newest in common"));
@@ -95,7 +97,7 @@ function serverStatus({ state, message, server }) {
 function showServerDialog() {
   const { server, hello } = store;
   if (!server) return;
-  const facts = [["Target", hello.target], ["Name", server.name], ["Title", server.title], ["Version", server.version], ["Protocol", server.protocolVersion], ["Era", server.era], ["mcpd", hello.mcpd], ["Sandbox", typeof hello.sandbox === "string" ? hello.sandbox : hello.sandbox?.origin]];
+  const facts = [["Target", hello.target], ["Name", server.name], ["Title", server.title], ["Version", server.version], ["Protocol", server.protocolVersion], ["It is spoken to", server.era && ERAS[server.era]], ["mcpd", hello.mcpd], ["Sandbox", typeof hello.sandbox === "string" ? hello.sandbox : hello.sandbox?.origin]];
   fill(byId("server-body"), el("dl", { class: "pairs" }, facts.filter(([, value]) => value).map(([name, value]) => [el("dt", {}, name), el("dd", { class: "wrap" }, value)])),
     server.instructions ? el("section", {}, el("h3", {}, "Instructions"), el("p", { class: "pre" }, clip(server.instructions, 20_000))) : null,
     el("section", {}, el("h3", {}, "Capabilities"), jsonBox(server.capabilities ?? {}, "capabilities")), server.extensions ? el("section", {}, el("h3", {}, "Extensions"), jsonBox(server.extensions, "extensions")) : null);

@@ -53,6 +53,8 @@ function viewEvent({ card, event }) {
     if (!event.harmless) announce(`The policy blocked ${domain}`, true);
   } else if (event.kind === "finding") {
     finding({ where, title: event.title ?? event.rule ?? "The app broke a rule", text: event.message ?? event.text ?? event.reason ?? "", detail: event.rule ?? "" });
+  } else if (event.kind === "stopped") {
+    finding({ where, title: `${event.title}: ${event.about}`, text: event.advice });
   } else if (event.kind === "logged") logLine({ level: event.level, logger: event.logger ?? card.info.title, data: event.data }, card.info.title);
 }
 

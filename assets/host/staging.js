@@ -23,7 +23,7 @@ export class Staging {
     this.playButton = button("Play", () => this.play(), { icon: "play", "aria-pressed": "false" });
     this.finishButton = button("Finish and call", () => this.finish(), {});
     this.resetButton = button("Start over", () => this.reset(), {});
-    this.node = el("section", { class: "staging", id: newId("s"), hidden: true, "aria-label": "Staged input" },
+    this.node = el("section", { class: "staging", id: newId("s"), hidden: true, "aria-label": "Input bit by bit" },
       el("p", { class: "hint" }, "The app is opened and given the arguments as far as they are written; the tool is called at the end."),
       el("pre", { class: "staged", tabindex: "0", role: "region", "aria-label": "The arguments, and how much of them was sent" }, this.sent, this.rest),
       el("div", { class: "actions" }, this.stepButton, this.playButton, this.finishButton, this.resetButton,

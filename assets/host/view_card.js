@@ -24,6 +24,7 @@ export class ViewCard {
     this.isOver = false;
     this.isReloading = false;
     this.violations = 0;
+    this.sizes = [];
     this.build();
   }
 
@@ -31,6 +32,7 @@ export class ViewCard {
     const { info } = this;
     const titleId = newId("v");
     this.state = chip("opening", "", { role: "status" });
+    this.other = chip("of another tool", "warn", { hidden: true, title: `It shows a call of ${this.tool.name}, which is not the tool that is chosen` });
     this.frame = new ViewFrame(info, (message) => this.saw(message));
     this.grip = el("div", { class: "grip", role: "separator", tabindex: "0", "aria-orientation": "vertical", "aria-label": `Width of ${info.title}`, "aria-valuemin": "120", "aria-valuemax": "4000" });
     this.foot = el("div", { class: "grip foot", role: "separator", tabindex: "0", "aria-orientation": "horizontal", "aria-label": `Height of ${info.title}`, "aria-valuemin": "40", "aria-valuemax": "4000" });
@@ -43,15 +45,17 @@ export class ViewCard {
     this.details = el("div", { class: "details", hidden: true, id: newId("d") });
     this.detailsButton = button("Details", () => this.toggleDetails(), { class: "button small", "aria-expanded": "false", "aria-controls": this.details.id });
     this.alarm = el("div", {});
-    const origin = new URL(info.proxyOrigin).host;
     this.node = el("article", { class: "view", "aria-labelledby": titleId, "data-view": info.viewId },
-      el("header", { class: "view-head" }, el("div", { class: "view-name" }, icon("app"), el("h3", { id: titleId, tabindex: "-1" }, info.title), this.state, el("span", { class: "origin mono clip", title: `${info.proxyOrigin} shows ${info.uri}` }, origin)),
+      el("header", { class: "view-head" }, el("div", { class: "view-name" }, icon("app"), el("h3", { id: titleId, tabindex: "-1", title: info.title }, info.title), this.state, this.other),
         el("div", { class: "view-tools" }, this.modes, this.widths, iconButton("reload", "Load again with the same input and result", () => reload(this), { class: "button only small" }), this.detailsButton, iconButton("close", "Tear down", () => this.teardown(), { class: "button only small" }))),
       this.alarm, this.port, this.foot, el("footer", { class: "view-foot" }, this.size, el("span", { class: "quiet" }, `${info.profile} · ${bytes(info.bytes)}`), info.problems.length ? chip(plural(info.problems.length, "problem"), "warn", { title: info.problems.join("\n") }) : null, this.blocked), this.details);
     separator(this.grip, { vertical: true, get: () => this.screen.offsetWidth, set: (size) => { this.width = String(Math.max(120, size)); this.widths.value = SIZES.some(([one]) => one === this.width) ? this.width : "custom"; this.layOut(); } });
     separator(this.foot, { get: () => this.screen.offsetHeight, set: (size) => { this.height = Math.max(40, size); this.layOut(); } });
     this.observer = new ResizeObserver(() => this.measure());
   }
+
+  /** Whether another tool was chosen since. */
+  mark(chosen) { this.other.hidden = chosen === this.tool.name; }
 
   /** The card is in the page: now its frame loads. */
   begin() {
@@ -115,7 +119,7 @@ export class ViewCard {
     const { kind } = event;
     if (kind === "live" && performance.getEntriesByName("mcpd:call").length) performance.measure("mcpd:view", "mcpd:call");
     if (STATES[kind]) this.become(kind);
-    if (kind === "size") { this.reported = event.height ?? this.reported; this.layOut(); }
+    if (kind === "size") { this.reported = event.height ?? this.reported; this.layOut(); this.watch(); }
     if (kind === "mode" && event.mode !== this.mode) this.setMode(event.mode, { tells: false });
     if (kind === "failed") this.fail("The app does not answer", event.reason ?? event.message ?? "");
     if (kind === "closed") this.end("Closed", event.clean ? "It answered the teardown." : event.reason ?? "It did not answer the teardown.");
@@ -123,6 +127,17 @@ export class ViewCard {
     if (kind === "violation" && !event.harmless) { this.violations += 1; this.blocked.textContent = `${this.violations} blocked`; this.blocked.hidden = false; }
     tell("viewEvent", { card: this, event });
     if (!this.details.hidden && ["appTools", "violation", "connected"].includes(kind)) this.drawDetails();
+  }
+
+  /** A size that never settles: one that grows with the frame, step by step, or changes all the time. */
+  watch() {
+    this.sizes = [...this.sizes, [performance.now(), this.reported]].filter(([at]) => at > performance.now() - 2000);
+    const heights = this.sizes.map(([, height]) => height);
+    const steps = heights.slice(-5).map((height, at, all) => height - (all[at - 1] ?? height)).slice(1);
+    const grows = steps.length === 4 && steps[0] > 0 && steps.every((step) => Math.abs(step - steps[0]) <= 1);
+    if (!grows && heights.filter((height, at) => height !== heights[at - 1]).length < 40) return;
+    this.sizes = [];
+    tell("finding", { viewId: this.info.viewId, title: "It does not settle on a size", text: "Report the height of the content, not of the window (100vh): the frame grows with it, without end." });
   }
 
   become(kind) {

@@ -1,4 +1,4 @@
-/* The stage: a card for each View that is open. The page draws its border, title and origin, whatever the app asks for. */
+/* The stage: a card for each View that is open. The page draws its border and title, whatever the app asks for. */
 
 import { api } from "./api.js";
 import { announce, byId, empty, problem } from "./dom.js";
@@ -6,6 +6,7 @@ import { ViewCard } from "./view_card.js";
 import { on, showPane, store, tell } from "./state.js";
 
 const cards = new Map();  // view id -> ViewCard
+let chosen = null;  // the name of the tool that is shown beside the Views
 const early = new Map();  // view id -> events that came before the card
 export const stage = { keeps: false };
 
@@ -30,6 +31,7 @@ function put(card, place = null) {
   cards.set(card.info.viewId, card);
   if (place) place.replaceWith(card.node); else byId("views").prepend(card.node);
   card.begin();
+  card.mark(chosen);
   for (const event of early.get(card.info.viewId) ?? []) card.heard(event);
   early.delete(card.info.viewId);
   tell("views", cards);
@@ -80,6 +82,7 @@ export function start() {
     announce(`Loading ${card.info.title} again: ${why}`);
     reload(card);
   });
+  on("pick", ({ kind, tool }) => { chosen = kind === "tool" ? tool.name : null; for (const card of cards.values()) card.mark(chosen); });
   on("lost", () => { for (const card of cards.values()) card.end("The connection to the preview was lost", "Its host is gone. Call the tool again."); cards.clear(); });
   addEventListener("keydown", (event) => {
     if (event.key !== "Escape") return;

@@ -9,18 +9,87 @@
   } catch {
     // Where the browser does not let it, the server removes what was set.
   }
+  // The other end of this is with the proxy, and nobody answers there any more when this document is left. It is told
+  // there, too, what a sandbox stops without a word: that is tried all the same, and ends as it would.
+  const { port1, port2 } = new MessageChannel();
+  port1.onmessage = () => port1.postMessage(0);
+  let left = 100;
+  const note = (what, about) => {
+    if ((left -= 1) >= 0) port1.postMessage({ what, about: String(about).replaceAll(location.origin, "").slice(0, 300) });
+  };
+  const blocked = new Set(); // by the policy, which reports it itself
+  const lost = (url) => setTimeout(() => blocked.has(new URL(url, location).href.split("#")[0]) || note("unreachable", url), 100);
+  const wrap = (owner, names, run) => {
+    for (const name of names.split(" ")) {
+      const real = owner?.[name];
+      if (!real) continue;
+      owner[name] = function (...given) {
+        return run.call(this, (...all) => real.apply(this, all), given, name);
+      };
+    }
+  };
+  const denied = (real, given, name) =>
+    real(...given).catch((error) => {
+      if (error.name === "NotAllowedError") note("denied", `${name}: ${error.message}`);
+      throw error;
+    });
+  wrap(window, "open", (real, given) => real(...given) ?? (note("window", given[0] ?? ""), null));
+  wrap(window, "alert confirm prompt print", (real, given, name) => (note("dialog", name), real(...given)));
+  wrap(window.Clipboard?.prototype, "read readText write writeText", denied);
+  wrap(window.MediaDevices?.prototype, "getUserMedia getDisplayMedia", denied);
+  wrap(window.Geolocation?.prototype, "getCurrentPosition watchPosition", (real, [found, failed, ...rest], name) => {
+    const fails = (error) => {
+      if (error.code === error.PERMISSION_DENIED) note("denied", `${name}: ${error.message}`);
+      failed?.(error);
+    };
+    return real(found, fails, ...rest);
+  });
+  wrap(window, "fetch", (real, given) =>
+    real(...given).catch((error) => {
+      if (error.name !== "AbortError") lost(given[0]?.url ?? given[0]);
+      throw error;
+    }),
+  );
+  wrap(XMLHttpRequest.prototype, "open", function (real, given) {
+    this.addEventListener("error", () => lost(given[1]));
+    return real(...given);
+  });
+  for (const name of ["WebSocket", "EventSource"]) {
+    window[name] = new Proxy(window[name], {
+      construct(real, given, made) {
+        const socket = Reflect.construct(real, given, made);
+        socket.addEventListener("error", () => lost(given[0]));
+        return socket;
+      },
+    });
+  }
+  const clicked = (event) => {
+    const link = event.composedPath().find((node) => node instanceof HTMLAnchorElement && node.href);
+    const tell = () => {
+      if (!link || event.defaultPrevented) return;
+      if (link.hasAttribute("download")) note("download", link.download || link.href);
+      else if (link.target === "_blank") note("window", link.href);
+    };
+    setTimeout(tell);
+  };
+  // A link that is nowhere in the document is clicked by a script, to save a file.
+  wrap(HTMLAnchorElement.prototype, "click dispatchEvent", function (real, given) {
+    if (!this.isConnected) this.addEventListener("click", clicked, { once: true });
+    return real(...given);
+  });
+
   addEventListener("message", function take({ source, origin, data }) {
     if (source !== parent || origin !== proxy) return;
     if (!data || data.method !== "ui/notifications/sandbox-resource-ready") return;
     removeEventListener("message", take);
     if (openai) Object.defineProperty(window, "openai", { value: openai, configurable: true });
-    document.open();
+    document.open(); // takes all listeners away
+    addEventListener("click", clicked);
+    addEventListener("securitypolicyviolation", ({ blockedURI }) => blocked.add(blockedURI));
+    addEventListener("error", ({ target }) => target instanceof Element && lost(target.currentSrc || target.src || target.href || target.data), true);
     document.write(data.params.html);
     document.close();
   });
-  // The other end of this is with the proxy, and nobody answers there any more when this document is left.
-  const { port1, port2 } = new MessageChannel();
-  port1.onmessage = () => port1.postMessage(0);
   const ready = { jsonrpc: "2.0", method: "ui/notifications/sandbox-guest-ready", params: {} };
   parent.postMessage(ready, proxy, [port2]);
 })(/* constants */);

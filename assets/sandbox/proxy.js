@@ -31,7 +31,7 @@
     if (method === `${RESERVED}guest-ready` && state === "loading") {
       state = "ready";
       [life] = ports;
-      life.onmessage = () => clearTimeout(doubt);
+      life.onmessage = ({ data: noted }) => (noted ? note("noted", noted) : clearTimeout(doubt));
       note("proxy-ready", {});
     } else if (method.startsWith(RESERVED)) {
       note("dropped", { method: method.slice(0, 200) });

@@ -214,8 +214,10 @@ def _proxy(place: Place, grant: Grant, guest_origin: str, title: str) -> tuple[b
             f"report-uri {place.proxy_report}",
         )
     )
+    # In the scheme of its frame it is transparent, and so is a View in that scheme without a background of its own.
     style = (
-        "html,body{margin:0;height:100%;background:transparent}iframe{display:block;border:0;width:100%;height:100%}"
+        ":root{color-scheme:light dark}html,body{margin:0;height:100%;background:transparent}"
+        "iframe{display:block;border:0;width:100%;height:100%}"
     )
 
     html = (

@@ -25,7 +25,7 @@ from .origins import Origins, Place
 from .quirks import OPENAI, treatment
 from .sandbox import Sandbox, policy_of
 from .session import PreviewSession
-from .violations import Violation, explain_violation, read_report
+from .violations import Violation, explain_stopped, explain_violation, read_report
 
 __all__ = ["GUEST_GONE", "PageViews"]
 
@@ -148,6 +148,9 @@ class PageViews:
         elif method == f"{RESERVED}dropped":
             text = "the View sent a message under a name that is its proxy's; it was thrown away"
             self._event(view_id, {"kind": "finding", "rule": "reserved", "text": text, "method": "", "refused": True})
+        elif method == f"{RESERVED}noted":
+            if (stopped := explain_stopped(data)) is not None:
+                self._event(view_id, stopped)
         else:
             opened.shown.receive(data)
 

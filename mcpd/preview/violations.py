@@ -18,7 +18,7 @@ from msgspec.json import Decoder
 
 from ..jsonrpc import MALFORMED
 
-__all__ = ["Violation", "explain_violation", "read_report"]
+__all__ = ["Violation", "explain_stopped", "explain_violation", "read_report"]
 
 _MOST_CHARACTERS = 2000
 
@@ -65,7 +65,27 @@ class Violation(Struct, frozen=True, kw_only=True):
     """The View wanted to go elsewhere, which no declaration allows."""
 
 
+class _Noted(Struct):
+    what: str = ""
+    about: str = ""
+
+
+class _Note(Struct):
+    params: _Noted
+
+
+_STOPPED = {
+    "window": ("It tried to open a window", "no host lets it: ask the host by ui/open-link"),
+    "dialog": ("It tried to open a dialog", "hosts show none, and the call returned at once: ask in the page itself"),
+    "download": ("It tried to save a file", "hosts save none that way: hand it over by ui/download-file"),
+    "denied": ("It was denied", "name it in _meta.ui.permissions of the resource, and grant it under “Details”"),
+    "unreachable": ("It could not load something", "is the address right, reached from here, open to other origins?"),
+}
+"""What the guest's script tells of, and what to do instead."""
+
+
 _read = Decoder(_Body).decode
+_read_note = Decoder(_Note).decode
 
 
 def read_report(body: bytes, *, of_proxy: bool) -> Violation | None:
@@ -105,6 +125,22 @@ def explain_violation(found: Violation) -> dict[str, Any]:
         "line": found.line,
         "harmless": found.blocked == "eval",
     }
+
+
+def explain_stopped(message: bytes) -> dict[str, Any] | None:
+    """The event of what a sandbox stops without a word, from the proxy's message; None for what is none."""
+    try:
+        noted = _read_note(message).params
+    except MALFORMED:
+        return None
+
+    if noted.what not in _STOPPED:
+        return None
+    title, advice = _STOPPED[noted.what]
+    about = noted.about[:_MOST_CHARACTERS]
+    if noted.what == "unreachable" and about.startswith("/"):
+        advice = "an app is one document, with nothing beside it: put it in"
+    return {"kind": "stopped", "what": noted.what, "title": title, "about": about, "advice": advice}
 
 
 def _advice(found: Violation, directive: str, domain: str | None, name: str | None) -> str:

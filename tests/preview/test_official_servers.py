@@ -102,5 +102,5 @@ async def test_the_page_shows_them_all(chromium: Chromium) -> None:
             await stage.until("document.querySelector('.view')?.dataset.state === 'live'")
             guest = await stage.guest()
             await guest.until(f"document.body.innerText.includes('{text}')")
-            assert await stage.main.evaluate("document.querySelector('.view .origin').textContent !== ''")
+            assert await stage.main.evaluate("document.querySelector('.view h3').textContent !== ''")
             assert not stage.page.errors

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from conftest import REPOSITORY
 from support.browser import Chromium, Page
 from support.preview_page_stage import busy_server, opened
 
@@ -45,10 +46,8 @@ async def test_a_tool_is_called_and_its_app_is_shown_with_keys_alone(chromium: C
         await guest.until("document.getElementById('said').textContent === 'Oslo for 3 days'")
         await type_keys(page, "Escape", "v")
         assert await main.evaluate("document.activeElement.tagName + document.activeElement.textContent") == "H3show"
-        # Border, title and origin are the page's to show (APP-H-23).
-        assert await main.evaluate("document.querySelector('.view .origin').textContent") == (
-            await main.evaluate("new URL(document.querySelector('.view iframe').src).host")
-        )
+        # Border and title are the page's to show (APP-H-23), and nothing of the address, which is random.
+        assert "mcpd.localhost" not in await main.evaluate("document.querySelector('.view-head').innerText")
         assert await main.evaluate("getComputedStyle(document.querySelector('.view')).borderTopWidth") == "1px"
         await type_keys(page, "m", "Home")
         await stage.until("document.activeElement.getAttribute('aria-activedescendant')")
@@ -204,12 +203,47 @@ async def test_a_view_is_sized_moved_and_torn_down(chromium: Chromium) -> None:
         assert not stage.page.violations
 
 
+async def test_an_app_without_arguments_is_shown_at_once(chromium: Chromium) -> None:
+    """Nothing is to be filled in, so nothing is to be pressed; one that stays for another tool says whose it is."""
+    server = busy_server()
+    server.add_tool(
+        lambda: "gone", name="wipe", description="x", ui="ui://busy/probe", annotations={"destructiveHint": True}
+    )
+    async with opened(chromium, server) as stage:
+        other = "document.querySelector('.view .chip.warn')"
+        await stage.pick("tool leak")
+        await stage.until("document.querySelector('.view')?.dataset.state === 'live'")
+        assert not await stage.main.evaluate(f"find.shown({other})")
+        await stage.pick("tool wipe")
+        await stage.until(f"find.shown({other}) && {other}.title.includes('leak')")
+        assert "Not called yet" in await stage.main.evaluate(RESULT)
+        await stage.pick("tool leak")
+        await stage.until(f"!find.shown({other})")
+        assert await stage.main.evaluate("document.querySelectorAll('.view').length") == 1
+        assert not stage.page.errors
+
+
+@pytest.mark.parametrize("name", ["examples/garden", "assets/init"])
+async def test_the_pages_of_our_examples_shrink_with_what_is_in_them(chromium: Chromium, name: str) -> None:
+    """APP-V-02: their frames become lower again."""
+    async with opened(chromium, str(REPOSITORY / name)) as stage:
+        if name == "assets/init":  # its tool has an argument, which may be left out
+            await stage.press("Call")
+        await stage.until("document.querySelector('.view')?.dataset.state === 'live'")
+        height = "document.querySelector('.screen').offsetHeight"
+        guest = await stage.guest()
+        await guest.call("() => { document.querySelector('ul, dl').style.height = '500px'; }")
+        await stage.until(f"{height} > 500")
+        await guest.call("() => { document.querySelector('ul, dl').style.height = ''; }")
+        await stage.until(f"{height} < 500")
+
+
 async def test_the_diagnostics_app_completes_every_step(chromium: Chromium) -> None:
     """The starter's app, opened by the page: each line of its check list that its own call can settle, passes."""
     async with opened(chromium, make_server()) as stage:
         await stage.pick("tool apps_diagnostics")
         await stage.write("note", "hello")
-        await stage.press("Stage input")
+        await stage.press("Input bit by bit")
         await stage.press("Step")
         await stage.until("document.querySelector('.view')?.dataset.state === 'live'")
         await stage.press("Step")
@@ -239,12 +273,12 @@ async def test_the_protocol_version_is_switched(chromium: Chromium) -> None:
         for version in ("2025-11-25", "2025-06-18"):
             await stage.write("Protocol version", version)
             await stage.until(f"document.getElementById('version').options[0].text === '{version}'")
-            await stage.says("legacy")
             await stage.write("why", f"in {version}")
             await stage.press("Call")
             await stage.until(f"{RESULT}.includes('it failed: in {version}')")
         await stage.main.evaluate("document.getElementById('server-button').click()")
         await stage.until("document.querySelector('dialog[open]').innerText.includes('Be quick.')")
+        await stage.says("in a session (versions up to 2025-11-25)")
         assert not stage.page.errors
 
 

@@ -195,3 +195,45 @@ async def test_an_app_that_floods_loses_its_frame(chromium: Chromium) -> None:
         await stage.until("document.querySelector('.view')?.dataset.state === 'failed'")
         assert await stage.main.evaluate("document.querySelector('.view iframe')") is None
         assert "2000 messages" in await stage.main.evaluate("document.querySelector('.view').innerText")
+
+
+STOPPED = APP.replace(
+    "let last",
+    """open("https://shop.example.com/");
+confirm("Sure?");
+const file = Object.assign(document.createElement("a"), { download: "x.csv", href: "data:text/csv,a" });
+file.click();
+navigator.clipboard.writeText("x").catch(() => {});
+navigator.geolocation.getCurrentPosition(() => {}, () => {});
+fetch("http://127.0.0.1:9999/beds").catch(() => {});
+document.documentElement.append(Object.assign(new Image(), { src: "logo.png" }));
+document.documentElement.append(Object.assign(new Image(), { src: "https://undeclared.example/logo.png" }));
+const grow = (height) => post({ method: "ui/notifications/size-changed", params: { height } });
+let last""",
+)
+FOUND = "[...document.querySelectorAll('.finding strong')].map((one) => one.textContent)"
+
+
+async def test_what_a_sandbox_stops_without_a_word_is_found(chromium: Chromium) -> None:
+    """Each is tried all the same, and found once; what the policy blocked is the policy's to tell."""
+    server = Server("stopped")
+    server.app("ui://stopped/app", STOPPED, csp={"connectDomains": ["http://127.0.0.1:9999"]})
+    server.add_tool(lambda: "text", name="stop", description="Stop.", ui="ui://stopped/app")
+    async with opened(chromium, server) as stage:
+        await stage.until(LIVE)
+        await stage.until(f"{FOUND}.some((title) => title.includes('undeclared.example'))")
+        for title in (
+            "It tried to open a window: https://shop.example.com/",
+            "It tried to open a dialog: confirm",
+            "It tried to save a file: x.csv",
+            "It was denied: writeText: ",
+            "It was denied: getCurrentPosition: ",
+            "It could not load something: http://127.0.0.1:9999/beds",
+            "It could not load something: /logo.png",
+        ):
+            await stage.until(f"{FOUND}.filter((found) => found.startsWith({json.dumps(title)})).length === 1")
+        assert not await stage.main.evaluate(f"{FOUND}.some((title) => title.includes('load something: https://'))")
+        guest = await stage.guest()
+        await guest.call("() => [100, 140, 180, 220, 260].forEach(grow)")
+        await stage.until(f"{FOUND}.includes('It does not settle on a size')")
+        assert not stage.page.errors

@@ -281,7 +281,6 @@ async def test_a_server_that_changes_or_ends_is_followed(chromium: Chromium, tmp
               .observe(document.getElementById('banner'), {{ childList: true, attributes: true }}); }})()"""
         )
         await stage.pick("tool show_bed")
-        await stage.press("Call")
         await (guest := await stage.guest()).until("document.getElementById('said').textContent === 'beans'")
         file.write_text(MORTAL.replace("<title>Probe", "<title>Another"))
         guest = await stage.guest(guest)

@@ -88,6 +88,7 @@ async def test_the_policies_are_in_the_headers() -> None:
         assert headers["cache-control"] == "no-store"
         assert b'"sandbox":"allow-scripts allow-same-origin allow-forms"' in body
         assert b'"allow":"camera"' in body
+        assert b":root{color-scheme:light dark}" in body  # in the scheme of its frame, which shows through it
         assert info["allow"] == "camera"
         assert info["outerSandbox"] == "allow-scripts allow-same-origin allow-forms"
 
