@@ -37,6 +37,7 @@ EXTRAS: dict[str, set[str]] = {
     "playwright": {"verdict"},
     "publicsuffixlist": {"extensions"},
     "pypdf": {"docs"},
+    "rapidfuzz": {"docs"},
     "pytest": {"pytest_plugin", "testing"},
     "redis": {"backplane"},
     "ruamel": {"install"},

@@ -3,25 +3,55 @@
 from __future__ import annotations
 
 import random
+import sys
 import time
 
-from mcpd.docs.spelling import Vocabulary, _within, distance
+import pytest
+
+from mcpd.docs.spelling import Vocabulary
 
 
-def test_the_quick_way_tells_what_the_table_tells() -> None:
+def edits(one: str, other: str) -> int:
+    """How many letters are to be changed, added, left out or exchanged with the next."""
+    rows = [list(range(len(other) + 1))]
+    for at, letter in enumerate(one, 1):
+        row = [at]
+        for place, another in enumerate(other, 1):
+            cost = min(rows[-1][place] + 1, row[-1] + 1, rows[-1][place - 1] + (letter != another))
+            if at > 1 and place > 1 and letter == other[place - 2] and one[at - 2] == another:
+                cost = min(cost, rows[-2][place - 2] + 1)
+            row.append(cost)
+        rows.append(row)
+    return rows[-1][-1]
+
+
+def test_it_finds_what_the_table_of_edits_tells() -> None:
+    """One edit for any word, else two for one of six letters that begins with the same one."""
     chance = random.Random(3)
-    near = 0
-    for _ in range(8_000):
-        word = "".join(chance.choices("abcé", k=chance.randint(1, 9)))
-        other = list(word)
-        for _ in range(chance.randint(0, 4)):
-            at = chance.randrange(len(other) + 1)
-            other[at : at + chance.randint(0, 2)] = chance.choices("abcé", k=chance.randint(0, 2)) or other[at : at + 2]
-            other[at : at + 2] = reversed(other[at : at + 2])
-        expected = distance(word, "".join(other), 2) <= 2
-        assert _within(word, 2)("".join(other)) == expected, (word, other)
-        near += expected
-    assert 2_000 < near < 7_600
+    words = sorted({"".join(chance.choices("abcé", k=chance.randint(3, 9))) for _ in range(60)})
+    vocabulary = Vocabulary((word, 1) for word in words)
+    found = 0
+    for _ in range(200):
+        typed = "".join(chance.choices("abcé", k=chance.randint(3, 9)))
+        away = {word: edits(typed, word) for word in words}
+        wanted = [word for word in words if away[word] == 1]
+        if not wanted and len(typed) >= 6:
+            wanted = [word for word in words if away[word] == 2 and word[0] == typed[0]]
+        assert vocabulary.corrected(typed) == sorted(wanted, key=lambda word: (word[0] != typed[0], word))[:3], typed
+        found += bool(wanted)
+    assert 50 < found < 190
+
+
+def test_a_frequent_word_is_more_often_meant() -> None:
+    vocabulary = Vocabulary([("port", 3), ("part", 9), ("sort", 99), ("ab", 5)])
+    assert vocabulary.corrected("PRT") == ["part", "port"]
+    assert vocabulary.corrected("xort") == ["sort", "port"]
+    assert vocabulary.corrected("a") == vocabulary.corrected("x" * 50) == []
+
+
+def test_without_the_library_nothing_is_corrected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rapidfuzz", None)
+    assert Vocabulary([("port", 3)]).corrected("prot") == []
 
 
 def test_two_edits_in_very_many_words() -> None:
