@@ -33,6 +33,7 @@ EXTRAS: dict[str, set[str]] = {
     "markdown_it": {"docs"},
     "mdit_py_plugins": {"docs"},
     "multidict": {"transports"},
+    "nh3": {"docs"},
     "opentelemetry": {"observe"},
     "playwright": {"verdict"},
     "publicsuffixlist": {"extensions"},

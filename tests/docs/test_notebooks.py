@@ -252,7 +252,7 @@ def test_the_text_has_all_that_can_be_read() -> None:
 
 
 def test_without_the_extra_it_is_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("markdown_it", "latex2mathml.converter", "selectolax.lexbor"):
+    for name in ("markdown_it", "latex2mathml.converter", "nh3"):
         monkeypatch.setitem(sys.modules, name, None)
     shown._renderer.cache_clear()
     outputs = [{"output_type": "display_data", "data": {"text/html": TABLE, "text/plain": "a"}},
