@@ -1,4 +1,4 @@
-"""HTTP requests to one server. aiohttp (D17) is used here, in `direct`, `pool` and `words` only; MCP is not known.
+"""HTTP requests to one server. aiohttp (D17) is used here, in `pool` and `words` only; MCP is not known.
 
 One connection pool, redirects within the origin, bodies in bounded memory. What fails is raised as a `TransportError`
 whose text names the server and the cause.
@@ -10,16 +10,15 @@ import asyncio
 import os
 import ssl
 from collections.abc import Callable, Iterator, Mapping
+from io import BytesIO
 from typing import TypeAlias
 
 import aiohttp
-from multidict import CIMultiDict
 from yarl import URL
 
 from ... import __version__
 from ...errors import ConfigurationError, ConnectionLost, HttpError
 from ...printable import printable
-from .direct import DirectReply, Prepared, post, prepare
 from .fields import checked
 from .inflate import inflating
 from .options import HttpOptions
@@ -29,13 +28,14 @@ from .words import in_words
 
 __all__ = ["Body", "Link", "read_some", "read_whole", "tls_context"]
 
-Reply: TypeAlias = aiohttp.ClientResponse | DirectReply
+Reply: TypeAlias = aiohttp.ClientResponse
 """An answer whose head has come. Close it, or read it to its end."""
 
 _AGAIN = frozenset((301, 302, 307, 308))
 _FOR_GOOD = frozenset((301, 308))
 _REDIRECTS = _AGAIN | {303}
 _ERROR_BYTES = 64 * 1024
+_PIECEMEAL_BYTES = 1024 * 1024
 
 
 class Link:
@@ -54,10 +54,6 @@ class Link:
         """Asked of each redirect, where not all that stays on the origin is followed."""
         self._moved: dict[URL, URL] = {}
         self._session: aiohttp.ClientSession | None = None
-        self._connector: aiohttp.BaseConnector | None = None
-        self._timeout = aiohttp.ClientTimeout(total=None, connect=options.connect_seconds)
-        self._is_direct = True
-        """Whether POSTs need no session of the library: there is no proxy."""
 
     async def open(self) -> None:
         """Make what requests need; connects to nothing. Raises ConfigurationError."""
@@ -72,27 +68,17 @@ class Link:
             connector = TcpPool(limit=0, ssl=context)
 
         proxy = proxy_for(self.url) if options.proxies and options.socket is None else None
-        self._is_direct = proxy is None
-        self._connector = connector
         self._session = aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
-            timeout=self._timeout,
+            timeout=aiohttp.ClientTimeout(total=None, connect=options.connect_seconds),
             proxy=proxy,
             headers={"User-Agent": f"mcpd/{__version__}", "Accept-Encoding": "gzip, deflate", **self.headers},
             requote_redirect_url=False,
         )
 
-    def prepared(self, headers: Mapping[str, str]) -> Mapping[str, str] | Prepared:
-        """Header fields as they are for `request`, to be kept: that spares work for each POST that has the same."""
-        if self._session is None or not self._is_direct:
-            return CIMultiDict(headers)
-        return prepare(self._session, self.url, headers)
-
-    async def request(
-        self, method: str, url: URL, headers: Mapping[str, str] | Prepared, body: bytes | None = None
-    ) -> Reply:
+    async def request(self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None = None) -> Reply:
         """Send a request and wait for the head of its answer, after redirects within the origin.
 
         Raises CannotConnect if nothing was sent, ConnectionLost if it is unknown what became of it, HttpError for a
@@ -100,8 +86,12 @@ class Link:
         """
         target = self._moved.get(url, url)
         for _ in range(self.options.redirects + 1):
+            if self._session is None:
+                raise ConnectionLost(f"{self.name}: the client is closed")
             try:
-                reply = await self._request(method, target, headers, body)
+                # A large body is given as a file, which the library writes piece by piece as the server reads.
+                data = BytesIO(body) if body is not None and len(body) > _PIECEMEAL_BYTES else body
+                reply = await self._session.request(method, target, data=data, headers=headers, allow_redirects=False)
             except (aiohttp.ClientError, OSError, ValueError) as error:
                 raise in_words(error, self.name, self.options) from None
 
@@ -112,18 +102,6 @@ class Link:
         raise HttpError(
             f"{self.name} redirects without end, at last to {printable(str(target.with_query(None)))}", reply.status
         )
-
-    async def _request(self, method: str, url: URL, headers: Mapping[str, str] | Prepared, body: bytes | None) -> Reply:
-        session, connector = self._session, self._connector
-        if session is None or connector is None:
-            raise ConnectionLost(f"{self.name}: the client is closed")
-
-        fields = headers.fields if isinstance(headers, Prepared) else headers
-        if method != "POST" or body is None or not self._is_direct:
-            return await session.request(method, url, data=body, headers=fields, allow_redirects=False)
-        if not isinstance(headers, Prepared) or headers.request.url is not url:
-            headers = prepare(session, url, fields)
-        return await post(connector, self._timeout, headers, body)
 
     def _redirected(self, method: str, url: URL, target: URL, reply: Reply) -> URL:
         """Where a redirect leads, if it is one to follow."""

@@ -7,33 +7,61 @@ answers would be taken for the answer to the next request, whoever had made the 
 
 from __future__ import annotations
 
+import asyncio
 import select
-from typing import Any
-from weakref import WeakSet
+from typing import Any, cast
 
 import aiohttp
 
 __all__ = ["TcpPool", "UnixPool"]
 
 
+class _Watched(asyncio.Protocol):
+    """Between a connection's transport and the library: closes it when something comes while nobody uses it."""
+
+    def __init__(self, transport: asyncio.Transport, user: aiohttp.connector.Connection) -> None:
+        self._transport = transport
+        self._inner = cast("asyncio.Protocol", transport.get_protocol())
+        self.user = user
+        """Whoever has it now; closed once it is back in the pool."""
+
+    def data_received(self, data: bytes) -> None:
+        if self.user.closed:
+            self._transport.abort()
+        else:
+            self._inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return self._inner.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._inner.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
+
+
 class _Fresh:
     """Of a pool: looks at a connection that was used before it is used again."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self._used: WeakSet[Any] = WeakSet()
 
     async def connect(self, *args: Any, **options: Any) -> aiohttp.connector.Connection:
         """A connection that is new, or silent. Raises what aiohttp raises."""
         while True:
             connection: aiohttp.connector.Connection = await super().connect(*args, **options)  # type: ignore[misc]
-            protocol = connection.protocol
+            transport = connection.transport
+            if transport is None:
+                return connection  # it was just lost, and the library says so
 
-            if protocol not in self._used:
+            watched = transport.get_protocol()
+            if not isinstance(watched, _Watched):
                 # Of a new one TLS may have something to read that is no answer.
-                self._used.add(protocol)
+                transport.set_protocol(_Watched(transport, connection))
                 return connection
-            if protocol is not None and not protocol.should_close and not _has_something(connection.transport):
+            if not _has_something(transport):
+                watched.user = connection
                 return connection
             connection.close()
 
@@ -46,9 +74,9 @@ class UnixPool(_Fresh, aiohttp.UnixConnector):
     """Connections to a unix socket."""
 
 
-def _has_something(transport: Any) -> bool:
+def _has_something(transport: asyncio.Transport) -> bool:
     """Whether there is something to read, or the end, that the loop has not come to."""
-    socket = None if transport is None else transport.get_extra_info("socket")
+    socket = transport.get_extra_info("socket")
     if socket is None or socket.fileno() < 0:
         return True
 

@@ -11,7 +11,6 @@ from ...channel import Heading
 from ...errors import HttpError
 from ...printable import printable
 from ..authorization import Authorization
-from .direct import Prepared
 from .fields import checked, with_cookies
 from .link import Link, Reply, read_some
 from .options import Challenge, HttpOptions
@@ -22,7 +21,6 @@ JSON = "application/json"
 EVENTS = "text/event-stream"
 
 _POST = {"Content-Type": JSON, "Accept": f"{JSON}, {EVENTS}"}
-_PREPARED = 200
 _ATTEMPTS = 3
 """So often a request that is refused is shown to the hook."""
 
@@ -41,19 +39,13 @@ class Requester:
         """The header field of the session; empty if there is none."""
         self.version: dict[str, str] = {}
         """The header field of a session's version."""
-        self._prepared: dict[Heading, Mapping[str, str] | Prepared] = {}
-        """The fields of messages that were sent, by their headings: most calls of a client look like one before."""
-
         self._text = str(link.url)
-        self._let_in: dict[Heading, tuple[Mapping[str, str], Mapping[str, str] | Prepared]] = {}
-        """The same of those that need authorization, with the fields that let them in."""
 
         headers = self.options.headers
         self._fixed: Mapping[str, str] | None = None
         if headers is None or isinstance(headers, Mapping):
             self._fixed = checked(headers or {}, "headers")
-        self._is_plain = self._fixed is not None and self.options.authenticate is None and self._authorization is None
-        """Whether the fields of the program are always the same."""
+        """The fields of the program, where they are always the same."""
         self._granted: Mapping[str, str] = {}
         self._cookies: dict[str, str] = {}
         self._cookie: dict[str, str] = {}
@@ -64,21 +56,12 @@ class Requester:
         self, heading: Heading, body: bytes, operation: str = "", hold: Callable[[bool], None] | None = None
     ) -> Reply:
         """Send a message. `hold` is told when somebody logs in for it, and when that is over. Raises as `request`."""
-        if not self._is_plain:
-            if self._authorization is None:
-                return await self.request("POST", self.link.url, self._fields(heading), body)
-            for name, value in heading.fields:
-                if name == "Mcp-Name":
-                    operation = f"{operation} {value}"
-            return await self._authorized("POST", self.link.url, heading, body, operation, hold)
-
-        prepared = self._prepared.get(heading)
-        if prepared is None:
-            if len(self._prepared) >= _PREPARED:
-                self._prepared.clear()
-            fields = {**(self._fixed or {}), **self._fields(heading)}
-            prepared = self._prepared[heading] = self.link.prepared(fields)
-        return self._remember_cookies(await self.link.request("POST", self.link.url, prepared, body))
+        if self._authorization is None:
+            return await self.request("POST", self.link.url, self._fields(heading), body)
+        for name, value in heading.fields:
+            if name == "Mcp-Name":
+                operation = f"{operation} {value}"
+        return await self._authorized("POST", self.link.url, self._fields(heading), body, operation, hold)
 
     def _remember_cookies(self, reply: Reply) -> Reply:
         """Keep the cookies that a server sets, unless the program sends cookies of its own."""
@@ -92,8 +75,6 @@ class Requester:
             self._cookie = (
                 {"Cookie": "; ".join(f"{name}={value}" for name, value in cookies.items())} if cookies else {}
             )
-            self._prepared.clear()
-            self._let_in.clear()
         return reply
 
     @property
@@ -105,7 +86,7 @@ class Requester:
 
     def _fields(self, heading: Heading) -> dict[str, str]:
         """What a message says of itself."""
-        fields = {**_POST, **self._cookie}
+        fields = {**_POST}
         if heading.in_session:
             fields.update(self.session)
         if heading.version is not None:
@@ -124,8 +105,8 @@ class Requester:
         while True:
             granted = self._granted
             own = self._fixed if self._fixed is not None else await self._asked_for()
-            fields = {**self._cookie, **fields}
-            reply = self._remember_cookies(await self.link.request(method, url, {**own, **granted, **fields}, body))
+            sent = {**own, **granted, **self._cookie, **fields}
+            reply = self._remember_cookies(await self.link.request(method, url, sent, body))
 
             authenticate = self.options.authenticate
             if reply.status not in (401, 403) or authenticate is None or attempt == _ATTEMPTS:
@@ -143,7 +124,7 @@ class Requester:
         self,
         method: str,
         url: URL,
-        said: Heading | Mapping[str, str],
+        fields: Mapping[str, str],
         body: bytes | None,
         operation: str,
         hold: Callable[[bool], None] | None,
@@ -154,7 +135,8 @@ class Requester:
         while True:
             own = self._fixed if self._fixed is not None else await self._asked_for()
             granted = await asked.fields()
-            reply = self._remember_cookies(await self.link.request(method, url, self._joined(own, granted, said), body))
+            sent = {**own, **granted, **self._cookie, **fields}
+            reply = self._remember_cookies(await self.link.request(method, url, sent, body))
             asked.heard(reply.headers)
             # A session is ended without a login for it.
             if reply.status not in (401, 403) or method == "DELETE":
@@ -175,22 +157,6 @@ class Requester:
                 if hold is not None:
                     hold(False)
             reply.close()
-
-    def _joined(
-        self, own: Mapping[str, str], granted: Mapping[str, str], said: Heading | Mapping[str, str]
-    ) -> Mapping[str, str] | Prepared:
-        """All fields of one request; of a message those of the last one that looked like it, while its token holds."""
-        if not isinstance(said, Heading):
-            return {**own, **granted, **self._cookie, **said}
-        known = self._let_in.get(said)
-        if known is not None and known[0] is granted and own is self._fixed:
-            return known[1]
-
-        fields = self.link.prepared({**own, **granted, **self._fields(said)})
-        if len(self._let_in) >= _PREPARED:
-            self._let_in.clear()
-        self._let_in[said] = granted, fields
-        return fields
 
     async def _asked_for(self) -> Mapping[str, str]:
         """What the program's function says now."""
@@ -225,5 +191,3 @@ class Requester:
             text = f"{self.link.name}: the header Mcp-Session-Id {printable(value, 60)!r} is not ASCII text"
             raise HttpError(text, reply.status)
         self.session = {"Mcp-Session-Id": value}
-        self._prepared.clear()
-        self._let_in.clear()
