@@ -22,7 +22,7 @@ import yaml
 from conftest import REPOSITORY, Child
 from support.http_peer import Port, modern
 from support.redis_server import NEEDS_REDIS, RedisServer
-from support.service_stage import DEPLOY, NodeProcess, free_ports, missing
+from support.service_stage import DEPLOY, NodeProcess, free_ports, missing, speak_by_every_transport
 
 SERVER = "from mcpd import Server\nserver = Server('garden')\n"
 UNIT = DEPLOY / "systemd" / "mcpd.service"
@@ -110,13 +110,12 @@ async def started(
 
 
 async def is_served(port: Port, *paths: str) -> None:
-    """Its probes find it, who has the token is served, and nobody else."""
+    """Its probes find it, who has the token is served by every transport, and nobody else."""
     for path in paths:
         probe = f"GET {path} HTTP/1.1\r\nHost: 10.1.2.3:8080\r\n\r\n".encode()
         assert (await port.ask(probe)).status == 200, path
     assert (await port.ask(modern("tools/list"))).status == 401
-    answer = await port.ask(modern("tools/list", headers={"Authorization": f"Bearer {TOKEN}"}))
-    assert answer.status == 200
+    await speak_by_every_transport(port.number, token=TOKEN)
 
 
 @pytest.mark.slow

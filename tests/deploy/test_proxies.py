@@ -5,17 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import ssl
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import Child
-from support.http_peer import Peer, Port, Session, call, initialize, modern, post, request
+from support.http_peer import Port, Session, call, modern
 from support.redis_server import NEEDS_REDIS
-from support.service_stage import NodeProcess, missing, service
-from websockets.asyncio.client import connect
+from support.service_stage import NodeProcess, missing, service, speak_by_every_transport
 
 pytestmark = [pytest.mark.slow, NEEDS_REDIS]
 
@@ -87,9 +85,9 @@ async def test_any_process_behind_a_proxy(name: str, child: Child, tmp_path: Pat
             peer.abort()
 
 
-@pytest.mark.parametrize("name", ["nginx", "nginx-tls", "haproxy", "caddy"])
+@pytest.mark.parametrize("name", ["nginx", "nginx-tls", "nginx-container", "haproxy", "caddy"])
 async def test_every_transport_behind_a_proxy(name: str, child: Child, tmp_path: Path) -> None:
-    """POST in both eras, an event stream and a WebSocket, each with an answer of the server; also over TLS."""
+    """Also over TLS, and in the container of the proxy but for the names of the nodes."""
     program, is_tls = name.partition("-")[0], name == "nginx-tls"
     if missing(program):
         pytest.skip(f"{program} is not installed")
@@ -97,29 +95,7 @@ async def test_every_transport_behind_a_proxy(name: str, child: Child, tmp_path:
     options = ["--allow-host", "mcp.example.com"]
     with service(child.python, child.env, tmp_path, tmp_path / "server.py", proxies=[name], options=options) as served:
         tls = ssl.create_default_context(cafile=tmp_path / name / "fullchain.pem") if is_tls else None
-        host = "mcp.example.com" if is_tls else "localhost"
-        where = {"host": "127.0.0.1", "port": served.proxies[name], "ssl": tls}
-
-        peers: list[Peer] = []
-
-        async def ask(data: bytes) -> Peer:
-            peer = Peer(*await asyncio.open_connection(**where, server_hostname=host if is_tls else None))
-            peers.append(peer)
-            peer.send(data.replace(b"Host: localhost", b"Host: " + host.encode()))
-            return peer
-
-        opened = await (await ask(post(initialize()))).answer()
-        assert (await (await ask(modern("tools/call", {"name": "pid"}))).answer()).status == 200
-        fields = [("Accept", "text/event-stream"), ("Mcp-Session-Id", opened["mcp-session-id"])]
-        stream = await ask(request("GET", "/mcp", fields))
-        assert (await stream.head())["content-type"] == "text/event-stream"
-        for peer in peers:
-            peer.abort()
-
-        uri = f"{'wss' if is_tls else 'ws'}://{host}:{served.proxies[name]}/mcp"
-        async with connect(uri, host="127.0.0.1", port=where["port"], ssl=tls, proxy=None) as websocket:
-            await websocket.send(json.dumps(initialize()))
-            assert json.loads(await websocket.recv())["result"]["serverInfo"]["name"] == "garden"
+        await speak_by_every_transport(served.proxies[name], "mcp.example.com" if is_tls else "localhost", tls=tls)
 
 
 async def _kill_in_a_call(session: Session, processes: dict[str, NodeProcess]) -> None:

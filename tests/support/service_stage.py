@@ -5,11 +5,14 @@ The files of `deploy/` are taken as they are but for their ports. Each request g
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import re
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
@@ -18,10 +21,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from support.http_peer import Port
+from support.http_peer import Peer, Port, initialize, modern, post, request
 from support.redis_server import RedisServer
+from websockets.asyncio.client import connect
 
-__all__ = ["DEPLOY", "NodeProcess", "Service", "free_ports", "missing", "service"]
+__all__ = ["DEPLOY", "NodeProcess", "Service", "free_ports", "missing", "service", "speak_by_every_transport"]
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DEPLOY = REPOSITORY / "deploy"
@@ -168,6 +172,35 @@ def service(
         yield found
 
 
+async def speak_by_every_transport(
+    port: int, host: str = "localhost", *, tls: ssl.SSLContext | None = None, token: str = ""
+) -> None:
+    """POST in both eras, an event stream and a WebSocket, each with an answer of the server `garden`."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    peers: list[Peer] = []
+
+    async def ask(data: bytes) -> Peer:
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", port, ssl=tls, server_hostname=host if tls is not None else None
+        )
+        peers.append(Peer(reader, writer))
+        peers[-1].send(data.replace(b"Host: localhost", b"Host: " + host.encode()))
+        return peers[-1]
+
+    opened = await (await ask(post(initialize(), headers))).answer()
+    assert (await (await ask(modern("tools/list", {}, headers))).answer()).status == 200
+    fields = {**headers, "Accept": "text/event-stream", "Mcp-Session-Id": opened["mcp-session-id"]}
+    stream = await ask(request("GET", "/mcp", fields.items()))
+    assert (await stream.head())["content-type"] == "text/event-stream"
+    for peer in peers:
+        peer.abort()
+
+    uri = f"{'ws' if tls is None else 'wss'}://{host}:{port}/mcp"
+    async with connect(uri, host="127.0.0.1", port=port, ssl=tls, proxy=None, additional_headers=headers) as websocket:
+        await websocket.send(json.dumps(initialize()))
+        assert json.loads(await websocket.recv())["result"]["serverInfo"]["name"] == "garden"
+
+
 def _certify(folder: Path) -> None:
     """A certificate of its own for mcp.example.com."""
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=mcp.example.com",
@@ -185,6 +218,10 @@ def _proxy(name: str, folder: Path, ports: Sequence[int]) -> Iterator[int]:
     file = {"haproxy": "haproxy.cfg", "caddy": "Caddyfile"}.get(name, "nginx.conf")
     all_ports = [own, *ports]
     text = (DEPLOY / file).read_text()
+    if name == "nginx-container":  # of which the nodes have names and are asked for again
+        text = (DEPLOY / "container" / file).read_text().replace("listen 8080", "listen 127.0.0.1:8080")
+        for number, node in enumerate(("one", "two"), 1):
+            text = text.replace(f"server {node}:8080 resolve", f"server 127.0.0.1:808{number}")
     if name == "nginx-tls":  # on the port of the other, which gets one that nobody uses
         all_ports[:1] = free_ports(1)
         tls = (DEPLOY / "nginx-tls.conf").read_text().replace("listen 443", f"listen 127.0.0.1:{own}")
