@@ -44,7 +44,6 @@ EXTRAS: dict[str, set[str]] = {
     "ruamel": {"install"},
     "selectolax": {"docs", "verdict"},
     "typing_extensions": {"cli", "client"},  # anyio brings it before Python 3.13; the command hands it on to msgspec
-    "uvicorn": {"http"},
     "uvloop": {"server"},
     "yaml": {"docs"},
     "watchfiles": {"sources"},
@@ -178,7 +177,7 @@ def test_each_module_imports_first(child: Child) -> None:
 NOT_FOR_STDIO = {
     "array", "asyncio.sslproto", "asyncio.staggered", "binascii", "click", "email", "http",
     "httptools", "importlib.metadata", "jsonschema_rs", "opentelemetry", "platform", "publicsuffixlist", "pydantic",
-    "redis", "sqlite3", "ssl", "subprocess", "typing_extensions", "urllib.request", "uvicorn",
+    "redis", "sqlite3", "ssl", "subprocess", "typing_extensions", "urllib.request",
     "uvloop", "watchfiles", "websockets",
 }  # fmt: skip
 # Of ours: what most servers never need, or not before somebody calls.

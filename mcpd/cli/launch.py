@@ -387,7 +387,7 @@ def _look_for_mistakes(options: Options, found: list[Found], left_out: dict[str,
 def _has_http() -> bool:
     from importlib.util import find_spec
 
-    return find_spec("uvicorn") is not None and find_spec("httptools") is not None
+    return find_spec("httptools") is not None
 
 
 _ALWAYS_WITH_EFFECT = {

@@ -2,7 +2,7 @@
 
 `app` guards the endpoint, `routes` serves what is beside it; `eras` tells the two eras apart, which `modern` and
 `legacy` answer; `sessions` and `resumable_streams` are what legacy clients come back to; `reply` and `event_stream` are
-answers; `listener` runs it with uvicorn.
+answers; `listener` runs it on our own connections.
 """
 
 from ..registry.routes import Route

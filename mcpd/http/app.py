@@ -27,7 +27,7 @@ from ..transports.websocket_server import Endpoint, WebSocketLimits
 from .core import Answering, Backend, Companion, Core, Facts, HttpSettings, Identify
 from .cors import Cors
 from .eras import Eras, Step
-from .request import SAME_HEAD, BadBody, ClientDisconnected, HttpRequest, Receive, Scope, Send
+from .request import BadBody, ClientDisconnected, HttpRequest, Receive, Scope, Send
 from .routes import Router
 from .upgrade import serve_websocket
 
@@ -52,7 +52,7 @@ class _HeaderCheck(NamedTuple):
 
 
 class HttpApp:
-    """The application: give it to any ASGI server, or to `listener.listen`, which runs it with uvicorn.
+    """The application: give it to any ASGI server, or to `listener.HttpListener`.
 
     `server` is what it serves, `bound` the host that is listened on. `identify` gives the sender of a request, where
     something before this application authenticates.
@@ -179,12 +179,7 @@ class HttpApp:
 
     def _route(self, request: HttpRequest) -> Step:
         """Decide by its head how a request is answered."""
-        same: dict[str, _HeaderCheck] | None = request.scope.get(SAME_HEAD)
-        check = same.get("check") if same else None
-        if check is None:
-            check = self._check_headers(request)
-            if same is not None:
-                same["check"] = check
+        check = self._check_headers(request)
         refusal = check.refusal
         if request.path not in self.paths:
             return self.routes.serve(request, refusal)

@@ -12,14 +12,13 @@ from functools import partial
 from typing import Any
 
 from .request import WHEN_GONE, HttpRequest, Receive
-from .response_writer import ResponseWriter
 
 __all__ = ["Departure", "departed", "on_departure", "when_gone"]
 
 
 class Departure:
-    """In the place of the event that uvicorn sets when something happens to a request, all of which is here: then its
-    client has left, or its answer is complete. The callback is called once, a turn of the loop later."""
+    """Set when the client of a request that was read has left, or its answer is complete. The callback is called once,
+    a turn of the loop later."""
 
     __slots__ = ("_callback",)
 
@@ -38,12 +37,11 @@ class Departure:
 
 
 def when_gone(send: Any, callback: Callable[[], object]) -> Departure | None:
-    """Have a connection of ours call back; None, and nothing was done, if `send` is not of one or it is too late."""
-    cycle: Any = getattr(send, "__self__", None)
-    is_ours = getattr(cycle, "transport", None).__class__ is ResponseWriter
-    if cycle is None or not is_ours or cycle.more_body or cycle.disconnected or cycle.response_complete:
+    """Have an exchange of `http1`, whose `send` this is, call back; None if it is too late, or its body is to come."""
+    exchange: Any = getattr(send, "__self__", None)
+    if not hasattr(exchange, "departure") or exchange.more_body or exchange.is_gone or exchange.is_complete:
         return None
-    departure = cycle.message_event = Departure(callback)
+    departure = exchange.departure = Departure(callback)
     return departure
 
 

@@ -9,7 +9,7 @@ from ..wire.sse import KEEP_ALIVE
 from .outbox import Outbox
 from .request import EVENT_STREAM, Header, HttpRequest, Send
 
-__all__ = ["HEADERS", "HEAD_LINES", "EventStreamResponse"]
+__all__ = ["HEADERS", "EventStreamResponse"]
 
 HEADERS: tuple[Header, ...] = (
     EVENT_STREAM,
@@ -17,10 +17,6 @@ HEADERS: tuple[Header, ...] = (
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 )
-HEAD_LINES = b"".join(b"%b: %b\r\n" % header for header in HEADERS[1:])
-"""All but the first, as they stand in the head of an answer."""
-
-
 _PIECE_BYTES = 256 * 1024
 
 

@@ -1,7 +1,6 @@
 """The application on sockets of our own, inside the event loop that is running.
 
-Uvicorn's server (signals, reload, a tick ten times a second) stays out: what stops us is `serving`, and it always
-ends. WebSocket upgrades go to `transports.websocket`, with their connection.
+What stops us is `serving`, and it always ends. WebSocket upgrades go to `transports.websocket`, with their connection.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
 
 from ..channel import Channel, Receiver
 from ..errors import ConfigurationError
@@ -29,11 +27,8 @@ from ..transports.address import (
 from ..transports.guards import Access
 from ..transports.websocket_server import Endpoint, WebSocketLimits
 from .application import Application
+from .exchange import HttpState
 from .http1 import LINGER, Http1Protocol
-from .http1_state import HttpState
-
-if TYPE_CHECKING:
-    from uvicorn import Config
 
 __all__ = ["HttpListener"]
 
@@ -67,11 +62,9 @@ class HttpListener:
         self._socket_mode = socket_mode
         self._connection_limit = ConnectionLimit() if connection_limit is None else connection_limit
         self._state = HttpState(self._connection_limit)
-        self._app_state: dict[str, Any] = {}
         self._acceptor: Acceptor | None = None
         self._websockets: Endpoint
         self._timer: asyncio.TimerHandle | None = None
-        self.config = _new_config(app, self._upgrade)
 
     @property
     def connections(self) -> Iterable[Ending]:
@@ -113,18 +106,14 @@ class HttpListener:
         return await bind(self._address, is_guarded=is_guarded)
 
     def _connect(self) -> asyncio.Protocol:
-        return Http1Protocol(self.config, self._state, self._app_state, _loop=asyncio.get_running_loop())
+        return Http1Protocol(self.app, self._state, lambda: self._websockets.connect())
 
     def _close_idle(self) -> None:
         """Now and then close connections that nobody uses any more."""
         loop = asyncio.get_running_loop()
         for connection in list(self._state.connections):
-            if isinstance(connection, Http1Protocol):
-                connection.close_idle(loop.time() - self.app.settings.idle_timeout)
+            connection.close_idle(loop.time() - self.app.settings.idle_timeout)
         self._timer = loop.call_later(self.app.settings.idle_timeout / 4, self._close_idle)
-
-    def _upgrade(self, **_uvicorn: Any) -> asyncio.BaseProtocol:
-        return self._websockets.connect()
 
     def pause(self) -> None:
         """Accept no more, and close what is idle; calls that run may be answered. `linger` or `aclose` comes next.
@@ -150,7 +139,7 @@ class HttpListener:
 
         self._websockets.pause()
         for connection in list(self._state.connections):
-            if is_first and isinstance(connection, Http1Protocol):
+            if is_first:
                 connection.drain()
             else:
                 connection.shutdown()
@@ -183,30 +172,7 @@ class HttpListener:
         for task in list(self._state.tasks):
             task.cancel()
         await self._settle()
-        self._state.close()
 
     async def _settle(self) -> None:
         if self._state.tasks:
             await asyncio.wait(self._state.tasks, timeout=LINGER)
-
-
-def _new_config(app: Application, upgrade: Callable[..., asyncio.BaseProtocol]) -> Config:
-    """What uvicorn's connections ask of their server; `upgrade` makes what takes a WebSocket's connection over."""
-    from uvicorn import Config  # noqa: PLC0415  # an extra, which `http1` has missed before if it is not there
-
-    config = Config(
-        app,
-        http=Http1Protocol,
-        ws="none",
-        lifespan="off",
-        proxy_headers=False,
-        server_header=False,
-        # False would take the handlers from uvicorn's log of accesses, which a program may use for a server of its own.
-        access_log=True,
-        log_config=None,
-    )
-    config.load()
-    # Not what `load` makes of them: the application as it is, and our own framing.
-    config.loaded_app = app
-    config.ws_protocol_class = upgrade  # type: ignore[assignment]
-    return config

@@ -13,7 +13,7 @@ from ..jsonrpc import Id
 from ..principal import Origin
 from ..wire.sse import KEEP_ALIVE
 from .departure import Departure, on_departure
-from .event_stream import HEAD_LINES, HEADERS, EventStreamResponse
+from .event_stream import HEADERS, EventStreamResponse
 from .keep_alive import KeepAlive
 from .request import Header, HttpRequest
 from .resumable_streams import ResumableStream, StreamMaker
@@ -172,10 +172,7 @@ class Reply:
                     self._tell_sent(answer)
                 frames.append(answer)
             body = self._maker.write_whole(frames)
-            if headers:
-                await self.request.answer(200, body, HEADERS[0], (*_MORE_HEADERS, *headers))
-            else:
-                await self.request.answer(200, body, HEADERS[0], _MORE_HEADERS, HEAD_LINES)
+            await self.request.answer(200, body, HEADERS[0], (*_MORE_HEADERS, *headers))
         elif answer is not None:
             await self.request.answer(status, answer, headers=headers)
         else:

@@ -18,12 +18,9 @@ from ..principal import ANONYMOUS, Origin, Principal
 from ..transports.guards import Refusal
 
 __all__ = [
-    "ANSWER_AT_ONCE",
     "EVENT_STREAM",
     "JSON",
-    "SAME_HEAD",
     "WHEN_GONE",
-    "WHOLE_BODY",
     "BadBody",
     "ClientDisconnected",
     "FrameWatch",
@@ -44,14 +41,8 @@ Header: TypeAlias = tuple[bytes, bytes]
 
 JSON: Header = (b"content-type", b"application/json")
 EVENT_STREAM: Header = (b"content-type", b"text/event-stream")
-ANSWER_AT_ONCE = "mcpd.answer_at_once"
-"""Where our own listener's scopes have what writes a whole answer: see `response_writer.answer_at_once`."""
-WHOLE_BODY = "mcpd.whole_body"
-"""Where they have the body, if all of it is here: whoever takes it out need not wait for it. See `known_head`."""
 WHEN_GONE = "mcpd.when_gone"
 """Where our own listener's scopes have what tells that a client has left: see `departure`."""
-SAME_HEAD = "mcpd.same_head"
-"""Where the scopes of requests with the same head, but for its length, share what was found of that."""
 
 _BIT_JSON, _BIT_EVENTS = 1, 2
 _ACCEPTED = {
@@ -182,18 +173,16 @@ class HttpRequest:
         if length is not None and length.isdigit() and (len(length) > 15 or int(length) > most):
             raise BadBody(413, _too_large(most))
 
-        body: bytes | None = self.scope.pop(WHOLE_BODY, None)
-        if body is None:
-            message = await self.receive()
-            if message["type"] != "http.request":
-                raise ClientDisconnected
-            body = message.get("body", b"")
-            if message.get("more_body"):
-                try:
-                    async with asyncio.timeout(timeout):
-                        body = await self._read_on(body, most, owner)
-                except TimeoutError:
-                    raise BadBody(408, f"The body did not arrive within {timeout:g} s") from None
+        message = await self.receive()
+        if message["type"] != "http.request":
+            raise ClientDisconnected
+        body: bytes = message.get("body", b"")
+        if message.get("more_body"):
+            try:
+                async with asyncio.timeout(timeout):
+                    body = await self._read_on(body, most, owner)
+            except TimeoutError:
+                raise BadBody(408, f"The body did not arrive within {timeout:g} s") from None
 
         if len(body) > most:
             raise BadBody(413, _too_large(most))
@@ -226,18 +215,11 @@ class HttpRequest:
 
     # -- answering ---------------------------------------------------------------------------
 
-    async def answer(
-        self, status: int, body: bytes, kind: Header = JSON, headers: Iterable[Header] = (), lines: bytes = b""
-    ) -> None:
-        """Answer with a whole body. `lines` are the `headers` as lines, where these are our own."""
+    async def answer(self, status: int, body: bytes, kind: Header = JSON, headers: Iterable[Header] = ()) -> None:
+        """Answer with a whole body."""
         if self.watch is not None and kind is JSON:
             self.watch.sent(body)
         self.status = status
-        if not self.response_headers and (lines or not headers) and self.method != "HEAD":
-            at_once = self.scope.get(ANSWER_AT_ONCE)
-            if at_once is not None and at_once(self._send, status, kind, body, lines):
-                return
-
         fields = [kind, (b"content-length", b"%d" % len(body)), *headers, *self.response_headers]
         await self._send({"type": "http.response.start", "status": status, "headers": fields})
         await self._send({"type": "http.response.body", "body": body if self.method != "HEAD" else b""})

@@ -103,7 +103,7 @@ async def test_answers_over_http_that_nobody_reads() -> None:
         await until(lambda: answered == 8)
         assert (await port.ask(ask(10))).status == 200
         there = [one for one in gc.get_objects() if isinstance(one, Http1Protocol)]
-        waiting = sum(one._writer.transport.get_write_buffer_size() for one in there)
+        waiting = sum(one.transport.get_write_buffer_size() for one in there)
         assert MIB < waiting <= 24 * MIB
         assert waiting <= BUDGET.used + 8 * SMALL
         for peer in peers:

@@ -95,8 +95,8 @@ async def test_nothing_stays_open_when_listening_fails(monkeypatch: pytest.Monke
     assert made[0].fileno() == -1
 
 
-def test_without_uvicorn_it_says_what_to_install(child: Child, tmp_path: Path) -> None:
-    (tmp_path / "uvicorn.py").write_text("raise ImportError('no uvicorn', name='uvicorn')\n")
+def test_without_httptools_it_says_what_to_install(child: Child, tmp_path: Path) -> None:
+    (tmp_path / "httptools.py").write_text("raise ModuleNotFoundError('no httptools', name='httptools')\n")
     env = {**child.env, "PYTHONPATH": os.pathsep.join([str(tmp_path), child.env["PYTHONPATH"]])}
     done = subprocess.run(
         child.mcpd("serve", "--http", "127.0.0.1:0"), env=env, capture_output=True, text=True, timeout=100, check=False
@@ -424,7 +424,7 @@ async def test_closing_does_not_wait_for_who_does_not_read() -> None:
         peer = await port.connect()
         peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
         peer.send(modern("resources/read", {"uri": "stage://long/30000000"}))
-        await until(lambda: any(connection.flow.write_paused for connection in port.listener._state.connections))
+        await until(lambda: any(connection.paused for connection in port.listener._state.connections))
         async with asyncio.timeout(60):
             await port.listener.aclose()
         await idle(port)

@@ -35,7 +35,7 @@ async def count_objects() -> dict[str, int]:
     gc.collect()
     blocks = sys.getallocatedblocks()  # before what is made to count
     names = [type(one).__name__ for one in gc.get_objects()]
-    kinds = ("HttpSession", "ServerConnection", "EventStreamResponse", "ResumableStream", "Protocol")
+    kinds = ("HttpSession", "ServerConnection", "EventStreamResponse", "ResumableStream", "Http1Protocol")
     counted = {name: names.count(name) for name in kinds}
     return {**counted, "blocks": blocks}
 
@@ -129,7 +129,7 @@ class Crowd:
             while True:
                 left = await self.objects()
                 # Of the connections one is that of the request that counts them; others are just ending.
-                if not left["HttpSession"] and not left["EventStreamResponse"] and left["Protocol"] < 30:
+                if not left["HttpSession"] and not left["EventStreamResponse"] and left["Http1Protocol"] < 3:
                     return left
                 await asyncio.sleep(0.5)
 

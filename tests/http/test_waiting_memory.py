@@ -1,6 +1,6 @@
 """What a client that waits takes of the server's objects, in bytes: what is made anew for each shows here.
 
-Counted are allocations in lines of mcpd and of uvicorn, so that the client in the same process is none of them.
+Counted are allocations in lines of mcpd, so that the client in the same process is none of them.
 Resident memory, with what the event loop and the parser take, is `tests/bench/memory_rows.py`.
 """
 
@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
-import uvicorn
 from support.http_peer import Port, initialize, modern, post, request, serving
 
 import mcpd
@@ -21,7 +20,7 @@ from mcpd import Server
 pytestmark = pytest.mark.unmeasured  # measuring lines keeps a memory of its own for each frame that waits
 
 MANY = 40
-OURS = [str(Path(package.__file__).parent / "*") for package in (mcpd, uvicorn)]
+OURS = [str(Path(package.__file__).parent / "*") for package in (mcpd,)]
 
 
 async def session(port: Port) -> None:

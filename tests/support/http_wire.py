@@ -21,7 +21,7 @@ from support.http_peer import BOTH, MODERN, Peer, Port, request, serving
 from support.wires import META, TIMEOUT, Wire
 
 from mcpd import Server
-from mcpd.http.request import WHOLE_BODY, Receive, Scope, Send
+from mcpd.http.request import Receive, Scope, Send
 from mcpd.wire.headers import encode_value
 
 __all__ = ["HttpWire", "http_wire"]
@@ -177,10 +177,20 @@ class HttpWire(Wire):
                 asyncio.get_running_loop().call_soon(self._taken.set)
             return message
 
-        if WHOLE_BODY in scope:
-            asyncio.get_running_loop().call_soon(self._taken.set)
-
         await self._app(scope, receive_and_tell, send)
+
+
+class Passing:
+    """An application whose requests pass through something else."""
+
+    def __init__(self, app: Any, call: Any) -> None:
+        self._app, self._call = app, call
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._app, name)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._call(scope, receive, send)
 
 
 @asynccontextmanager
@@ -188,7 +198,7 @@ async def http_wire(server: Server, version: str | None = None, **opening: Any) 
     """A wire to `server` over HTTP on the loopback, in this process."""
     async with serving(server) as port:
         wire = HttpWire(port, server)
-        port.listener.config.loaded_app = wire.passing  # type: ignore[assignment]
+        port.listener.app = Passing(port.listener.app, wire.passing)  # type: ignore[assignment]
         if version is not None:
             await wire.open(version, **opening)
         yield wire
