@@ -114,7 +114,7 @@ def _of_unloaded(url: str, why: str, origin: str) -> Finding:
 
 
 def why_not_started(scene: Scene) -> Finding | None:
-    """Return what kept a View from its handshake: a missing script, missing data or an exception."""
+    """Return what kept a View from its handshake: a missing script, missing data, its own policy or an exception."""
     for url, (why, kind) in scene.unloaded.items():
         if kind in _NEEDED:
             return _of_unloaded(url, why, scene.guest_origin)
@@ -122,6 +122,9 @@ def why_not_started(scene: Scene) -> Finding | None:
         finding = _of_violation(violation, scene.view.grant.csp)
         if finding.url and str(violation.get("effective-directive", "")).startswith(("script-src", "connect-src")):
             return finding
+    if scene.refused and not scene.violations:  # the host's policy reports what it blocks
+        advice = "take the policy out of its <meta>: the host sets one, for what _meta.ui.csp declares"
+        return Finding(severity="failure", text=f"a policy of its own: {scene.refused}", advice=advice)
     return next(errors_of(scene), None)
 
 

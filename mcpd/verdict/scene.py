@@ -72,6 +72,8 @@ class Scene:
         """Exceptions that nobody caught."""
         self.complaints: list[str] = []
         """What it wrote to the console as an error."""
+        self.refused = ""
+        """The browser's words on the first thing that a policy refused, which may be one of the app's own."""
         self.unloaded: dict[str, tuple[str, str]] = {}
         """What the policy allowed and the network did not give: why, and what kind of resource, by the address."""
         self.refusal = ""
@@ -216,7 +218,9 @@ class Scene:
     def _on_console(self, message: ConsoleMessage) -> None:
         # Only what a script wrote has arguments; what the browser says of the policy is reported by the policy.
         is_policy = not message.args and any(words in message.text for words in _POLICY_WORDS)
-        if message.type == "error" and not is_policy:
+        if is_policy:
+            self.refused = self.refused or _line(in_app(message.text)).partition(". ")[0]
+        elif message.type == "error":
             where = str(message.location.get("url") or "")
             # What the page itself or the browser says of a load that failed is not the View's.
             is_own = where.startswith(f"{self.guest_origin}/") and where not in self.unloaded

@@ -281,7 +281,7 @@ async def _treated(stage: _Stage, names: tuple[str, ...], known: frozenset[str])
         elif not shown and NOTHING_SEEN not in known:
             text, advice = f"with {words} nothing is to be seen", "show what there is, or say what is missing"
             findings.insert(0, Finding(severity="failure", text=text, advice=advice))
-        elif not is_told:
+        elif not (is_told or findings):
             advice = "take it from content, structuredContent or _meta, whichever comes"
             text = f"with {words} nothing of its result is to be seen"
             findings.append(Finding(severity="warning", text=text, advice=advice))

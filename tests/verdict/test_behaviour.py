@@ -96,6 +96,11 @@ BAD = {
         "shows-result",
         "nothing of its result is to be seen",
     ),
+    "own_policy": (
+        page("<p>42 beans</p>", head="<meta http-equiv='Content-Security-Policy' content=\"default-src 'self'\">"),
+        "handshake",
+        "it does not start: a policy of its own: Executing inline script violates",
+    ),
     "blank_canvas": (page('<canvas width="300" height="150"></canvas>'), "layout-1280", "nothing is to be seen"),
     "broken_picture": (
         page('<img src="data:image/png;base64,AAAA" width="100" height="100">'),
@@ -142,7 +147,7 @@ def report() -> AppsReport:
             return {"beans": 42}
 
         server.add_tool(tool, name=name, ui=name)
-    return asyncio.run(try_apps(server, TryOptions(browser=find_chromium(), timeout=30)))
+    return asyncio.run(try_apps(server, TryOptions(browser=find_chromium(), timeout=20)))
 
 
 @pytest.mark.parametrize("name", GOOD)
