@@ -55,7 +55,7 @@ function showServer() {
   byId("server-name").textContent = name;
   byId("server-name").title = hello.target;
   document.title = `${name} · mcpd preview`;
-  fill(byId("server-facts"), server.version ? el("span", { class: "quiet" }, server.version) : null, chip(server.state ?? "connected", server.state === "lost" ? "bad" : "good"));
+  fill(byId("server-facts"), server.version ? el("span", { class: "quiet clip" }, server.version) : null, chip(server.state ?? "connected", server.state === "lost" ? "bad" : "good"));
   const versions = byId("version");
   if (!versions.options.length) {
     versions.append(el("option", { value: "" }, "newest in common"));

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 from support.browser import Chromium
-from support.preview_page_stage import PageStage, busy_server, opened, schema_server
+from support.preview_page_stage import APP, PageStage, busy_server, opened, schema_server
 from support.scripted_server import DISCOVERED, Script
 
+from mcpd import Server
 from mcpd.transports.memory import pair
 
 pytestmark = pytest.mark.slow
@@ -80,6 +81,26 @@ async def unnamed(stage: PageStage) -> list[str]:
     controls = [(role, name) for role, name in await roles_of(stage) if role in CONTROLS]
     assert len(controls) > 20
     return [role for role, name in controls if not name]
+
+
+@pytest.mark.parametrize("width", [1280, 375])
+async def test_long_names_leave_room_for_the_rest(chromium: Chromium, width: int) -> None:
+    """Of a server and of a tool: they are cut off, and what stands beside them is seen whole."""
+    name = "_".join(["long"] * 25)
+    server = Server(name, title=name.replace("_", " "), version="1.2.3-beta.20261127+build.0123456789")
+    server.app(name, APP)
+    server.add_tool(lambda: "text", name=name, description="Show.", ui=name)
+    async with opened(chromium, server, width=width) as stage:
+        await stage.pick(f"tool {name}")
+        await stage.until("document.querySelector('.view')?.dataset.state === 'live'")
+        assert await stage.main.evaluate("looks.wide()") == []
+        for beside in ("#version", ".server .chip", ".view-name .chip", ".view-tools"):
+            box = f"document.querySelector('{beside}').getBoundingClientRect()"
+            inside = (
+                f"[1, {box}.width - 1].every((x) => document.elementFromPoint({box}.x + x, {box}.y + {box}.height / 2)"
+            )
+            assert await stage.main.evaluate(f"{inside}?.closest('{beside}'))"), beside
+        assert await stage.main.evaluate("document.getElementById('version').offsetWidth") >= 100
 
 
 async def test_everything_has_a_name_and_can_be_read_in_both_themes(chromium: Chromium) -> None:
