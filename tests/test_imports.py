@@ -25,6 +25,7 @@ EXTRAS: dict[str, set[str]] = {
     "cryptography": {"auth"},
     "docutils": {"docs"},
     "httptools": {"http"},
+    "jiter": {"host"},
     "joserfc": {"auth", "auth_server", "client"},
     "jsonschema": {"compat"},
     "jsonschema_rs": {"registry"},

@@ -169,7 +169,7 @@ class ToolCall:
 
     def _complete(self, arguments: Mapping[str, Any] | Raw | None) -> Raw:
         if arguments is None:
-            arguments = self._shown_partial if self._partial.complete and self._shown_partial is not None else {}
+            arguments = self._partial.whole() or {}
         return as_object(arguments, "arguments")
 
     def _end(self, reason: str) -> None:
