@@ -110,8 +110,9 @@ class PendingRequests(Generic[R]):
     def get(self, request_id: object) -> R | None:
         """The request with this id, if it waits. Some peers write a number back as text."""
         found = self.by_id.get(request_id)
-        if found is None and type(request_id) is str and request_id.isdecimal() and not self._prefix:
-            return self.by_id.get(int(request_id)) if len(request_id) < 20 else None
+        if found is None and type(request_id) is str and request_id.isdecimal() and len(request_id) < 20:
+            number = int(request_id)
+            return self.by_id.get(number) if str(number) == request_id else None
         return found
 
     def receive(self, answer: Response | Failure) -> R | None:

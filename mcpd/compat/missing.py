@@ -19,6 +19,8 @@ from functools import lru_cache
 from types import FrameType
 from typing import Any, NoReturn
 
+from ..printable import printable
+
 __all__ = [
     "MissingModule",
     "MissingName",
@@ -69,7 +71,7 @@ def refuse(what: str, library: str) -> NoReturn:
 def warn_of_unheard(option: str, given: Any, usual: Any = None) -> None:
     """Say that an option does nothing here, unless it is given as what it is without being given."""
     if given is not None and given != usual:
-        log.warning("%s does nothing here: mcpd.compat has no part of the library that it is for", option)
+        log.warning("%s does nothing here: mcpd.compat has no part of the library that it is for", printable(option))
 
 
 _PRIVATE = re.compile(

@@ -15,6 +15,8 @@ import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from ..printable import printable
+
 resource: Any
 try:
     import resource
@@ -73,7 +75,7 @@ def is_tls(data: bytes, peer: str) -> bool:
         log.warning(
             "%s spoke TLS to a port that serves without it: use http:// or ws:// in the URL, or the address of the "
             "proxy that ends TLS",
-            peer,
+            printable(peer),
         )
     return found
 

@@ -407,7 +407,7 @@ def test_on_stdio_it_says_so_after_the_first_answers(child: Child, tmp_path: Pat
         process.stdin.write('{"jsonrpc":"2.0","id":2,"method":"tools/list"}\n')
         process.stdin.flush()
         assert '"id":2' in process.stdout.readline()
-        assert process.stderr.readline() == "mcpd: 2 problems and 4 warnings: mcpd check bad.py names them\n"
+        assert process.stderr.readline() == "mcpd: 1 problem and 4 warnings: mcpd check bad.py names them\n"
         process.stdin.close()
         assert process.wait(timeout=100) == 0
     finally:

@@ -74,7 +74,7 @@ async def test_an_option_of_the_target(
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["--shelf", "c"], 2, "'c' is not one of 'a', 'b'"),
+        (["--shelf", "c"], 2, "--shelf: 'c' is not one of a, b; see mcpd serve --help"),
         (["--shelv", "c"], 2, "no option --shelv; did you mean --shelf?"),
         (["--gracee", "5"], 2, "no option --gracee; did you mean --grace?"),
         (["--port", "5"], 2, "no option --port; write mcpd serve --http :PORT"),
