@@ -8,6 +8,7 @@
 #   make clients  agent frameworks, hosts and bundles; our client against servers of others; what CI runs too
 #   make conformance   the official conformance suite, with what it needs
 #   make bench    our figures against the raw floors
+#   make published  sixty published servers of other libraries, installed and asked, with 2 GB of downloads
 #   make soak     clients of every transport coming and going for ten minutes, with counts that add up
 #   make soak-nodes   clients of three nodes that are killed and stopped, for twenty minutes, with counts that add up
 #   make format   let the formatter and the linter mend what they can
@@ -34,7 +35,7 @@ ADDR  ?= :8080
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
 
-.PHONY: serve check static compiled test unit test-all-pythons clients bench soak soak-nodes conformance format clean setup setup-serve setup-test setup-clients debian
+.PHONY: serve check static compiled test unit test-all-pythons clients published bench soak soak-nodes conformance format clean setup setup-serve setup-test setup-clients debian
 
 # ------------------------------------------------------------------------------- what to run
 
@@ -72,6 +73,9 @@ endif
 clients: $(VENV)/.test
 	@$(MAKE) -j 4 -O setup-clients
 	$(PY) -m pytest -n 2 --dist loadgroup -q -m clients tests/clients tests/compat $(PYTEST_ARGS)
+
+published: $(VENV)/.test $(TOOLS)/compat/.original
+	$(PY) -m pytest -n 2 -q tests/compat/published.py $(PYTEST_ARGS)
 
 test-all-pythons: $(VENV)/.test
 	@$(PY) .ci/all_pythons.py $(PYTEST_ARGS)

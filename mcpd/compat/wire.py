@@ -72,14 +72,18 @@ def _with_unknown(found: Any, members: Any) -> Any:
     return found
 
 
-def result_of(method: str, result: BaseModel) -> Result:
-    """The result of a method as a struct; one that our structs cannot hold goes out as it is."""
+def result_of(method: str, result: BaseModel, *, keeps_unknown: bool = True) -> Result:
+    """The result of a method as a struct; one that our structs cannot hold goes out as it is.
+
+    If it `keeps_unknown`, so do hints and content blocks with members that the specification does not have.
+    """
     members = as_json(result)
     if method == "resources/read":
         # A union of structs without a tag: dicts are written as they are.
         return ReadResourceResult(contents=members.get("contents", []), meta=members.get("_meta"))
     try:
-        return cast("Result", _with_unknown(convert(members, _RESULTS[method]), members))
+        found = convert(members, _RESULTS[method])
+        return cast("Result", _with_unknown(found, members)) if keeps_unknown else found
     except (ValidationError, KeyError):
         meta = members.pop("_meta", None)
         return ObjectResult(members=members, meta=meta)

@@ -197,3 +197,10 @@ def test_names_are_all_there() -> None:
     for name, names in known_modules().items():
         for each in names.all():
             assert names.find(each) is not names.MISSING, f"{name}.{each}"
+
+
+async def test_instructions_that_are_changed_once_it_serves() -> None:
+    made = module("from mcp.server.lowlevel import Server\nserver = Server('a', instructions='old')").server
+    server = made.__mcpd_server__()
+    made.instructions = "new"
+    assert (await ask(server, "2026-07-28", "server/discover"))["instructions"] == "new"

@@ -143,7 +143,8 @@ async def test_the_text_of_an_annotation_is_its_description() -> None:
     (tool,) = (await ask(server, LATEST, "tools/list"))["tools"]
     assert tool["inputSchema"]["properties"]["query"] == {"type": "string", "description": "what to look for"}
     (prompt,) = (await ask(server, LATEST, "prompts/list"))["prompts"]
-    assert prompt["arguments"][0]["description"].startswith("the topic")
+    text = 'the topic\n\nProvide a value matching the following JSON schema: {"type":"string"}.'
+    assert prompt["arguments"][0]["description"].startswith(text)
 
 
 @pytest.mark.parametrize(

@@ -34,9 +34,8 @@ def is_second(server: dict[str, Any]) -> bool:
     return bool(server.get("library") == "second")
 
 
-def report(command: list[str], server: dict[str, Any], env: dict[str, str]) -> Any:
-    folder = (SECOND_EXAMPLES if is_second(server) else EXAMPLES) / server.get("folder", ".")
-    wanted = {"command": command, "folder": str(folder), "calls": server["calls"]}
+def report(command: list[str], folder: Path, calls: list[Any], env: dict[str, str]) -> Any:
+    wanted = {"command": command, "folder": str(folder), "calls": calls}
     done = subprocess.run(
         [ORIGINAL, HERE / "asking.py"],
         input=json.dumps(wanted),
@@ -73,8 +72,9 @@ def test_it_answers_as_under_its_own_library(server: dict[str, Any], child: Chil
     env = {**child.env, "PYTHONWARNINGS": "ignore"}
     arguments = server.get("arguments", [])
     python = SECOND if is_second(server) else ORIGINAL
-    theirs = report([str(python), str(HERE / "original.py"), server["target"], *arguments], server, env)
-    ours = report([str(OURS), "-m", "mcpd", "serve", "--stdio", server["target"], "--", *arguments], server, env)
+    folder, calls = (SECOND_EXAMPLES if is_second(server) else EXAMPLES) / server.get("folder", "."), server["calls"]
+    theirs = report([str(python), str(HERE / "original.py"), server["target"], *arguments], folder, calls, env)
+    ours = report([str(OURS), "-m", "mcpd", "serve", "--stdio", server["target"], "--", *arguments], folder, calls, env)
     # Of a low-level server that is served as an object it is the object's; its program may say another one.
     assert ours["said"]["serverInfo"]["name"] == server.get("named", theirs["said"]["serverInfo"]["name"])
     assert ours["said"].get("instructions") == theirs["said"].get("instructions")

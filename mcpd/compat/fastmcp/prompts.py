@@ -207,9 +207,11 @@ class FunctionPrompt(Prompt):
 def _text_of(function: Function, name: str, member: dict[str, Any], text: str | None) -> str | None:
     """The description of an argument; for other types than text with what its JSON has to be."""
     said: str | None = member.get("description") or text
-    hint = function.hints.get(name, function.given[name].annotation)
-    if function.given[name].annotation in (str, function.signature.empty):
+    written = function.given[name].annotation
+    if written in (str, function.signature.empty):
         return said
+    # As it is written: the text in `Annotated[int, "text"]` is no part of the schema here.
+    hint = function.hints.get(name, written) if isinstance(written, str) else written
     try:
         schema = json.dumps(TypeAdapter(hint).json_schema(), separators=(",", ":"))
     except Exception:  # no schema, no hint

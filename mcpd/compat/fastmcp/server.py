@@ -115,6 +115,7 @@ class FastMCP(Operations, Serving, Generic[LifespanResultT]):
             icons=icons,
         )
         self._mcp_server.request_handlers.update(handlers(self))
+        self._mcp_server.keeps_unknown = False
         for tool in tools or ():
             self.add_tool(tool)
 

@@ -36,6 +36,7 @@ class Application(Handlers, Protocol):
     said: InitializationOptions | None
     lifespan: Callable[[Any], AbstractAsyncContextManager[Any]]
     authenticate: Authenticator | None
+    keeps_unknown: bool
 
     @property
     def identity(self) -> InitializationOptions:

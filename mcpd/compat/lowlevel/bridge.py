@@ -128,10 +128,11 @@ class _Bridge:
         self._sessions: WeakKeyDictionary[object, ServerSession] = WeakKeyDictionary()
 
     async def hello(self, native: BoundHandler, exchange: Exchange, params: Any) -> Any:
-        """`initialize` and `server/discover`: what there are handlers for by now is offered."""
+        """`initialize` and `server/discover`: what there are handlers for by now is offered, and said of the server."""
         offers = {offer for request, offer in _OFFERS.items() if request in self._app.request_handlers}
         self._server.catalog.offers |= offers
         result = await _given(native(exchange, params))
+        result.instructions = (self._app.said or self._app.identity).instructions
         said = self._app.said
         if said is not None and said.capabilities.experimental:
             result.capabilities.experimental = said.capabilities.experimental
@@ -234,7 +235,7 @@ class _Bridge:
         if isinstance(result, ErrorData):
             raise WireError(result.code, result.message, result.data)
         if isinstance(result, BaseModel):
-            return result_of(method, result)
+            return result_of(method, result, keeps_unknown=self._app.keeps_unknown)
         raise WireError(0, f"the handler of {method} gave {type(result).__qualname__}, which is no result")
 
 

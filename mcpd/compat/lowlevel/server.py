@@ -35,6 +35,8 @@ class Server(Decorators, Generic[LifespanResultT, RequestT]):
 
     authenticate: Authenticator | None = None
     """Who may call over HTTP; None for everybody."""
+    keeps_unknown = True
+    """Whether clients are sent members that the specification does not have, as version 1 does, but not version 2."""
 
     def __init__(
         self,

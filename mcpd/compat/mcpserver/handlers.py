@@ -43,4 +43,5 @@ def add(server: Any, method: str, handler: Callable[..., Awaitable[Any]]) -> Non
     request = REQUESTS.get(method)
     if request is None:
         refuse(f"add_request_handler({method!r}), a method of one's own,", "the official SDK")
+    server.keeps_unknown = False
     server.request_handlers[request] = handler_of(handler, server.middleware)

@@ -1,0 +1,92 @@
+"""Published servers, unchanged: what they list under mcpd is what they list under their own library.
+
+`make published` runs this, and nothing else does: it installs each server twice, once without its library. One that
+cannot be installed, as without the package index, is skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from compat.test_servers import HERE, ORIGINAL, TOOLS, plain, report
+from conftest import REPOSITORY, Child
+
+pytestmark = pytest.mark.timeout(900)
+
+SERVERS: list[dict[str, Any]] = tomllib.loads((HERE / "published.toml").read_text(encoding="utf-8"))["server"]
+LIBRARY = ("mcp", "mcp-types", "fastmcp", "fastmcp-slim")
+# What comes with the library, and servers import without depending on it.
+WITH_LIBRARY = ("httpx", "starlette", "python-dotenv", "pydantic-settings", "typer", "rich", "pyyaml", "exceptiongroup")
+PETS = {
+    "openapi": "3.0.0",
+    "info": {"title": "Pets", "version": "1"},
+    "servers": [{"url": "http://127.0.0.1:9"}],
+    "paths": {"/pets": {"get": {"operationId": "listPets", "responses": {"200": {"description": "all"}}}}},
+}
+
+
+def installed(name: str, kind: str, *requirements: str) -> str:
+    """The Python of an environment with a server."""
+    folder = TOOLS / "published" / name / kind
+    python = str(folder / "bin" / "python")
+    if not (folder / "installed").exists():
+        install = [sys.executable, str(REPOSITORY / ".ci" / "install.py"), python, name, *requirements]
+        if subprocess.run(install, capture_output=True, check=False).returncode:
+            pytest.skip(f"{name} cannot be installed here")
+        (folder / "installed").touch()
+    return python
+
+
+def write_files(folder: Path) -> None:
+    """What the arguments in the table name."""
+    (folder / "PETSTORE.json").write_text(json.dumps(PETS), encoding="utf-8")
+    connection = "connections:\n  my:\n    type: sqlite\n    path: A-FILE.sqlite\n"
+    (folder / "SQLITE-CONFIG.yaml").write_text(connection, encoding="utf-8")
+    sqlite3.connect(folder / "A-FILE.sqlite").execute("create table t (a)").connection.close()
+    subprocess.run(["git", "init", "--quiet", folder / "A-GIT-REPOSITORY"], check=True)
+
+
+def marked(server: dict[str, Any]) -> Any:
+    marks = []
+    if "needs" in server:
+        marks = [pytest.mark.skip(f"{server['name']} needs {server['needs']}")]
+    elif "fails" in server:
+        marks = [pytest.mark.xfail(reason=f"mcpd.compat lacks {server['fails']}")]
+    return pytest.param(server, id=server["name"], marks=marks)
+
+
+@pytest.mark.parametrize("server", [marked(one) for one in SERVERS])
+def test_it_lists_what_it_does_under_its_own_library(server: dict[str, Any], child: Child, tmp_path: Path) -> None:
+    if not ORIGINAL.exists():
+        pytest.skip("needs the official client: make setup-clients installs it")
+    name, target, arguments = server["name"], server["target"], server.get("arguments", [])
+    write_files(tmp_path)
+    without = tmp_path / "without.txt"
+    without.write_text("".join(f'{each}; sys_platform == "none"\n' for each in LIBRARY), encoding="utf-8")
+    original = installed(name, "theirs", *server.get("library", []))
+    python = installed(name, "ours", "--override", str(without), f"{REPOSITORY}[compat,http]", *WITH_LIBRARY)
+
+    env = {**child.env, "PYTHONWARNINGS": "ignore", "PYTHONHASHSEED": "0", "HOME": str(tmp_path)}
+    env |= {"PYTHONPATH": str(REPOSITORY), **server.get("environment", {})}
+    theirs = report([original, str(HERE / "original.py"), target, *arguments], tmp_path, [], env)
+    ours = report([python, "-m", "mcpd", "serve", "--stdio", target, "--", *arguments], tmp_path, [], env)
+    assert ours["said"].get("instructions") == theirs["said"].get("instructions")
+    for kind, listed in theirs["lists"].items():
+        if "error" in listed:  # there is no such handler: the list is an empty one here
+            assert not any(ours["lists"][kind].values())
+        elif "differs" in server:
+            assert names_of(ours["lists"][kind]) == names_of(listed), kind
+        else:
+            assert plain(ours["lists"][kind]) == plain(listed), kind
+
+
+def names_of(listed: dict[str, Any]) -> list[str]:
+    """The names in a list."""
+    return sorted(one["name"] for each in listed.values() if isinstance(each, list) for one in each)
