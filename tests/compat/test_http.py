@@ -101,6 +101,34 @@ def test_settings_that_cannot_be(options: str, said: str) -> None:
         """)
 
 
+@pytest.mark.parametrize(
+    ("security", "statuses"),
+    [
+        ("enable_dns_rebinding_protection=False", [404, 404]),
+        ("allowed_hosts=['a.example:*'], allowed_origins=['https://a.example:*']", [404, 403]),
+    ],
+)
+async def test_which_hosts_and_origins_are_allowed(security: str, statuses: list[int]) -> None:
+    app = module(f"""
+        from mcp.server.fastmcp import FastMCP
+        from mcp.server.transport_security import TransportSecuritySettings
+        mcp = FastMCP("a", transport_security=TransportSecuritySettings({security}))
+    """).mcp.streamable_http_app()
+    found = []
+
+    async def receive() -> dict[str, object]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: dict[str, object]) -> None:
+        found.append(message.get("status"))
+
+    for host in (b"a.example", b"b.example"):
+        headers = [(b"host", host + b":8443"), (b"origin", b"https://" + host + b":8443")]
+        scope = {"type": "http", "method": "GET", "path": "/nowhere", "headers": headers, "query_string": b""}
+        await app(scope, receive, send)
+    assert [status for status in found if status] == statuses
+
+
 async def test_an_asgi_application() -> None:
     mcp = module("""
         from mcp.server.fastmcp import FastMCP

@@ -20,11 +20,14 @@ def application(server: McpdServer, settings: Settings) -> Any:
     security = settings.transport_security
     guarded = security is None or security.enable_dns_rebinding_protection
     hosts = [] if security is None else [host.removesuffix(":*") for host in security.allowed_hosts]
-    return server.asgi_app(
-        allowed_hosts=hosts if guarded else ["*"],
-        allowed_origins=[] if security is None else security.allowed_origins,
+    origins = [] if security is None else [origin.removesuffix(":*") for origin in security.allowed_origins]
+    app = server.asgi_app(
+        allowed_hosts=hosts if guarded else [],
+        allowed_origins=origins,
         settings=HttpSettings(path=settings.streamable_http_path, stateless=settings.stateless_http),
     )
+    app.guard.checks_source = guarded
+    return app
 
 
 class SessionManager:
