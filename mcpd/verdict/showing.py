@@ -208,15 +208,12 @@ async def _result_check(stage: _Stage) -> Check:
     asks = any(scene.sent(method) for method in ("tools/call", "resources/read"))
     if asks or (csp is not None and (csp.connect_domains or csp.frame_domains)):
         return skipped(*_RESULT, "it gets what it shows by itself")
-    if result is None or result.is_error or not result.structured_content:
-        return skipped(*_RESULT, "the result has no structuredContent")
+    values = list(_values(result.structured_content or None)) if result and not result.is_error else []
+    if not values:
+        return skipped(*_RESULT, "there is nothing in structuredContent that could be shown")
     findings = []
     text = stage.looks[0]
-    if (
-        stage.looks == stage.untold
-        and text.strip()
-        and not any(one in text for one in _values(result.structured_content))
-    ):
+    if stage.looks == stage.untold and text.strip() and not any(one in text for one in values):
         async with (
             stage.room,
             show(stage.theatre, stage.host, stage.call, context=_context("light", _WIDE[0])) as again,

@@ -147,10 +147,21 @@ def report() -> AppsReport:
             return {"beans": 42}
 
         server.add_tool(tool, name=name, ui=name)
+
+    # Without data for the app, or with a flag only, it has nothing that it would have to show.
+    def words() -> str:
+        return "42 beans"
+
+    def flag() -> dict[str, bool]:
+        return {"ok": True}
+
+    for opens in (words, flag):
+        server.app(opens.__name__, page("<h1>Beds</h1>"))
+        server.add_tool(opens, ui=opens.__name__)
     return asyncio.run(try_apps(server, TryOptions(browser=find_chromium(), timeout=20)))
 
 
-@pytest.mark.parametrize("name", GOOD)
+@pytest.mark.parametrize("name", [*GOOD, "words", "flag"])
 def test_an_app_that_works_has_no_failure_and_no_warning(report: AppsReport, name: str) -> None:
     assert (report.app(name).failures, report.app(name).warnings) == ([], [])
 
