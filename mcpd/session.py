@@ -246,33 +246,6 @@ class Session:
 
     # -- receiving ---------------------------------------------------------------------------
 
-    def open_frame(self, frame: bytes) -> Call | None:
-        """The short way from bytes to an open call. None for what `receive_request` has to look at: what is wrong in
-        any way, unusual, or asked for the first time.
-        """
-        version = self.version
-        try:
-            if version is None or version.read_frame is None:
-                return None
-            request = version.read_frame(frame)
-        except MALFORMED:
-            return None
-
-        in_flight, request_id, params = self.in_flight.by_id, request.id, request.params
-        meta: RequestMeta | None = params.meta
-        if request_id in in_flight or len(in_flight) >= _UNCOUNTED or len(in_flight) >= self.max_in_flight:
-            return None
-        if version.is_modern:
-            capabilities = meta.client_capabilities  # type: ignore[union-attr]
-            if capabilities != _NONE_SAID and bytes(capabilities)[:1] != b"{":
-                return None
-        elif meta is not None and meta.protocol_version is not UNSET:
-            return None
-
-        opened = self.call_class(request_id, request.method, self, frame, version, params, meta)
-        in_flight[request_id] = opened
-        return opened
-
     def receive_request(self, request: Request, charge: Charge | None = None) -> Call:
         """Open a call, which keeps the `charge` for its bytes. Raises ProtocolError, and then nothing was opened."""
         in_flight = self.in_flight.by_id
@@ -282,32 +255,11 @@ class Session:
         if many >= self.max_in_flight:
             raise InvalidRequest(f"Too many requests at once: {self.max_in_flight} are being answered; retry later")
 
-        opened = None
         version = self.version
-        if version is not None and (read := version.readers.get(request.method)) is not None:
-            # A method that was asked for before: what is not as it should be goes the long way.
-            try:
-                params = read(request.params)
-            except MALFORMED:
-                pass
-            else:
-                meta: RequestMeta | None = params.meta
-                if (
-                    meta is None or meta.protocol_version is UNSET
-                    if not version.is_modern
-                    else meta is not None
-                    and meta.protocol_version == version.name
-                    and (meta.log_level is None or meta.log_level in LOG_LEVELS)
-                    and bytes(meta.client_capabilities)[:1] == b"{"
-                ):
-                    opened = self.call_class(request.id, request.method, self, request.params, version, params, meta)
-
-        if opened is None:
-            if version is None or self.phase == "modern":
-                opened = self._open_modern(request)
-            else:
-                opened = self._open_legacy(request, version)
-
+        if version is None or self.phase == "modern":
+            opened = self._open_modern(request)
+        else:
+            opened = self._open_legacy(request, version)
         if charge is not None:
             opened.charge = charge
         if many >= _UNCOUNTED:

@@ -112,17 +112,6 @@ class ServerConnection(ClientPeer):
 
     def receive(self, frame: bytes) -> None:
         """Take one frame: start what it asks for, refuse what is wrong with it."""
-        if len(frame) <= SMALL and not self._is_ending:
-            call = self.session.open_frame(frame)
-            if call is not None:
-                answer = self._begin(call)  # as `_run` does, in a call less: nearly every frame is such a request
-                if answer.__class__ is not CoroutineType:
-                    self._send(call, answer)  # type: ignore[arg-type]
-                elif (task := (self._runner or self._make_runner()).start(answer)) is not None:
-                    self._running[call] = task  # type: ignore[index]  # made with the runner
-                    call.began = call.began or perf_counter()
-                return
-
         message: Message | Batch
         try:
             message = decode_request(frame)
@@ -222,7 +211,6 @@ class ServerConnection(ClientPeer):
         if batch is not None:
             self._batches = self._batches or {}
             self._batches[call] = batch
-        call.version.learn_to_read(call.method)
         self._run(call)
 
     def _run(self, call: Call) -> None:

@@ -52,9 +52,6 @@ class ObservedSession(Session):
         self._tell("connection_opened", self.number)
         ended.add_done_callback(lambda _: self._tell("connection_closed", self.number, perf_counter() - opened))
 
-    def open_frame(self, frame: bytes) -> None:
-        """See `Session`. None of any request: all go the plain way, which tells of them."""
-
     def receive_request(self, request: Request, charge: Charge | None = None) -> Call:
         """See `Session`."""
         began = perf_counter()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from msgspec import NODEFAULT, UNSET, Raw, Struct, defstruct, field
@@ -49,9 +49,6 @@ from ..types.resources import (
 )
 from ..types.tools import AnyValue, CallToolResult, ListToolsResult, Tool
 from .revision import Back, Revision
-
-if TYPE_CHECKING:
-    from .frames import Frame, Frames
 
 __all__ = ["LEGACY", "MODERN", "NEWEST_LEGACY", "SUPPORTED", "Version", "get", "is_known_method", "modern_requests",
            "negotiate"]  # fmt: skip
@@ -149,12 +146,6 @@ class Version:
                 self.server_notifications.discard(method)
 
         self._readers: dict[str, Reader] = {}
-        self.readers: dict[str, Reader] = {}
-        """Those of requests that were asked for before, without `initialize`: what `Session` takes by the short way."""
-        self.read_frame: Callable[[bytes], Frame] | None = None
-        """What reads requests whole whose method was asked for before, see `frames`; None while there is none."""
-        self._frames: Frames | None = None
-        self._asked: set[str] = set()
         self._plans: dict[type, _Plan | None] = {}
         self.plain: set[type] = set()
         """Classes whose values `shape` gives back as they are, as far as it was asked; None is never said to."""
@@ -177,23 +168,7 @@ class Version:
             if params is None:
                 return None
             reader = self._readers[method] = Decoder(self._known_part(_class(params))).decode
-            if method in self.requests and method != "initialize":  # which no connection takes twice
-                self.readers[method] = reader
         return reader
-
-    def learn_to_read(self, method: str) -> None:
-        """A method was asked for on a connection that may ask again: from the second time on `read_frame` reads it."""
-        if method not in self._asked:  # most are asked for once
-            self._asked.add(method)
-        elif method in self.readers and (self._frames is None or method not in self._frames):
-            if self._frames is None:
-                try:
-                    from .frames import Frames  # noqa: PLC0415
-                except OSError:
-                    return  # no descriptor is left to load it with; the plain way needs none
-                self._frames = Frames(self.name if self.is_modern else None)
-            self._frames.add(method, self._known_part(_class(self.requests[method])))
-            self.read_frame = self._frames.read
 
     def shape(self, value: Any) -> Any:
         """`value`, a struct of the newest vocabulary, as this version writes it."""
