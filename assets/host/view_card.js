@@ -23,7 +23,7 @@ export class ViewCard {
     this.reported = before?.reported ?? 0;
     this.isOver = false;
     this.isReloading = false;
-    this.violations = 0;
+    this.findings = 0;
     this.sizes = [];
     this.build();
   }
@@ -39,7 +39,7 @@ export class ViewCard {
     this.screen = el("div", { class: "screen" }, this.frame.node);
     this.port = el("div", { class: "port" }, this.screen, this.grip);
     this.size = el("span", { class: "quiet mono size" });
-    this.blocked = button("", () => tell("show", "findings"), { class: "toggle alarm", hidden: true });
+    this.alarms = button("", () => tell("show", "findings"), { class: "toggle alarm", hidden: true });
     this.modes = select([["inline", "inline"], ["fullscreen", "fullscreen"], ["pip", "pip"]], this.mode, (mode) => this.setMode(mode), { class: "field small", "aria-label": "Display mode", title: "Display mode" });
     this.widths = select([...SIZES, ["custom", "own"]], this.width, (width) => this.setWidth(width), { class: "field small", "aria-label": "Width of the container", title: "Width of the container" });
     this.details = el("div", { class: "details", hidden: true, id: newId("d") });
@@ -48,7 +48,7 @@ export class ViewCard {
     this.node = el("article", { class: "view", "aria-labelledby": titleId, "data-view": info.viewId },
       el("header", { class: "view-head" }, el("div", { class: "view-name" }, icon("app"), el("h3", { id: titleId, tabindex: "-1", title: info.title }, info.title), this.state, this.other),
         el("div", { class: "view-tools" }, this.modes, this.widths, iconButton("reload", "Load again with the same input and result", () => reload(this), { class: "button only small" }), this.detailsButton, iconButton("close", "Tear down", () => this.teardown(), { class: "button only small" }))),
-      this.alarm, this.port, this.foot, el("footer", { class: "view-foot" }, this.size, el("span", { class: "quiet" }, `${info.profile} · ${bytes(info.bytes)}`), info.problems.length ? chip(plural(info.problems.length, "problem"), "warn", { title: info.problems.join("\n") }) : null, this.blocked), this.details);
+      this.alarm, this.port, this.foot, el("footer", { class: "view-foot" }, this.size, el("span", { class: "quiet" }, `${info.profile} · ${bytes(info.bytes)}`), info.problems.length ? chip(plural(info.problems.length, "problem"), "warn", { title: info.problems.join("\n") }) : null, this.alarms), this.details);
     separator(this.grip, { vertical: true, get: () => this.screen.offsetWidth, set: (size) => { this.width = String(Math.max(120, size)); this.widths.value = SIZES.some(([one]) => one === this.width) ? this.width : "custom"; this.layOut(); } });
     separator(this.foot, { get: () => this.screen.offsetHeight, set: (size) => { this.height = Math.max(40, size); this.layOut(); } });
     this.observer = new ResizeObserver(() => this.measure());
@@ -124,7 +124,7 @@ export class ViewCard {
     if (kind === "failed") this.fail("The app does not answer", event.reason ?? event.message ?? "");
     if (kind === "closed") this.end("Closed", event.clean ? "It answered the teardown." : event.reason ?? "It did not answer the teardown.");
     if (kind === "teardownRequested") { announce(`${this.info.title} asks to be closed`); this.teardown("the app asked for it"); }
-    if (kind === "violation" && !event.harmless) { this.violations += 1; this.blocked.textContent = `${this.violations} blocked`; this.blocked.hidden = false; }
+    if ((kind === "violation" && !event.harmless) || kind === "stopped") this.found();
     tell("viewEvent", { card: this, event });
     if (!this.details.hidden && ["appTools", "violation", "connected"].includes(kind)) this.drawDetails();
   }
@@ -137,7 +137,15 @@ export class ViewCard {
     const grows = steps.length === 4 && steps[0] > 0 && steps.every((step) => Math.abs(step - steps[0]) <= 1);
     if (!grows && heights.filter((height, at) => height !== heights[at - 1]).length < 40) return;
     this.sizes = [];
+    this.found();
     tell("finding", { viewId: this.info.viewId, title: "It does not settle on a size", text: "Report the height of the content, not of the window (100vh): the frame grows with it, without end." });
+  }
+
+  /** One finding more, to be read below. */
+  found() {
+    this.findings += 1;
+    this.alarms.textContent = plural(this.findings, "finding");
+    this.alarms.hidden = false;
   }
 
   become(kind) {
@@ -153,7 +161,7 @@ export class ViewCard {
   fail(title, text) {
     this.become("failed");
     this.alarm.replaceChildren(el("div", { class: "problem", role: "alert" }, icon("warn"), el("div", {}, el("p", { class: "problem-title" }, title), el("p", { class: "pre" }, clip(String(text), 1000)),
-      el("p", {}, "Its messages are under “Messages”, what the policy blocked under “Findings”, errors of its scripts in the console of the browser’s developer tools."), button("Load again", () => reload(this), { class: "button small", icon: "reload" }))));
+      el("p", {}, "Its messages are under “Messages”, what was blocked or stopped under “Findings”, errors of its scripts in the console of the browser’s developer tools."), button("Load again", () => reload(this), { class: "button small", icon: "reload" }))));
   }
 
   toggleDetails() {

@@ -109,7 +109,7 @@ async def test_what_the_policy_blocked_is_named_with_what_to_write(chromium: Chr
     """Each missing domain, its field, and one line for the app's metadata that has all of them and what was there."""
     async with opened(chromium, busy_server()) as stage:
         await show(stage, "leak")
-        await stage.press("2 blocked")
+        await stage.press("2 findings")
         await stage.says("https://api.example.com is missing in connectDomains")
         await stage.says("https://cdn.example.com is missing in resourceDomains")
         line = await stage.main.evaluate("document.querySelector('.needed pre').textContent")
@@ -236,4 +236,6 @@ async def test_what_a_sandbox_stops_without_a_word_is_found(chromium: Chromium) 
         guest = await stage.guest()
         await guest.call("() => [100, 140, 180, 220, 260].forEach(grow)")
         await stage.until(f"{FOUND}.includes('It does not settle on a size')")
+        await stage.press("9 findings")
+        await stage.until("find.shown(document.querySelector('.finding'))")
         assert not stage.page.errors
