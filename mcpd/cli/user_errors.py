@@ -19,6 +19,11 @@ def names_nothing(error: BaseException, name: str, function: str) -> bool:
     return bool(missing) and not function and (name == missing or name.startswith(f"{missing}."))
 
 
+# What comes with the libraries whose servers we run, so that servers import it without depending on it: their packages.
+_WITH_LIBRARIES = {each: each for each in ("authlib", "httpx", "rich", "starlette", "typer", "uvicorn")}
+_WITH_LIBRARIES |= {"dotenv": "python-dotenv", "pydantic_settings": "pydantic-settings", "yaml": "pyyaml"}
+
+
 def told(error: BaseException, name: str, function: str) -> str:
     """The line for what was raised when `name` was imported, or a `function` in it called."""
     failed = f"{name}: {function}() failed" if function else f"{name} cannot be imported"
@@ -52,7 +57,8 @@ def _told_import(error: ImportError, name: str, function: str, failed: str) -> s
         )
     if names_nothing(error, name, function):
         return f"no module {missing!r}, neither in {os.getcwd()} nor installed{near_target(name)}"
-    instead = hint(error) or f"; install it where mcpd runs: {sys.executable} -m pip install …"
+    package = _WITH_LIBRARIES.get(missing.partition(".")[0], "…")
+    instead = hint(error) or f"; install it where mcpd runs: {sys.executable} -m pip install {package}"
     return f"{failed}: no module {missing!r}{_where(name, error)}{instead}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,13 @@ def test_a_guarded_run_is_not_called() -> None:
         ("fails.py", "x = 1\ny = {}['key']\n", "fails.py cannot be imported: KeyError: 'key' (line 2)"),
         ("silent.py", "raise ValueError\n", "silent.py cannot be imported: ValueError (line 1)"),
         ("needs.py", "import nosuch.at_all\n", "needs.py cannot be imported: no module 'nosuch' (line 1); install it"),
+        (
+            "needs.py",
+            "import dotenv.at_all\n",
+            "needs.py cannot be imported: no module 'dotenv"
+            f"{'' if find_spec('dotenv') is None else '.at_all'}' (line 1); "
+            f"install it where mcpd runs: {sys.executable} -m pip install python-dotenv",
+        ),
         ("leaves.py", "raise SystemExit(3)\n", "leaves.py ended by itself while it was imported (exit 3)"),
         ("leaves.py", "raise SystemExit\n", "leaves.py ended by itself while it was imported (exit 0)"),
         (

@@ -369,3 +369,15 @@ async def test_descriptions_of_docstrings(doc: str, description: str, text: str 
     (listed,) = (await ask(mcp.__mcpd_server__(), "2025-06-18", "tools/list"))["tools"]
     assert listed["description"] == description
     assert listed["inputSchema"]["properties"]["q"].get("description") == text
+
+
+async def test_the_transform_of_what_is_visible() -> None:
+    server = served("""
+        from fastmcp import FastMCP
+        from fastmcp.server.transforms import Visibility
+        mcp = FastMCP("a", transforms=[Visibility(False, tags={"admin"}), Visibility(False)])
+        for name in "abc":
+            mcp.tool(lambda: 1, name=name, tags={"admin"} if name != "a" else None)
+        mcp.add_transform(Visibility(True, names={"c"}))
+    """)
+    assert [tool["name"] for tool in (await ask(server, LATEST, "tools/list"))["tools"]] == ["a", "c"]

@@ -32,6 +32,7 @@ _RESOURCES = Names({}, ("fastmcp.resources",)).joined(
 )
 _PROMPTS = Names({}, ("fastmcp.prompts",))
 _LOGS = Names.of("fastmcp1.logs", "configure_logging", "get_logger")
+_TRANSFORMS = Names({"Visibility": "fastmcp.store:VisibilityTransform"})
 
 MODULES: dict[str, Names] = {
     "fastmcp": Names(
@@ -74,6 +75,8 @@ MODULES: dict[str, Names] = {
     "fastmcp.server.middleware.middleware": Names({}, ("fastmcp.middleware",)),
     "fastmcp.server.auth": Names.of("fastmcp.tokens", "AccessToken"),
     "fastmcp.server.auth.auth": Names.of("fastmcp.tokens", "AccessToken"),
+    "fastmcp.server.transforms": _TRANSFORMS,
+    "fastmcp.server.transforms.visibility": _TRANSFORMS,
     "fastmcp.utilities": Names(),
     "fastmcp.utilities.types": Names.of("fastmcp.media", "Audio", "File", "Image"),
     "fastmcp.utilities.logging": _LOGS,

@@ -22,7 +22,7 @@ from .prompts import Prompt
 from .resources import Resource
 from .serving import Serving
 from .settings import settings
-from .store import OnDuplicate, Store, Visibility
+from .store import OnDuplicate, Store, Visibility, VisibilityTransform
 from .templates import ResourceTemplate
 from .tools import Tool
 
@@ -81,7 +81,7 @@ class FastMCP(Operations, Serving, Generic[LifespanResultT]):
         transforms: Sequence[Any] | None = None,
         **others: Any,
     ) -> None:
-        self._refuse(others, providers, transforms)
+        self._refuse(others, providers)
         if lifespan is not None and (inspect.isasyncgenfunction(lifespan)):
             from contextlib import asynccontextmanager
 
@@ -105,6 +105,8 @@ class FastMCP(Operations, Serving, Generic[LifespanResultT]):
             self.enable(tags=others["include_tags"], only=True)
         if others.get("exclude_tags"):
             self.disable(tags=others["exclude_tags"])
+        for transform in transforms or ():
+            self.add_transform(transform)
         self._mounts: list[Mount] = []
         self._routes = []
         self._mcp_server: Server[Any, Any] = Server(
@@ -119,13 +121,13 @@ class FastMCP(Operations, Serving, Generic[LifespanResultT]):
         for tool in tools or ():
             self.add_tool(tool)
 
-    def _refuse(self, others: dict[str, Any], providers: Any, transforms: Any) -> None:
+    def _refuse(self, others: dict[str, Any], providers: Any) -> None:
         for name in others:
             if name in _UNHEARD:
                 warn_of_unheard(f"FastMCP({name}=…)", others[name], _UNHEARD[name])
             elif name not in _TAKEN:
                 raise TypeError(f"FastMCP.__init__() got an unexpected keyword argument {name!r}")
-        for name, given in (("providers", providers), ("transforms", transforms), ("auth", others.get("auth"))):
+        for name, given in (("providers", providers), ("auth", others.get("auth"))):
             if given:
                 refuse(f"FastMCP({name}=…)", "fastmcp")
 
@@ -384,9 +386,11 @@ class FastMCP(Operations, Serving, Generic[LifespanResultT]):
         """There are no providers."""
         refuse("add_provider", "fastmcp")
 
-    def add_transform(self, *_: Any, **__: Any) -> None:
-        """There are no transforms."""
-        refuse("add_transform", "fastmcp")
+    def add_transform(self, transform: Any) -> None:
+        """Offer or hide components, by `Visibility`. There are no other transforms."""
+        if not isinstance(transform, VisibilityTransform):
+            refuse("add_transform, for other transforms than Visibility,", "fastmcp")
+        self._visibility.add(transform.enabled, **transform.about)
 
 
 def _with_fn(function: F) -> F:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from ...printable import printable
 from .components import Component
 
-__all__ = ["OnDuplicate", "Rule", "Store", "Visibility"]
+__all__ = ["OnDuplicate", "Rule", "Store", "Visibility", "VisibilityTransform"]
 
 log = logging.getLogger("mcpd")
 
@@ -117,6 +117,15 @@ class Visibility:
             if one.enabled if said is None else said:
                 found.append(one)
         return found
+
+
+class VisibilityTransform:
+    """`Visibility(False, tags={"admin"})`, for `add_transform`: a rule as `enable` and `disable` add them."""
+
+    def __init__(self, enabled: bool, *, match_all: bool = False, **about: Any) -> None:
+        self.enabled = enabled
+        # Without anything that it is about it is about nothing.
+        self.about = about if match_all or any(each is not None for each in about.values()) else {"names": ()}
 
 
 def _set(given: Iterable[str] | None) -> frozenset[str] | None:
