@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from .http import HttpSettings
     from .listener import Listener
     from .overseer import Overseer
+    from .transports.accepting import WebSocketLimits
     from .transports.authentication import Protection
-    from .transports.websocket_owner import WebSocketLimits
 else:
     # For whoever evaluates annotations (`msgspec.structs.fields`): the real ones would cost every start-up.
     for _name in ("HttpSettings", "Listener", "Overseer", "Protection", "WebSocketLimits", "socket"):

@@ -89,8 +89,8 @@ ROWS: list[tuple[OpenWire, str, str, int, Most]] = [
     (stdio_wire, MODERN, "echo", 64, (12.5, 0.1, 0.1, 0)),
     (stdio_wire, LEGACY[-1], "plain", 1, (59.5, 4, 5.5, 0)),
     (stdio_wire, LEGACY[-1], "plain", 64, (34, 0.2, 0.2, 0)),
-    (websocket_wire, LEGACY[-1], "echo", 1, (18.5, 0, 4.5, 4)),
-    (websocket_wire, LEGACY[-1], "echo", 64, (14.5, 0, 0.1, 1.5)),
+    (websocket_wire, LEGACY[-1], "echo", 1, (17.5, 0, 4.5, 4)),
+    (websocket_wire, LEGACY[-1], "echo", 64, (13.5, 0, 0.1, 1.5)),
 ]
 
 

@@ -273,9 +273,9 @@ def test_module_names_say_what_lives_there() -> None:
 
 
 def test_files_stay_small() -> None:
-    """The median file has 80 to 200 lines, none over 500, and no function over 60."""
+    """The median file has 80 to 200 lines, none over 700, and no function over 60."""
     sizes = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in tracked("mcpd/*.py")}
-    assert not {path.name: size for path, size in sizes.items() if size > 500}
+    assert not {path.name: size for path, size in sizes.items() if size > 700}
     assert 80 <= statistics.median(sizes.values()) <= 200
     long = [
         f"{path.name}: {node.name}"

@@ -15,7 +15,10 @@ import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from msgspec import Struct
+
 from ..printable import printable
+from ..serve_defaults import MAX_FRAME_BYTES
 
 resource: Any
 try:
@@ -23,7 +26,14 @@ try:
 except ImportError:  # Windows
     resource = None
 
-__all__ = ["Acceptor", "ConnectionLimit", "CountedConnections", "is_tls", "raise_descriptor_limit"]
+__all__ = [
+    "Acceptor",
+    "ConnectionLimit",
+    "CountedConnections",
+    "WebSocketLimits",
+    "is_tls",
+    "raise_descriptor_limit",
+]
 
 log = logging.getLogger("mcpd")
 
@@ -135,6 +145,25 @@ class ConnectionLimit:
     def discard(self, acceptor: Acceptor) -> None:
         """It accepts no more anyway."""
         self._acceptors.discard(acceptor)
+
+
+class WebSocketLimits(Struct, frozen=True, kw_only=True):
+    """What one client may use. Times are in seconds; a `ping_interval` of 0 sends no pings.
+
+    Reading stops while more than 1 MiB waits for a client; `max_queued_bytes` is for what calls that run
+    already still answer, and bounds the memory that a client which does not read can hold.
+    `max_connections` is for all of them together, those in their handshake too; `max_authenticating` for those of
+    whom it is not known yet who they are.
+    """
+
+    max_frame_bytes: int = MAX_FRAME_BYTES
+    max_queued_bytes: int = 256 * 1024 * 1024
+    max_connections: int = 1000
+    max_authenticating: int = 256
+    open_timeout: float = 10.0
+    close_timeout: float = 2.0
+    ping_interval: float = 20.0
+    ping_timeout: float = 20.0
 
 
 class CountedConnections(set[T]):

@@ -20,13 +20,14 @@ from msgspec import Struct
 from msgspec.json import encode
 
 from ..errors import AccessDenied, ConfigurationError
-from ..principal import ANONYMOUS, Principal
+from ..principal import ANONYMOUS, Origin, Principal
 from ..printable import printable
 from ..state_keys import StateKeys
 
 __all__ = [
     "Authentication",
     "Authenticator",
+    "HandshakeFields",
     "Protection",
     "Refusal",
     "RequestHeaders",
@@ -347,3 +348,23 @@ def _is_proper(refusal: Refusal) -> bool:
         return False
     texts.append(refusal.error)
     return refusal.status in _REFUSALS and all(isinstance(text, str) for text in texts)
+
+
+class HandshakeFields:
+    """What a server keeps of a WebSocket's handshake that was accepted, for as long as its connection lasts."""
+
+    __slots__ = ("_lines", "path", "user")
+
+    def __init__(self, path: str, fields: Sequence[tuple[bytes, bytes]], user: Principal) -> None:
+        self.path = path
+        """What it asked for, with its query."""
+        self.user = user
+        """Who sent it, as far as anybody asked."""
+        # In one piece, as a connection lasts and few tools ask; and without credentials, for that same reason.
+        kept = Origin("websocket", fields=fields).headers()
+        self._lines = "\n".join(f"{name}:{value}" for name, value in kept.items()).encode("latin-1")
+
+    def origin(self) -> Origin:
+        """Where the connection comes from, for authors."""
+        lines = [line.partition(b":") for line in self._lines.split(b"\n") if line]
+        return Origin("websocket", self.user, [(name, value) for name, _, value in lines])

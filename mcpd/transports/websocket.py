@@ -1,113 +1,365 @@
-"""One WebSocket connection: one JSON-RPC message per text frame.
+"""One WebSocket connection, at either end: one JSON-RPC message per text frame.
 
-The framing is websockets' sans-I/O protocol, fed straight from an asyncio protocol: its asyncio server
-costs a queue, a lock and a task's wake-up for each message (measured: 0.57 of the time without them).
-What arrives is pushed into the receiver; all that is sent while one read is worked on leaves in one write.
-What a client's end does in the same way is in `websocket_stream`. Nothing of listening lives here (that is
-`websocket_server`), of the handshake (`websocket_handshake`), of pings and timers (`websocket_keep_alive`), and of how
-a connection ends (`websocket_ending`). No MCP rule does either: to the specification this is a custom transport, which
-keeps the JSON-RPC format and each version's lifecycle (S25-043, S26-045).
+The framing is websockets' sans-I/O protocol, fed straight from an asyncio protocol: its asyncio server costs a queue, a
+lock and a task's wake-up for each message (measured: 0.57 of the time without them). What arrives is pushed into the
+receiver; all that is sent while one read is worked on leaves in one write.
 
-permessage-deflate is never accepted: on the loopback, where most of this runs, it only costs; elsewhere it
-holds up to 316 KiB for each connection, lets a small frame become a huge message, and leaks secrets that
-are compressed together with what an attacker chose.
+How it opens is said by the server's handshake (`websocket_handshake`) and the client's (`websocket_client`). Nothing of
+listening lives here (that is `websocket_server`). No MCP rule does either: to the specification this is a custom
+transport, which keeps the JSON-RPC format and each version's lifecycle (S25-043, S26-045).
+
+permessage-deflate is never accepted: on the loopback, where most of this runs, it only costs; elsewhere it holds up to
+316 KiB for each connection, lets a small frame become a huge message, and leaks secrets that are compressed together
+with what an attacker chose.
+
+Close codes: 1000 a client is done; 1001 the server stops; 1002, 1007, 1009 frames that break RFC 6455, are no UTF-8, or
+are too large; 1003 a binary frame (RFC 6455 7.4.1 names this very case); 1008 a client that reads too slowly; 1011 a
+peer that no longer answers pings, or a bug of ours.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import cast
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVarTuple, cast
 
+from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode, Frame, Opcode
-from websockets.protocol import OPEN, SERVER, Protocol
+from websockets.protocol import CLOSED, CLOSING, OPEN
+from websockets.protocol import Protocol as Framing
 
 from ..budget import OVER, SMALL, Charge, client_of
-from ..channel import Receiver
+from ..channel import Channel, Receiver
+from ..errors import McpdError
 from ..jsonrpc import Id
-from ..principal import Principal
+from ..principal import ANONYMOUS, Origin, Principal
 from ..printable import printable
+from .accepting import ConnectionLimit, CountedConnections, WebSocketLimits
 from .apart import Apart
+from .authentication import HandshakeFields
 from .expiring import at_expiry
-from .websocket_ending import shorten, why_it_ended
-from .websocket_handshake import Handshake, HandshakeFields, WebSocketProtocol
-from .websocket_keep_alive import ASK, unread_asks
-from .websocket_owner import ConnectionOwner
-from .websocket_peer import WebSocketPeer
-from .websocket_stream import DATA, HIGH_WATER, LOW_WATER, WebSocketStream
-from .wire_log import wire_log
 
-__all__ = ["WebSocketChannel"]
+__all__ = ["HIGH_WATER", "ConnectionOwner", "Opening", "WebSocketChannel"]
 
 log = logging.getLogger("mcpd.websocket")
 
+HIGH_WATER = 1024 * 1024
+_LOW_WATER = 256 * 1024
+_JOIN_BYTES = 65536
+_REASON_BYTES = 123
+
+_TEXT, _CONT, _BINARY = Opcode.TEXT, Opcode.CONT, Opcode.BINARY
 _CLOSE, _PONG = Opcode.CLOSE, Opcode.PONG
 
+_ASK = b"mcpd-"
+"""How pings begin that are sent to learn whether all before them was read; their number follows."""
 
-class WebSocketChannel(WebSocketPeer, WebSocketStream):
+A = TypeVarTuple("A")
+
+
+class Opening(Protocol):
+    """The handshake of one end. It takes what arrives until `opened` or `refuse` of the connection was called."""
+
+    @property
+    def framing(self) -> Framing:
+        """The library's protocol of it."""
+
+    def begin(self, connection: WebSocketChannel) -> None:
+        """The socket is connected."""
+
+    def receive(self, data: bytes) -> None:
+        """Take what arrived."""
+
+    def eof(self) -> None:
+        """The peer sends no more."""
+
+    def close(self) -> None:
+        """The connection is lost."""
+
+
+class ConnectionOwner(Protocol):
+    """What the connections of one server share, see `websocket_server.Endpoint`."""
+
+    limits: WebSocketLimits
+    connections: CountedConnections[WebSocketChannel]
+    connection_limit: ConnectionLimit
+    is_closed: bool
+
+    def accept(self, channel: Channel, /) -> Receiver:
+        """The receiver of this connection's frames, once its handshake is done."""
+
+
+class WebSocketChannel(asyncio.Protocol):
     """One connection, from the handshake's first byte on. It knows nothing of listening: feed it any transport.
 
-    Handshake, open, closing and lost follow each other; each phase but the last has one timer.
+    Handshake, open, closing and lost follow each other; each phase but the last has one timer. A server's end has an
+    `owner`; a client's delivers what arrives from `start` on. `why` says what the receiver hears of the end: of both
+    close frames, and the reason of the system if there is one.
     """
 
+    # There may be thousands that wait.
     __slots__ = (
-        "_apart",
-        "_asked",
-        "_charge",
-        "_endpoint",
-        "_fields",
-        "_handshake",
-        "_has_ended",
-        "_expiry",
-        "_receiver",
-        "_unread",
-    )
+        "__weakref__", "_apart", "_asked", "_charge", "_drained", "_ended", "_events", "_expiry", "_fields",
+        "_fragments", "_framing", "_handshake", "_has_ended", "_has_told", "_is_agreed", "_is_closing",
+        "_is_flush_due", "_is_leaving", "_is_lost", "_is_pushing", "_limits", "_loop", "_lost", "_owner",
+        "_partial_bytes", "_receiver", "_taken_bytes", "_timer", "_transport", "_unflushed_bytes", "_unread",
+        "_was_heard", "_was_open", "_was_pinged", "_why", "_written_bytes", "is_congested", "is_held", "is_open",
+    )  # fmt: skip
 
-    def __init__(self, endpoint: ConnectionOwner) -> None:
-        limits = endpoint.limits
-        protocol = WebSocketProtocol(max_size=limits.max_frame_bytes, logger=wire_log)
-        super().__init__(protocol, limits, limits.max_frame_bytes)
-        self._endpoint = endpoint
+    is_multiplexed = True
+
+    def __init__(
+        self,
+        handshake: Opening,
+        limits: WebSocketLimits,
+        why: Callable[[ConnectionClosed, str], McpdError | None],
+        owner: ConnectionOwner | None = None,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._limits = limits
+        self._owner = owner
+        self._transport: asyncio.Transport | None = None
         self._receiver: Receiver | None = None
+        self._handshake: Opening | None = handshake
+        """Takes what arrives until it is answered."""
+        self._framing = handshake.framing
+        self._why = why
+        self._fields: HandshakeFields | None = None
+        self._expiry: asyncio.TimerHandle | None = None
+        """Closes it when the token that it was opened with ends."""
+        self._timer: asyncio.TimerHandle | None = None
+        """For the handshake, then for pings, then for the time that it has to close."""
+
+        self._events: list[Frame] = []
+        """What has arrived and was not handed on yet."""
+        self._partial_bytes = 0
+        """How much has come of a frame that is not whole yet."""
+        self._fragments: bytearray | None = None
         self._charge: Charge | None = None
         """What came of a message that is not whole yet."""
         self._unread: Charge | None = None
         """What waits for a client that reads slowly."""
-        self._has_ended = False
+        self._unflushed_bytes = self._written_bytes = 0
+        self._is_pushing = self._is_flush_due = False
         self._apart: Apart | None = None
         self._asked = 0
         """How many pings were sent to learn whether all before them was read."""
 
-        self._handshake: Handshake | None = Handshake(endpoint, protocol, self)
-        """Takes what arrives until it is answered."""
-        self._fields: HandshakeFields | None = None
-        self._expiry: asyncio.TimerHandle | None = None
-        """Closes it when the token that it was opened with ends."""
+        self.is_open = self._was_open = False
+        """The handshake is done, and nothing has ended yet."""
+        self.is_held = owner is None
+        """Nothing is read: nobody takes it."""
+        self.is_congested = False
+        self._was_heard = False
+        """Something came since the timer looked."""
+        self._was_pinged = False
+        self._taken_bytes = 0
+        """How much the peer had taken then."""
+
+        self._is_leaving = False
+        """We have sent a close frame in order, and wait for the peer's."""
+        self._is_agreed = False
+        """The peer has sent a close frame."""
+        self._ended: McpdError | None = None
+        """Why it has ended, if it was not in order."""
+        self._is_closing = self._has_ended = self._has_told = self._is_lost = False
+        self._lost: asyncio.Future[None] | None = None
+        """Done when the socket is no more; made when somebody waits for that."""
+        self._drained: asyncio.Future[None] | None = None
+
+    # -- who is at the other end -------------------------------------------------------------
+
+    @property
+    def path(self) -> str:
+        """What the handshake asked for, with its query; empty until it is accepted."""
+        return "" if self._fields is None else self._fields.path
+
+    @property
+    def user(self) -> Principal:
+        """Who opened it, as far as anybody asked."""
+        return ANONYMOUS if self._fields is None else self._fields.user
+
+    @property
+    def peer(self) -> str:
+        """The address that the peer connects from, empty if it has none."""
+        name = None if self._transport is None else self._transport.get_extra_info("peername")
+        return str(name[0]) if isinstance(name, tuple) and name else ""
+
+    def origin(self, related_request_id: Id | None = None) -> Origin:
+        """The handshake."""
+        return Origin("websocket") if self._fields is None else self._fields.origin()
 
     # -- what asyncio calls ------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # A cast: uvloop's transports have the methods, not the base class.
         self._transport = stream = cast("asyncio.Transport", transport)
-        stream.set_write_buffer_limits(HIGH_WATER, LOW_WATER)
-        self._endpoint.connections.add(self)
-        self._keep_alive.set(self._limits.open_timeout, stream.abort)
-
-        if self._endpoint.is_closed or self._endpoint.connection_limit.is_exceeded:
-            # Accepted in the last moment before the listening socket was closed.
-            stream.abort()
+        stream.set_write_buffer_limits(HIGH_WATER, _LOW_WATER)
+        owner = self._owner
+        if owner is not None:
+            owner.connections.add(self)
+            self._set_timer(self._limits.open_timeout, stream.abort)
+            if owner.is_closed or owner.connection_limit.is_exceeded:
+                # Accepted in the last moment before the listening socket was closed.
+                stream.abort()
+                return
+        if self._handshake is not None:
+            self._handshake.begin(self)
+        self._flush()
 
     def data_received(self, data: bytes) -> None:
-        self.was_heard = True
+        self._was_heard = True
         if self._handshake is not None:
             self._handshake.receive(data)
             return
 
-        self._parse(data)
+        framing = self._framing
+        if framing.state is CLOSED:  # nothing more is read of it
+            return
+        framing.receive_data(data)
+        self._partial_bytes += len(data)
+        # Once the handshake is through, all events are frames.
+        frames: list[Frame] = framing.events_received()  # type: ignore[assignment]
+        if frames:
+            self._take_frames(frames, len(data))
         self._push()
-        if self._partial_bytes or self._fragments is not None or self._charge is not None:
+        if self._owner is not None and (self._partial_bytes or self._fragments is not None or self._charge is not None):
             self._count()
+
+    def eof_received(self) -> bool:
+        if self._handshake is not None:
+            self._handshake.eof()
+        else:
+            self._framing.receive_eof()
+            self._push()
+        self._flush()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._handshake is not None:
+            self._handshake.close()
+            self._handshake = None
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+
+        # What waits takes of the memory of all: it goes back before anybody hears of the end.
+        if self._owner is not None:
+            self._owner.connections.discard(self)
+        self._charge = self._unread = None
+        if self._apart is not None:
+            self._apart.close()
+
+        self.is_open = False
+        self._is_closing = self._is_lost = True
+        self._cancel_timer()
+        self.is_congested = False
+        self._wake()
+        if self._lost is not None and not self._lost.done():
+            self._lost.set_result(None)
+        self._end(getattr(exc, "strerror", None) or "")
+
+    def pause_writing(self) -> None:
+        self.is_congested = True
+        transport = self._transport
+        if self._owner is not None and self.is_open and transport is not None and not transport.is_closing():
+            # A client that does not read gets no more work done.
+            transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._unread = None
+        self.is_congested = False
+        self._wake()
+        if self._owner is None:
+            return
+
+        if self._events:
+            self._push()
+        if not self.is_congested:
+            self._resume_reading()
+
+    # -- handshake ---------------------------------------------------------------------------
+
+    def begin_authenticating(self) -> None:
+        """The handshake has come; to find out who sends it has a time-out of its own."""
+        self._cancel_timer()
+
+    def accept(self, fields: HandshakeFields) -> None:
+        """Make the receiver of a server's frames. May raise anything."""
+        assert self._owner is not None
+        self._fields = fields
+        self._receiver = self._owner.accept(self)
+        if fields.user.expires is not None:
+            self._expiry = at_expiry(fields.user, lambda: self.fail(CloseCode.POLICY_VIOLATION, "token expired"))
+
+    def opened(self, framing: Framing, frames: Sequence[Frame] = (), rest: bytes = b"") -> None:
+        """The handshake is done: from now on there are frames. What came behind it is in `frames`, or in `rest`."""
+        self._flush()
+        self._handshake = None
+        self._framing = framing
+        self.is_open = self._was_open = True
+        self._cancel_timer()
+        self._look()
+        if self.is_held:
+            self.pause()
+        if frames:
+            self._take_frames(frames, 0)
+            self._push()
+        if rest:
+            self.data_received(rest)
+
+    def refuse(self, farewell: bytes = b"") -> None:
+        """The handshake has failed, which its answer says, or `farewell` if that has to be written by us."""
+        self._handshake = None
+        self._flush(farewell)
+
+    def turn_out(self, is_meant: Callable[[Principal], bool]) -> None:
+        """Close it, if it was opened by one of these principals."""
+        if self._fields is not None and is_meant(self._fields.user):
+            self.fail(CloseCode.POLICY_VIOLATION, "token revoked")
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def start(self, receiver: Receiver) -> None:
+        """From now on hand what arrives to `receiver`; what has arrived is handed over soon."""
+        self._receiver = receiver
+        self.resume()
+
+    def pause(self) -> None:
+        """Read nothing until `resume`: what the peer sends waits with it. Calls that run may still be answered."""
+        self.is_held = True
+        if not self._is_closing and self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """Read on."""
+        self.is_held = False
+        self._loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        if not self.is_held:
+            self._push()
+            self._resume_reading()
+            self._tell()
+
+    def _resume_reading(self) -> None:
+        transport = self._transport
+        if transport is not None and not transport.is_closing() and (self._is_closing or not self.is_held):
+            transport.resume_reading()
+
+    def _take_frames(self, frames: Sequence[Frame], read: int) -> None:
+        """Add frames to what has arrived; they are of a read of so many bytes."""
+        self._events += frames
+        self._is_agreed = frames[-1].opcode is _CLOSE
+        if read <= SMALL:
+            self._partial_bytes = 0  # or what is too small to be counted
+            return
+
+        for frame in frames:  # written in the shortest way, by a client
+            size = len(frame.data)
+            self._partial_bytes -= size + (6 if size < 126 else 8 if size < 65536 else 14)
+        self._partial_bytes = min(read, max(0, self._partial_bytes))
 
     def _count(self) -> None:
         """What came of a message that is not whole yet takes of the budget."""
@@ -123,91 +375,16 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
             self._fragments = None
             self.fail(CloseCode.TRY_AGAIN_LATER, OVER)
 
-    def eof_received(self) -> bool:
-        if self._handshake is not None and self._handshake.is_authenticating:
-            self.abort()  # nobody is there to hear what came of its handshake
-            return False
-        self._protocol.receive_eof()
-        self._push()
-        return False
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._handshake is not None:
-            self._handshake.close()
-            self._handshake = None
-
-        if self._expiry is not None:
-            self._expiry.cancel()
-            self._expiry = None
-
-        # What waits takes of the memory of all: it goes back before anybody hears of the end.
-        self._endpoint.connections.discard(self)
-        self._charge = self._unread = self._fragments = None
-        self._events.clear()
-        if self._apart is not None:
-            self._apart.close()
-        self._has_gone()
-        self._end()
-
-    def pause_writing(self) -> None:
-        self.is_congested = True
-        if self.is_open and self._transport is not None and not self._transport.is_closing():
-            # A client that does not read gets no more work done.
-            self._transport.pause_reading()
-
-    def resume_writing(self) -> None:
-        self._unread = None
-        self.is_congested = False
-        self._wake()
-        if self._events:
-            self._push()
-        if not self.is_congested:
-            self._resume_reading()
-
-    # -- handshake ---------------------------------------------------------------------------
-
-    def begin_authenticating(self) -> None:
-        """The handshake has come; to find out who sends it has a time-out of its own."""
-        self._keep_alive.cancel()
-
-    def accept(self, fields: HandshakeFields) -> None:
-        """Make the receiver of the connection's frames. May raise anything."""
-        self._fields = fields
-        self._receiver = self._endpoint.accept(self)
-        if fields.user.expires is not None:
-            self._expiry = at_expiry(fields.user, lambda: self.fail(CloseCode.POLICY_VIOLATION, "token expired"))
-
-    def end_handshake(self, rest: bytes = b"", *, farewell: bytes = b"") -> None:
-        """The answer is to be written; `rest` came behind the handshake. `farewell` is for what was none."""
-        self._handshake = None
-        self._flush(farewell)
-        if self._receiver is not None:
-            self._keep_alive.cancel()
-            # Of the library's protocol of a handshake some 3 KiB would stay.
-            self._protocol = Protocol(SERVER, max_size=self._most, logger=wire_log)
-            self.is_open = True
-            self._keep_alive.look(self)
-
-        if rest:
-            self.data_received(rest)
-
-    def turn_out(self, is_meant: Callable[[Principal], bool]) -> None:
-        """Close it, if it was opened by one of these principals."""
-        if self._fields is not None and is_meant(self._fields.user):
-            self.fail(CloseCode.POLICY_VIOLATION, "token revoked")
-
-    # -- reading -----------------------------------------------------------------------------
-
     def _push(self) -> None:
-        """Hand on what arrived, until it is through or the answers pile up."""
+        """Hand on what arrived, until it is through, the receiver has enough, or the answers of a server pile up."""
         if self._is_pushing:
             return
 
         self._is_pushing = True
-        events, taken = self._events, 0
+        events, taken, is_server = self._events, 0, self._owner is not None
         try:
             for frame in events:  # whoever ends it in between clears them
-                if self.is_congested:
+                if self.is_held or (self.is_congested and is_server):
                     break
                 taken += 1
                 self._take(frame)
@@ -219,63 +396,119 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
             del events[:taken]
 
         self._flush()
-        if self._protocol.state is not OPEN and self._has_failed:
-            self._end()
+        state = self._framing.state
+        if state is CLOSED or (state is CLOSING and not self._is_leaving):
+            self._end()  # the peer has closed it, has broken a rule, or is gone
 
     def _take(self, frame: Frame) -> None:
-        opcode = frame.opcode
-        if not self.is_open and opcode is not _CLOSE:
-            # Once a client was told that we close, or why, nothing more is done for it.
+        receiver, opcode, part = self._receiver, frame.opcode, frame.data
+        frame.data = b""  # the library's parser holds its last frame until the next one is whole
+        if receiver is None or self._has_told or (self._is_leaving and opcode is not _CLOSE):
             return
 
-        if opcode in DATA:
-            message = self._message(frame)
-            if message is not None:
-                self._receiver.receive(message)  # type: ignore[union-attr]  # there is one, as it is open
+        if opcode is _TEXT:
+            data = bytes(part)  # not all releases of the library give bytes
+            if not frame.fin:
+                self._fragments = bytearray(data)
+                return
+        elif opcode is _CONT:
+            assert self._fragments is not None  # else the library has failed the connection
+            # One buffer, not a list: many small fragments must not cost more than their bytes.
+            self._fragments += part
+            if not frame.fin:
+                return
+            data, self._fragments = bytes(self._fragments), None
+        else:
+            self._take_control(opcode, bytes(part))
+            return
+
+        if data.isascii() or self._is_text(data):
+            receiver.receive(data)
+
+    def _take_control(self, opcode: Opcode, data: bytes) -> None:
+        """Take what is no text; a binary frame ends it."""
+        if opcode is _BINARY:
+            self.fail(CloseCode.UNSUPPORTED_DATA, "send each JSON-RPC message as a text frame, not a binary one")
         elif opcode is _CLOSE:
             self._end()
-        elif opcode is _PONG and self._apart is not None and bytes(frame.data).startswith(ASK):
-            self._apart.release(leaving=unread_asks(self._asked, bytes(frame.data)))
-        elif opcode is _PONG:
-            self._keep_alive.answered(self)
+        elif opcode is _PONG and self._apart is not None and data.startswith(_ASK):
+            self._apart.release(leaving=_unread_asks(self._asked, data))
+        elif opcode is _PONG and self._was_pinged:
+            self._was_pinged = self._was_heard = False
+            self._set_timer(self._limits.ping_interval, self._look)
 
-    def pause(self) -> None:
-        """Read nothing more and start nothing more; what runs may still be answered. `aclose` comes next."""
-        if self._is_closing:
-            return
-        self.is_held = True
-        self._events.clear()
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.pause_reading()
-
-    def _end(self) -> None:
-        """Tell the receiver, once, that no more will come, and why if it was not said in order."""
-        if self._has_ended or self._receiver is None:
-            return
-        self._has_ended = True
-        self.is_open = False
-        ended = why_it_ended(self._how_it_ended())
-        if ended is not None:
-            log.info("%s: %s", printable(self.peer or "a local peer"), printable(ended))
+    def _is_text(self, message: bytes) -> bool:
+        """Whether it is UTF-8, which messages are (RFC 6455 8.1, S25-026, S26-043); one that is not ends it."""
         try:
-            self._receiver.closed(ended)
-        except Exception:
-            log.exception("The end of a connection could not be taken")
+            str(message, "utf-8")
+        except UnicodeDecodeError as error:
+            self.fail(CloseCode.INVALID_DATA, f"not UTF-8: {error.reason} at byte {error.start}")
+            return False
+        return True
 
     # -- writing -----------------------------------------------------------------------------
 
-    def send_apart(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
-        """Queue one text frame that the client reads by itself: it leaves when a ping behind the others is answered."""
-        if not self.is_open or self._protocol.state is not OPEN:
+    def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
+        """Queue one text frame. The frames of one turn leave in one write, unless they are many."""
+        framing = self._framing
+        if not self.is_open or framing.state is not OPEN:  # its close frame may wait behind what is worked on now
             return
+
+        framing.send_text(frame)
+        self._unflushed_bytes += len(frame)
+        if self._unflushed_bytes > _JOIN_BYTES:
+            self._flush()
+        elif not self._is_pushing and not self._is_flush_due:
+            self._is_flush_due = True
+            self._loop.call_soon(self._flush_later)
+
+    def send_apart(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
+        """Queue one text frame that a client reads by itself: it leaves when a ping behind the others is answered."""
+        if self._owner is None:
+            self.send(frame, related_request_id, method)
+            return
+        if not self.is_open or self._framing.state is not OPEN:
+            return
+
         if self._apart is None:
             self._apart = Apart(self._loop, self.send)
         self._asked += 1
-        self._protocol.send_ping(ASK + b"%d" % self._asked)
+        self._framing.send_ping(_ASK + b"%d" % self._asked)
         self._flush()
         self._apart.hold(frame)
 
-    def _is_unread(self, waits: int) -> None:
+    def _flush_later(self) -> None:
+        self._is_flush_due = False
+        self._flush()
+
+    def _flush(self, farewell: bytes = b"") -> None:
+        """Write what waits; `farewell` first if nothing is to be written but the end."""
+        transport = self._transport
+        writes = self._framing.data_to_send()
+        if not writes or transport is None or self._is_lost:  # uvloop's transports raise once they are gone
+            return
+
+        is_last = not writes[-1]  # the library's word for the end of our side
+        if is_last and len(writes) == 1:
+            writes = [farewell]
+        elif len(writes) > 1 and self._unflushed_bytes <= _JOIN_BYTES:
+            writes = [b"".join(writes)]
+        self._unflushed_bytes = 0
+        for part in writes:
+            if part:
+                self._written_bytes += len(part)
+                transport.write(part)
+
+        if is_last:
+            self._begin_closing(transport)
+            _hang_up(transport, is_agreed=self._is_agreed)
+        elif self._framing.close_expected():
+            self._begin_closing(transport)
+        elif self.is_congested and self._owner is not None:
+            self._bound_unread(transport.get_write_buffer_size())
+
+    def _bound_unread(self, waits: int) -> None:
+        """So much waits for a client that does not take it."""
         most = self._limits.max_queued_bytes
         if self._unread is None:
             self._unread = Charge(id(self), client_of(self.peer))
@@ -284,24 +517,175 @@ class WebSocketChannel(WebSocketPeer, WebSocketStream):
         elif not self._unread.set(waits):
             self.fail(CloseCode.POLICY_VIOLATION, "reads too slowly: no memory is left for what waits to be read")
 
+    async def drain(self) -> None:
+        """Wait until the peer has taken most of what was queued, or is gone."""
+        self._flush()
+        if self.is_congested:
+            if self._drained is None:
+                self._drained = self._loop.create_future()
+            await asyncio.shield(self._drained)
+
+    def _wake(self) -> None:
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+        self._drained = None
+
+    # -- the timer ---------------------------------------------------------------------------
+
+    def _set_timer(self, delay: float, action: Callable[[*A], object], *arguments: *A) -> None:
+        """Do that then, and not what was to be done before."""
+        self._cancel_timer()
+        self._timer = self._loop.call_later(delay, action, *arguments)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        """Every so often: ping a peer that was silent, give up one that did not answer.
+
+        Anything that arrives is a sign of life. While we do not read because the peer does not, what it takes is; its
+        answer to a ping would wait behind that.
+        """
+        limits, transport = self._limits, self._transport
+        if transport is None or not self.is_open or not limits.ping_interval:
+            return
+
+        taken = self._written_bytes - transport.get_write_buffer_size()
+        takes = self.is_congested and taken != self._taken_bytes
+        if self._was_heard or self.is_held or takes:
+            self._was_heard = self._was_pinged = False
+            delay = limits.ping_interval
+        elif not self._was_pinged:
+            self._was_pinged = True
+            self._framing.send_ping(b"mcpd")
+            self._flush()
+            delay = limits.ping_timeout
+        else:
+            self.fail(CloseCode.INTERNAL_ERROR, f"no answer to a ping within {limits.ping_timeout:g} s")
+            return
+
+        self._taken_bytes = taken
+        self._set_timer(delay, self._look)
+
     # -- closing -----------------------------------------------------------------------------
 
+    def fail(self, code: CloseCode, reason: str) -> None:
+        """Close because of what the peer does or does not do; nothing more of it is read."""
+        if self._framing.state is OPEN:
+            self._framing.fail(code, _shorten(reason))
+            self._flush()
+        self._events.clear()
+        self._end()
+
+    def abort(self) -> None:
+        """Cut the connection off."""
+        self.is_open = False
+        if self._transport is not None:
+            self._transport.abort()
+
     async def aclose(self, reason: str = "") -> None:
-        """Send what is queued and a close frame, and wait for the client's; after the close time-out cut it off."""
+        """Send what is queued and a close frame, and wait for the peer's; after the close time-out cut it off."""
         transport = self._transport
         if transport is None:
             return
 
         if self._apart is not None and not self.is_held:
             await self._apart.settle()
-        if self._protocol.state is OPEN:
+        if self._framing.state is OPEN:
             if self._apart is not None:
                 self._apart.release()
-            self._events.clear()
             self._is_leaving = True
-            self._protocol.send_close(CloseCode.GOING_AWAY, shorten(reason or "the server is going away"))
+            if self._owner is None:
+                self._framing.send_close(CloseCode.NORMAL_CLOSURE, _shorten(reason))
+            else:
+                self._framing.send_close(CloseCode.GOING_AWAY, _shorten(reason or "the server is going away"))
             self._flush()
         elif not self._is_closing:
             transport.abort()
 
-        await self._gone()
+        self._events.clear()
+        self.is_held = False
+        try:
+            await self._gone()
+        except asyncio.CancelledError:
+            transport.abort()
+            raise
+
+    async def _gone(self) -> None:
+        """Wait until the socket is no more."""
+        if self._is_lost:
+            return
+
+        if self._lost is None:
+            self._lost = self._loop.create_future()
+        await asyncio.shield(self._lost)
+
+    def _begin_closing(self, transport: asyncio.Transport) -> None:
+        """A close frame, or the refusal of the handshake, was written: wait for the peer, but not for ever."""
+        if not self._is_closing:
+            self._is_closing = True
+            self.is_open = False
+            self._set_timer(self._limits.close_timeout, transport.abort)
+            # The peer's own close frame or end is still to come, even if it is slow to read.
+            self._resume_reading()
+
+    def _end(self, cause: str = "") -> None:
+        """No more will come of a connection that was open: find out why, and tell the receiver."""
+        self.is_open = False
+        if not self._was_open:
+            return
+
+        if not self._has_ended:
+            self._has_ended = True
+            self._flush()
+            # The library tells of both close frames once nothing more is to be read. Who ends the socket first is not
+            # changed by that (RFC 6455 7.1.1).
+            self._framing.receive_eof()
+            self._framing.data_to_send()
+            self._ended = self._why(self._framing.close_exc, cause)
+            if self._ended is not None and self._owner is not None:
+                log.info("%s: %s", printable(self.peer or "a local peer"), printable(self._ended))
+        if self._owner is not None:  # nothing more is done for its client
+            self._events.clear()
+            self._fragments = None
+            self.is_held = False
+        self._tell()
+
+    def _tell(self) -> None:
+        """Tell the receiver, once, that no more will come, behind what has come before."""
+        receiver = self._receiver
+        if not self._has_ended or receiver is None or self._has_told:
+            return
+        if self._is_pushing or self.is_held or self._events:
+            return
+
+        self._has_told = True
+        try:
+            receiver.closed(self._ended)
+        except Exception:
+            log.exception("The end of a connection could not be taken")
+
+
+def _unread_asks(asked: int, pong: bytes) -> int:
+    """How many of so many pings of that kind are not answered yet, given the pong to one: it may stand for several."""
+    number = pong[len(_ASK) :]
+    return max(0, asked - int(number)) if number.isdigit() and len(number) < 10 else asked
+
+
+def _hang_up(transport: asyncio.Transport, *, is_agreed: bool) -> None:
+    """All is written: end our side. `is_agreed` if the peer has said that it closes, too."""
+    if is_agreed or not transport.can_write_eof():
+        transport.close()
+        return
+    # Closing here would answer what the peer still sends with a reset, and lose our reason.
+    try:
+        transport.write_eof()
+    except OSError:  # the peer has reset it
+        transport.abort()
+
+
+def _shorten(reason: str) -> str:
+    """A close frame has room for 123 bytes of reason."""
+    return reason.encode()[:_REASON_BYTES].decode("utf-8", "ignore")

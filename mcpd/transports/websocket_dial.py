@@ -21,7 +21,6 @@ from msgspec import Struct
 from ..errors import CannotConnect, ConfigurationError, TransportError
 from ..printable import printable
 from .address import is_loopback
-from .websocket_stream import WebSocketStream
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -63,7 +62,7 @@ class Dialed(Struct, frozen=True):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-async def dial(to: Dialed, factory: Callable[[], WebSocketStream]) -> None:
+async def dial(to: Dialed, factory: Callable[[], asyncio.Protocol]) -> None:
     """Connect a protocol that `factory` makes. Raises TransportError; ConfigurationError for a file or proxy."""
     loop = asyncio.get_running_loop()
     context = _tls(to) if to.is_secure else None
@@ -143,7 +142,7 @@ def _proxy(to: Dialed) -> SplitResult | None:
 
 
 async def _tunnel(
-    to: Dialed, proxy: SplitResult, factory: Callable[[], WebSocketStream], context: SSLContext | None
+    to: Dialed, proxy: SplitResult, factory: Callable[[], asyncio.Protocol], context: SSLContext | None
 ) -> None:
     """Ask the proxy for a tunnel, and speak TLS through it where there is any."""
     loop = asyncio.get_running_loop()

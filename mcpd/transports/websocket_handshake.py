@@ -13,15 +13,19 @@ from functools import partial
 from typing import Any, Protocol, TypeAlias, cast
 
 from websockets.http11 import Request, Response
+from websockets.protocol import SERVER
+from websockets.protocol import Protocol as Framing
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
-from ..principal import ANONYMOUS, Origin, Principal
+from ..principal import ANONYMOUS, Principal
 from ..printable import printable
 from .accepting import is_tls
-from .authentication import Refusal, RequestHeaders
+from .authentication import HandshakeFields, Refusal, RequestHeaders
+from .websocket import ConnectionOwner, WebSocketChannel
+from .wire_log import wire_log
 
-__all__ = ["Admission", "Handshake", "HandshakeFields", "WebSocketProtocol"]
+__all__ = ["Admission", "Handshake"]
 
 log = logging.getLogger("mcpd.websocket")
 
@@ -32,34 +36,14 @@ _MOST_EARLY = 16 * 1024
 _Known: TypeAlias = Principal | Refusal
 
 
-class WebSocketProtocol(ServerProtocol):
+class _ServerProtocol(ServerProtocol):
     """One connection until it is open; takes the subprotocol `mcp` if it is offered, and none otherwise."""
 
     def select_subprotocol(self, subprotocols: Sequence[Subprotocol]) -> Subprotocol | None:
         return SUBPROTOCOL if SUBPROTOCOL in subprotocols else None
 
 
-class HandshakeFields:
-    """What is kept of a handshake that was accepted, for as long as its connection lasts."""
-
-    __slots__ = ("_lines", "path", "user")
-
-    def __init__(self, request: Request, user: Principal) -> None:
-        self.path = request.path
-        """What it asked for, with its query."""
-        self.user = user
-        """Who sent it, as far as anybody asked."""
-        # In one piece, as a connection lasts and few tools ask; and without credentials, for that same reason.
-        kept = Origin("websocket", fields=_fields(request)).headers()
-        self._lines = "\n".join(f"{name}:{value}" for name, value in kept.items()).encode("latin-1")
-
-    def origin(self) -> Origin:
-        """Where the connection comes from, for authors."""
-        lines = [line.partition(b":") for line in self._lines.split(b"\n") if line]
-        return Origin("websocket", self.user, [(name, value) for name, _, value in lines])
-
-
-class Admission(Protocol):
+class Admission(ConnectionOwner, Protocol):
     """Who may connect, see `websocket_server.Endpoint`."""
 
     authenticating: int
@@ -74,43 +58,30 @@ class Admission(Protocol):
         """A handshake was refused with this status."""
 
 
-class _Connection(Protocol):
-    """The connection whose handshake it is."""
-
-    @property
-    def peer(self) -> str:
-        """The address that the client connects from, empty if it has none."""
-
-    def begin_authenticating(self) -> None:
-        """The handshake has come; to find out who sends it has a time-out of its own."""
-
-    def accept(self, fields: HandshakeFields) -> None:
-        """Make the receiver of the connection's frames. May raise anything."""
-
-    def end_handshake(self, rest: bytes = b"", *, farewell: bytes = b"") -> None:
-        """The answer is to be written; `rest` came behind the handshake. `farewell` is for what was none."""
-
-    def abort(self) -> None:
-        """Cut the connection off."""
-
-
 class Handshake:
     """Fed by a connection until it is answered. `close` is for one that was lost before."""
 
-    __slots__ = ("_admission", "_connection", "_early", "_protocol", "_task")
+    __slots__ = ("_admission", "_connection", "_early", "_task", "framing")
 
-    def __init__(self, admission: Admission, protocol: ServerProtocol, connection: _Connection) -> None:
+    _connection: WebSocketChannel
+
+    def __init__(self, admission: Admission) -> None:
         self._admission = admission
-        self._protocol = protocol
-        self._connection = connection
+        self.framing = _ServerProtocol(max_size=admission.limits.max_frame_bytes, logger=wire_log)
         self._task: asyncio.Task[_Known] | None = None
         """Finds out who sends the handshake; meanwhile nothing is read on, and little is kept."""
         self._early = b""
 
-    @property
-    def is_authenticating(self) -> bool:
-        """Whether the handshake has come, and waits until it is known who sends it."""
-        return self._task is not None
+    def begin(self, connection: WebSocketChannel) -> None:
+        """The request is awaited."""
+        self._connection = connection
+
+    def eof(self) -> None:
+        """The client sends no more: there is nobody to hear what came of its handshake."""
+        if self._task is not None:
+            self._connection.abort()
+        else:
+            self.framing.receive_eof()
 
     def receive(self, data: bytes) -> None:
         """Feed the request line by line and answer it.
@@ -121,7 +92,7 @@ class Handshake:
             self._keep_early(data)
             return
 
-        protocol = self._protocol
+        protocol = self.framing
         start = 0
         if is_tls(data, self._peer()):
             data += b"\n"  # a whole line, which is refused at once
@@ -140,7 +111,7 @@ class Handshake:
             text = f"This port speaks WebSocket, and this was no handshake of it: {error.__cause__ or error}.\n"
             self._admission.refused(400)
             farewell = _reject(protocol, Refusal(400, text), None).serialize()
-            self._connection.end_handshake(data[start:], farewell=farewell)
+            self._connection.refuse(farewell)
 
     def close(self) -> None:
         """The connection is lost: nobody is there to be answered."""
@@ -151,10 +122,9 @@ class Handshake:
 
     def _take(self, request: Request, rest: bytes) -> None:
         """Answer the handshake, or begin to find out who sends it."""
-        found = self._admission.check(RequestHeaders.of(_fields(request)))
+        found = self._admission.check(RequestHeaders.of(_raw_fields(request)))
         if isinstance(found, Principal | Refusal):
-            self._answer(request, found)
-            self._connection.end_handshake(rest)
+            self._answer(request, found, rest)
             return
 
         self._connection.begin_authenticating()
@@ -174,8 +144,7 @@ class Handshake:
             return
 
         early, self._early = self._early, b""
-        self._answer(request, task.result())
-        self._connection.end_handshake(early)
+        self._answer(request, task.result(), early)
 
     def _keep_early(self, data: bytes) -> None:
         """What a client sends before its handshake is answered; RFC 6455 4.1 has it wait."""
@@ -184,9 +153,9 @@ class Handshake:
             log.warning("Cut off %s, which did not wait for the answer to its handshake", printable(self._peer()))
             self._connection.abort()
 
-    def _answer(self, request: Request, found: _Known) -> None:
-        """Decide, and give the library what is to be answered."""
-        protocol = self._protocol
+    def _answer(self, request: Request, found: _Known, rest: bytes) -> None:
+        """Decide, and answer; `rest` came behind the request."""
+        protocol = self.framing
         refusal = found if isinstance(found, Refusal) else self._admission.refuse(request)
         accept = request.headers.get("Accept")
         if refusal is None:
@@ -209,21 +178,26 @@ class Handshake:
         if response.status_code == 101:
             try:
                 user = found if isinstance(found, Principal) else ANONYMOUS
-                self._connection.accept(HandshakeFields(request, user))
+                self._connection.accept(HandshakeFields(request.path, _raw_fields(request), user))
             except Exception:
                 log.exception("A connection could not be set up")
                 text = "The server failed to set up the connection; see its log.\n"
                 response = _reject(protocol, Refusal(500, text), accept)
 
+        protocol.send_response(response)
         if response.status_code != 101:
             self._admission.refused(response.status_code)
-        protocol.send_response(response)
+            self._connection.refuse()
+        else:
+            # Of the library's protocol of a handshake some 3 KiB would stay.
+            framing = Framing(SERVER, max_size=self._admission.limits.max_frame_bytes, logger=wire_log)
+            self._connection.opened(framing, rest=rest)
 
     def _peer(self) -> str:
         return self._connection.peer or "a local peer"
 
 
-def _fields(request: Request) -> list[tuple[bytes, bytes]]:
+def _raw_fields(request: Request) -> list[tuple[bytes, bytes]]:
     """The headers as they came; older versions of the library give bytes beyond ASCII as lone surrogates."""
     return [
         (name.encode("latin-1"), value.encode("latin-1", "surrogateescape"))

@@ -10,21 +10,24 @@ import socket
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+from websockets.exceptions import ConnectionClosed
+from websockets.frames import CloseCode
 from websockets.http11 import Request
 
 from ..channel import Channel, Receiver
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, ConnectionLost, McpdError
 from ..principal import ANONYMOUS, Principal
-from .accepting import Acceptor, ConnectionLimit, CountedConnections
+from .accepting import Acceptor, ConnectionLimit, CountedConnections, WebSocketLimits
 from .address import Address, authority, bind, check_guarded, close, is_local, parse
 from .authentication import RequestHeaders
 from .guards import Access, Guard, Refusal
 from .websocket import WebSocketChannel
-from .websocket_owner import OpenConnection, WebSocketLimits
+from .websocket_handshake import Handshake
 
 __all__ = ["Endpoint", "Limits", "WebSocketLimits", "WebSocketListener"]
 
 _PATHS = ("/mcp", "/")
+_IN_ORDER = (CloseCode.NORMAL_CLOSURE, CloseCode.GOING_AWAY, CloseCode.NO_STATUS_RCVD)
 
 Limits = WebSocketLimits
 """Its first name, for programs that were written with it."""
@@ -55,7 +58,7 @@ class Endpoint:
         self.paths = paths
         self._on_refused = on_refused
         self.connection_limit = ConnectionLimit() if connection_limit is None else connection_limit
-        self.connections: CountedConnections[OpenConnection] = CountedConnections(self.connection_limit)
+        self.connections: CountedConnections[WebSocketChannel] = CountedConnections(self.connection_limit)
         self.authenticating = 0
         """How many handshakes wait to hear who they come from."""
         self.is_closed = False
@@ -69,7 +72,7 @@ class Endpoint:
 
     def connect(self) -> WebSocketChannel:
         """An asyncio protocol for one connection, which may have its handshake before it."""
-        return WebSocketChannel(self)
+        return WebSocketChannel(Handshake(self), self.limits, _why_it_ended, self)
 
     def check(self, headers: RequestHeaders) -> Principal | Refusal | Coroutine[Any, Any, Principal | Refusal]:
         """Who sends this handshake, or why it gets no WebSocket; to be awaited if that is not known at once."""
@@ -179,3 +182,11 @@ class WebSocketListener:
         if self._acceptor is not None:
             self.pause()
             await self.endpoint.aclose("the server is shutting down")
+
+
+def _why_it_ended(ended: ConnectionClosed, cause: str) -> McpdError | None:
+    """What went wrong with a connection that is over; None if its client has closed it in order."""
+    said, sent = ended.rcvd, ended.sent
+    if said is None:
+        return ConnectionLost(f"We closed the WebSocket: {sent}" if sent else "The WebSocket client went away")
+    return None if said.code in _IN_ORDER else ConnectionLost(f"The WebSocket client closed: {said}")

@@ -19,7 +19,8 @@ from urllib.parse import urlsplit
 from mcpd.channel import Channel
 from mcpd.serve_defaults import MAX_FRAME_BYTES
 from mcpd.transports.guards import Access, Guard
-from mcpd.transports.websocket_client import WebSocketClientChannel
+from mcpd.transports.websocket import WebSocketChannel
+from mcpd.transports.websocket_client import ClientHandshake
 from mcpd.transports.websocket_dial import Dialed
 from mcpd.transports.websocket_server import Endpoint, WebSocketLimits, WebSocketListener
 
@@ -356,7 +357,7 @@ class Bare:
 
     @staticmethod
     def frames_of(writes: list[bytes]) -> list[tuple[int, bytes]]:
-        """The frames in these writes of one end; a client's payloads as they are masked."""
+        """The frames in these writes of one end."""
         data, found = b"".join(writes), []
         while data:
             size, start = data[1] & 0x7F, 2
@@ -364,8 +365,12 @@ class Bare:
                 (size,), start = struct.unpack("!H", data[2:4]), 4
             elif size == 127:
                 (size,), start = struct.unpack("!Q", data[2:10]), 10
-            start += 4 if data[1] & 0x80 else 0
-            found.append((data[0] & 0xF, data[start : start + size]))
+            key = data[start : start + 4] if data[1] & 0x80 else b""
+            start += len(key)
+            payload = data[start : start + size]
+            found.append(
+                (data[0] & 0xF, bytes(byte ^ key[at % 4] for at, byte in enumerate(payload)) if key else payload)
+            )
             data = data[start + size :]
         return found
 
@@ -373,9 +378,9 @@ class Bare:
         self.socket.abort()
 
 
-def opened_client(max_frame_bytes: int = MAX_FRAME_BYTES) -> tuple[WebSocketClientChannel, Socket]:
+def opened_client(max_frame_bytes: int = MAX_FRAME_BYTES) -> tuple[WebSocketChannel, Socket]:
     """The client's end of a connection whose handshake is done, on a `Socket`."""
-    channel = WebSocketClientChannel(Dialed(urlsplit("ws://a/"), "it", None, None), "ws://a/", {}, max_frame_bytes)
+    channel = ClientHandshake(Dialed(urlsplit("ws://a/"), "it", None, None), "ws://a/", {}, max_frame_bytes).channel
     socket = Socket()
     socket.protocol = channel
     channel.connection_made(socket)

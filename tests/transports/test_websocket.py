@@ -34,7 +34,6 @@ from websockets.asyncio.client import connect
 
 from mcpd.errors import ConnectionLost
 from mcpd.transports.guards import Access, Guard
-from mcpd.transports.websocket import WebSocketChannel
 from mcpd.transports.websocket_server import Endpoint
 
 # --------------------------------------------------------------------------------------- frames
@@ -544,7 +543,7 @@ async def test_one_channel_is_closed_with_a_reason() -> None:
 
 async def test_a_channel_that_was_never_connected_can_be_closed() -> None:
     endpoint = Endpoint(Recorder, Guard(Access()))
-    await WebSocketChannel(endpoint).aclose()
+    await endpoint.connect().aclose()
     await endpoint.aclose()
 
 
@@ -589,7 +588,7 @@ async def test_the_library_s_client_stays_alive() -> None:
 def tick(bare: Bare) -> list[int]:
     """Let the channel's timer fire now; the opcodes that it writes."""
     bare.socket.writes.clear()
-    bare.channel._keep_alive.look(bare.channel)
+    bare.channel._look()
     return [opcode for opcode, _ in bare.frames()]
 
 

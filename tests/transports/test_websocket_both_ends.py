@@ -27,7 +27,7 @@ from support.websocket_peer import (
 from support.websocket_peer import frame as made
 from websockets.frames import Frame, Opcode
 
-from mcpd.transports.websocket_stream import WebSocketStream
+from mcpd.transports.websocket import WebSocketChannel
 
 MOST = 300
 
@@ -103,7 +103,7 @@ def chunks(sequence: list[tuple[Frames, bool, list[int]]], mask: bytes | None) -
 class Seen:
     """All that can be seen of one end while bytes are fed to it, by one who reads it or takes its writes."""
 
-    def __init__(self, channel: WebSocketStream, recorder: Recorder, socket: Socket) -> None:
+    def __init__(self, channel: WebSocketChannel, recorder: Recorder, socket: Socket) -> None:
         self.channel, self.recorder, self.socket = channel, recorder, socket
 
     def feed(self, data: list[bytes]) -> object:
@@ -130,6 +130,7 @@ def client_end() -> Seen:
     return Seen(channel, recorder, socket)
 
 
+TOO_LARGE = (lambda mask: made(TEXT, b"x" * (MOST + 1), mask=mask), False, [])
 TWICE = (lambda mask: made(TEXT, b"b", mask=mask), False, [])
 
 
@@ -138,6 +139,7 @@ TWICE = (lambda mask: made(TEXT, b"b", mask=mask), False, [])
 @example([(lambda mask: made(TEXT, b"x", mask=mask, rsv=4), False, []), TWICE], client_end)
 @example([(lambda mask: made(TEXT, b"x", mask=mask, fin=False), False, []), TWICE], server_end)
 @example([(lambda mask: made(PING, made(TEXT, b"x", mask=mask), mask=mask and bytes(4)), False, [2])], client_end)
+@example([(lambda mask: made(TEXT, b"a\xff", mask=mask), False, []), TWICE, TOO_LARGE], client_end)
 async def test_how_bytes_are_split_changes_nothing(
     sequence: list[tuple[Frames, bool, list[int]]], end: Callable[[], Seen]
 ) -> None:
@@ -156,8 +158,8 @@ async def test_what_is_no_utf_8_ends_it_with_1007(end: Callable[[], Seen]) -> No
     mask = MASK if end is server_end else None
     seen.channel.data_received(b"".join(made(TEXT, part, mask=mask) for part in (b"one", b"t\xffo", b"three")))
     assert seen.recorder.frames == [b"one"]
-    assert seen.channel._protocol.close_sent is not None
-    assert seen.channel._protocol.close_sent.code == 1007
+    opcode, payload = Bare.frames_of(seen.socket.writes)[-1]
+    assert (opcode, payload[:2]) == (CLOSE, (1007).to_bytes(2, "big"))
 
 
 @pytest.mark.parametrize("is_alone", [True, False])

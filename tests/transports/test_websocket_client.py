@@ -22,8 +22,9 @@ from mcpd import Client, Server
 from mcpd.client.targets import UrlTarget
 from mcpd.errors import CannotConnect, ConfigurationError, ConnectionLost, HttpError, TransportError
 from mcpd.transports import websocket_client, websocket_dial
-from mcpd.transports.websocket_client import WebSocketClientChannel, open_websocket
-from mcpd.transports.websocket_owner import WebSocketLimits
+from mcpd.transports.accepting import WebSocketLimits
+from mcpd.transports.websocket import WebSocketChannel
+from mcpd.transports.websocket_client import open_websocket
 from mcpd.transports.websocket_server import WebSocketListener
 
 pytestmark = pytest.mark.timeout(20)
@@ -104,7 +105,7 @@ def answering(text: str) -> Callable[[Peer], Awaitable[None]]:
 
 
 @asynccontextmanager
-async def opened(url: str, **how: Any) -> AsyncIterator[tuple[WebSocketClientChannel, Recorder]]:
+async def opened(url: str, **how: Any) -> AsyncIterator[tuple[WebSocketChannel, Recorder]]:
     channel = await open_websocket(url, **how)
     recorder = Recorder(channel)
     channel.start(recorder)

@@ -547,7 +547,9 @@ async def test_a_client_that_was_slow_still_gets_its_answers_when_the_server_sto
 
 def test_only_what_is_needed_is_imported(child: Child) -> None:
     """websockets has an asyncio server, clients and a legacy package; all we use is the protocol."""
-    code = "import sys, mcpd.transports.websocket; print(*sorted(m for m in sys.modules if m.startswith('websockets')))"
+    code = (
+        "import sys, mcpd.transports.websocket_server; print(*(m for m in sys.modules if m.startswith('websockets')))"
+    )
     found = subprocess.run([child.python, "-c", code], capture_output=True, text=True, check=True, env=child.env)
     assert "websockets.server" in found.stdout
     for unwanted in ("websockets.asyncio", "websockets.legacy", "websockets.sync", "websockets.client"):
