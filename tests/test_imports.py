@@ -176,10 +176,8 @@ def test_each_module_imports_first(child: Child) -> None:
 # What `mcpd serve --stdio` must not pay for (issue: at most 1.6 times the raw floor from spawn to first answer).
 # Each is loaded at one seam, by the command, transport or extra that needs it.
 NOT_FOR_STDIO = {
-    "array", "asyncio.sslproto", "asyncio.staggered", "binascii", "click", "email", "http",
-    "httptools", "importlib.metadata", "jsonschema_rs", "opentelemetry", "platform", "publicsuffixlist", "pydantic",
-    "redis", "sqlite3", "ssl", "subprocess", "typing_extensions", "urllib.request",
-    "uvloop", "watchfiles", "websockets",
+    "click", "email", "http", "httptools", "importlib.metadata", "jsonschema_rs", "opentelemetry",
+    "publicsuffixlist", "pydantic", "redis", "sqlite3", "urllib.request", "uvloop", "watchfiles", "websockets",
 }  # fmt: skip
 # Of ours: what most servers never need, or not before somebody calls.
 OURS_NOT_FOR_STDIO = {

@@ -39,13 +39,6 @@ def _load_datetime() -> None:
     gc.collect(0)
 
 
-def _is_stdio_alone(words: Sequence[str]) -> bool:
-    """Whether `serve` has `--stdio` and no sockets; what stands behind `--` is the target's."""
-    ours = words[: words.index("--")] if "--" in words else words
-    has_sockets = any(word.startswith(("--http", "--ws")) for word in ours)
-    return "--stdio" in ours and not (has_sockets or os.environ.get("MCPD_HTTP") or os.environ.get("MCPD_WS"))
-
-
 def _run(words: Sequence[str]) -> int:
     try:
         from ..errors import ConfigurationError
@@ -54,10 +47,6 @@ def _run(words: Sequence[str]) -> int:
 
     try:
         if words[:1] == ["serve"]:
-            if _is_stdio_alone(words):  # before anything imports asyncio
-                from .deferred import load_libraries
-
-                load_libraries()
             from . import launch, quick
 
             options = quick.read(words, os.environ)
