@@ -24,7 +24,7 @@ from yarl import URL
 from .. import __version__
 from ..errors import ConfigurationError, McpdError
 from ..printable import printable
-from ..transports.http_client.proxies import proxy_for
+from ..transports.http_client.link import proxy_for
 from .addresses import Kind, Reach, kind_of, may_reach
 
 __all__ = ["FetchError", "Limits", "Response", "fetch", "fetch_json", "kind_of_host", "reach_from"]

@@ -111,7 +111,7 @@ async def _dial(
         )
 
     try:
-        from ..transports.http_client.open import open_http
+        from ..transports.http_client.channel import open_http
     except ModuleNotFoundError as error:
         raise missing_extra(error, f"{target}: reaching servers by URL", "client") from None
     return await open_http(

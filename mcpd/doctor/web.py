@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from ..client.targets.named import UrlTarget
 from ..errors import ConfigurationError, HttpError, TransportError
 from ..transports.authorization import said_in
-from ..transports.http_client.link import Body, Link
+from ..transports.http_client.inbound import Body
+from ..transports.http_client.link import Link
 from ..transports.http_client.options import HttpOptions
 from .dialogue import NoAnswer
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from functools import partial
 from typing import Any
+
+from msgspec.structs import replace
 
 from ...channel import Heading, Receiver
 from ...errors import (
@@ -30,14 +32,15 @@ from ...jsonrpc import Id, Request, decode
 from ...principal import Origin
 from ...printable import printable
 from ..authorization import Authorization
-from .exchange import OutgoingMessage, Refused, ask, tell
+from ..stdio import MAX_FRAME_BYTES
+from .exchange import OutgoingMessage, Refused, ask, listen, tell
 from .http_sse import HttpSse
 from .inbound import Inbound
 from .link import Link
-from .listening import listen
+from .options import HttpOptions
 from .requester import Requester
 
-__all__ = ["HttpChannel"]
+__all__ = ["HttpChannel", "open_http"]
 
 log = logging.getLogger("mcpd.client")
 
@@ -280,3 +283,36 @@ class HttpChannel:
                     (await requester.request("DELETE", self._link.url, fields)).close()
         except (TimeoutError, McpdError) as error:
             log.debug("the session was not ended: %s", printable(error))
+
+
+_DEFAULTS = HttpOptions()
+
+
+async def open_http(
+    url: str,
+    options: HttpOptions | None = None,
+    *,
+    headers: Mapping[str, str] | None = None,
+    socket: str | None = None,
+    ca_file: str | None = None,
+    name: str = "",
+    max_frame_bytes: int = MAX_FRAME_BYTES,
+    authorization: Authorization | None = None,
+) -> HttpChannel:
+    """The channel to the server at an http or https URL; it connects when something is sent.
+
+    `headers`, `socket` and `ca_file` are what a target says itself: `options` come first. `name` is what errors call
+    the server, beside its URL. `authorization` lets the requests in. Raises ConfigurationError for what cannot be used.
+    """
+    options = options or _DEFAULTS
+    if options.socket is None and socket is not None:
+        options = replace(options, socket=socket)
+    if options.verify is True and ca_file is not None:
+        options = replace(options, verify=ca_file)
+
+    link = Link(url, options, headers or {}, name)
+    if authorization is not None:
+        link.may_follow = authorization.covers
+    channel = HttpChannel(link, max_frame_bytes, authorization)
+    await link.open()
+    return channel

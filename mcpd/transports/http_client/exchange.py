@@ -1,11 +1,14 @@
 """One message to the server, and what comes back: JSON, an event stream that may have to be resumed, or a refusal.
 
-Spec: 2026-07-28 basic/transports/streamable-http; 2025-11-25 basic/transports, sending messages, resumability.
+What a legacy server says by itself comes on the GET stream of a session, which is opened again when it ends.
+Spec: 2026-07-28 basic/transports/streamable-http; 2025-11-25 basic/transports, sending messages, listening for messages
+from the server, resumability.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -14,8 +17,10 @@ from msgspec import Struct
 
 from ...channel import Heading
 from ...errors import (
+    AuthorizationFailed,
     AuthorizationRequired,
     CannotConnect,
+    ConfigurationError,
     ConnectionLost,
     HttpError,
     McpdError,
@@ -27,11 +32,11 @@ from ...jsonrpc import Failure, Id, decode, remote_error
 from ...printable import printable
 from ...wire.sse_reader import SseReader
 from ..authorization import advice_on, has_judged, said_in
-from .inbound import Inbound
-from .link import Reply, read_some, read_whole
+from .inbound import Inbound, read_some, read_whole
+from .link import Reply
 from .requester import EVENTS, JSON, Requester
 
-__all__ = ["OutgoingMessage", "Refused", "ask", "pause_before", "refusal", "resumed", "tell"]
+__all__ = ["OutgoingMessage", "Refused", "ask", "listen", "pause_before", "refusal", "resumed", "tell"]
 
 _RETRY_SECONDS = 1.0
 _LEAST_RETRY_SECONDS = 0.1
@@ -232,3 +237,60 @@ def pause_before(reader: SseReader, attempt: int) -> float:
     if attempt:
         seconds = max(seconds, _RETRY_SECONDS * 2 ** min(attempt - 1, 5)) * random.uniform(1, 1.2)
     return seconds
+
+
+log = logging.getLogger("mcpd.client")
+
+_ATTEMPTS = 10
+"""So often in a row a stream that brings nothing is opened again."""
+
+
+async def listen(requester: Requester, inbound: Inbound, tried: Callable[[], None]) -> None:
+    """Deliver what comes, until the server has no such stream or is not to be reached for long.
+
+    `tried` is called when the first attempt has its answer: from then on nothing that the server says goes astray.
+    """
+    name = requester.link.name
+    reader = SseReader(inbound.max_frame_bytes)
+    attempt = 0
+    has_been_open = False
+    while attempt < _ATTEMPTS:
+        if attempt:
+            await asyncio.sleep(pause_before(reader, attempt - 1))
+        attempt += 1
+        try:
+            reply = await resumed(requester, reader.last_id)
+        except (AuthorizationFailed, AuthorizationRequired, ConfigurationError) as error:
+            # The next request says so to whoever makes it; nobody is asked to log in again and again for this.
+            log.warning("what %s says by itself is not heard: %s", printable(name), printable(error))
+            return
+        except (ConnectionLost, HttpError) as error:
+            log.debug("no stream for what the server says by itself: %s", printable(error))
+            continue
+        finally:
+            tried()
+
+        try:
+            if reply.status >= 500:
+                continue
+            if reply.status == 404 and has_been_open and requester.session:
+                # Spec: 2025-11-25 basic/transports, session management: 404 is how a server says that it has ended.
+                inbound.closed(SessionLost(f"{name} knows the session no more (HTTP 404): open a new one"))
+                return
+            if reply.status != 200 or reply.content_type != EVENTS:
+                # 405 is how a server says that it has none; others are met as well.
+                log.debug("%s has no stream for what it says by itself: HTTP %d", printable(name), reply.status)
+                return
+            has_been_open = True
+            reader = SseReader(inbound.max_frame_bytes, reader.last_id, reader.retry_ms)
+            before = reader.last_id
+            if await inbound.read_events(reply, reader) or reader.last_id != before:
+                attempt = 1
+        except ConnectionLost as error:
+            log.debug("the stream of the session was cut: %s", printable(error))
+        finally:
+            reply.close()
+
+    log.warning(
+        "what %s says by itself is not heard any more: its stream ended %d times over", printable(name), _ATTEMPTS
+    )

@@ -14,8 +14,8 @@ from ...errors import ConnectionLost, HttpError, TransportError
 from ...printable import printable
 from ...wire.sse_reader import SseEvent, SseReader
 from .exchange import OutgoingMessage, refusal
-from .inbound import Inbound
-from .link import Body, Reply, read_some
+from .inbound import Body, Inbound, read_some
+from .link import Reply
 from .requester import EVENTS, JSON, Requester
 
 __all__ = ["HttpSse"]

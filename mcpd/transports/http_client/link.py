@@ -1,32 +1,34 @@
-"""HTTP requests to one server. aiohttp (D17) is used here, in `pool` and `words` only; MCP is not known.
+"""HTTP requests to one server: one pool of connections, redirects within the origin, proxies, and errors in words.
 
-One connection pool, redirects within the origin, bodies in bounded memory. What fails is raised as a `TransportError`
+aiohttp (D17) is used by its documented interface; MCP is not known here. What fails is raised as a `TransportError`
 whose text names the server and the cause.
+
+The pool gives no connection on which something came, or an end, while nobody had asked. aiohttp's own looks whether the
+loop has heard that a connection was closed. A server that closes it while the program computes is heard of too late:
+what is sent then is lost, and a call must not be sent twice. What a server says there between two answers would be
+taken for the answer to the next request, whoever had made the first.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import select
 import ssl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from io import BytesIO
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from yarl import URL
 
 from ... import __version__
-from ...errors import ConfigurationError, ConnectionLost, HttpError
+from ...errors import CannotConnect, ConfigurationError, ConnectionLost, HttpError, TransportError
 from ...printable import printable
-from .fields import checked
-from .inflate import inflating
-from .options import HttpOptions
-from .pool import TcpPool, UnixPool
-from .proxies import proxy_for
-from .words import in_words
+from .options import HttpOptions, checked
 
-__all__ = ["Body", "Link", "read_some", "read_whole", "tls_context"]
+__all__ = ["Link", "Reply", "in_words", "proxy_for", "tls_context"]
 
 Reply: TypeAlias = aiohttp.ClientResponse
 """An answer whose head has come. Close it, or read it to its end."""
@@ -34,7 +36,6 @@ Reply: TypeAlias = aiohttp.ClientResponse
 _AGAIN = frozenset((301, 302, 307, 308))
 _FOR_GOOD = frozenset((301, 308))
 _REDIRECTS = _AGAIN | {303}
-_ERROR_BYTES = 64 * 1024
 _PIECEMEAL_BYTES = 1024 * 1024
 
 
@@ -174,65 +175,150 @@ def tls_context(verify: bool | str | os.PathLike[str] | ssl.SSLContext) -> ssl.S
         raise ConfigurationError(f"verify={path!r}: no certificates can be read there: {error}") from None
 
 
-# ------------------------------------------------------------------------------------------- bodies
+class _Watched(asyncio.Protocol):
+    """Between a connection's transport and the library: closes it when something comes while nobody uses it."""
+
+    def __init__(self, transport: asyncio.Transport, user: aiohttp.connector.Connection) -> None:
+        self._transport = transport
+        self._inner = cast("asyncio.Protocol", transport.get_protocol())
+        self.user = user
+        """Whoever has it now; closed once it is back in the pool."""
+
+    def data_received(self, data: bytes) -> None:
+        if self.user.closed:
+            self._transport.abort()
+        else:
+            self._inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return self._inner.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._inner.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
 
 
-class Body:
-    """The body of an answer as it comes, unpacked, in pieces of bounded size."""
+class _Fresh:
+    """Of a pool: looks at a connection that was used before it is used again."""
 
-    def __init__(self, reply: Reply, link: Link) -> None:
-        self._content = reply.content
-        self._link = link
-        self._inflate = inflating(reply.headers.get("Content-Encoding", ""), link.name)
-        self._pieces: Iterator[bytes] | None = None
+    async def connect(self, *args: Any, **options: Any) -> aiohttp.connector.Connection:
+        """A connection that is new, or silent. Raises what aiohttp raises."""
+        while True:
+            connection: aiohttp.connector.Connection = await super().connect(*args, **options)  # type: ignore[misc]
+            transport = connection.transport
+            if transport is None:
+                return connection  # it was just lost, and the library says so
 
-    async def read(self) -> bytes:
-        """The next piece; nothing at the end. Raises ConnectionLost for a body that breaks off, or is spoilt."""
-        try:
-            while True:
-                if self._pieces is not None:
-                    for piece in self._pieces:
-                        return piece
-                    self._pieces = None
-                chunk = await self._content.readany()
-                if not chunk or self._inflate is None:
-                    return chunk
-                self._pieces = self._inflate(chunk)
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise in_words(error, self._link.name, self._link.options) from None
+            watched = transport.get_protocol()
+            if not isinstance(watched, _Watched):
+                # Of a new one TLS may have something to read that is no answer.
+                transport.set_protocol(_Watched(transport, connection))
+                return connection
+            if not _has_something(transport):
+                watched.user = connection
+                return connection
+            connection.close()
 
 
-async def read_whole(reply: Reply, link: Link, limit: int) -> bytes | None:
-    """The body; None if it is larger than `limit`, of which the rest is not read."""
-    length = reply.content_length
-    if length is not None and length > limit:
+class TcpPool(_Fresh, aiohttp.TCPConnector):
+    """Connections to hosts, directly or through a proxy."""
+
+
+class UnixPool(_Fresh, aiohttp.UnixConnector):
+    """Connections to a unix socket."""
+
+
+def _has_something(transport: asyncio.Transport) -> bool:
+    """Whether there is something to read, or the end, that the loop has not come to."""
+    socket = transport.get_extra_info("socket")
+    if socket is None or socket.fileno() < 0:
+        return True
+
+    if not hasattr(select, "poll"):
+        return bool(select.select([socket], [], [], 0)[0])
+    poll = select.poll()
+    poll.register(socket.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def proxy_for(url: URL) -> URL | None:
+    """What `HTTP_PROXY` or `HTTPS_PROXY` says, unless `NO_PROXY` has the host. Raises ConfigurationError."""
+    host = url.host or ""
+    proxies = getproxies()
+    kind = url.scheme if proxies.get(url.scheme) else "all"
+    named = proxies.get(kind)
+    if not named or proxy_bypass(f"{host}:{url.port}") or proxy_bypass(host):
         return None
-    if length is not None and "Content-Encoding" not in reply.headers:
-        content = reply.content
-        try:
-            return content.read_nowait() if content.is_eof() else await content.read()
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise in_words(error, link.name, link.options) from None
 
-    body = Body(reply, link)
-    found: list[bytes] = []
-    size = 0
-    while chunk := await body.read():
-        size += len(chunk)
-        if size > limit:
-            return None
-        found.append(chunk)
-    return b"".join(found)
-
-
-async def read_some(reply: Reply, link: Link, seconds: float = 5.0) -> bytes:
-    """The beginning of a body that says why something was refused; whatever of it can be had in that time."""
-    found = b""
+    variable = f"{kind.upper()}_PROXY"
     try:
-        async with asyncio.timeout(seconds):
-            body = Body(reply, link)
-            while len(found) < _ERROR_BYTES and (chunk := await body.read()):
-                found += chunk
-    except (ConnectionLost, TimeoutError):
-        pass
-    return found[:_ERROR_BYTES]
+        proxy = URL(named if "://" in named else f"http://{named}")
+    except ValueError:
+        raise ConfigurationError(f"{variable} is no URL of a proxy; write it as http://host:port") from None
+    if proxy.scheme not in ("http", "https") or not proxy.host:
+        todo = f"name one as http://host:port, or go past it with NO_PROXY={printable(host)}"
+        raise ConfigurationError(f"{variable} names a {printable(proxy.scheme)} proxy, which cannot be used: {todo}")
+    return proxy
+
+
+def in_words(error: Exception, name: str, options: HttpOptions) -> TransportError:
+    """An error of the library as one of ours."""
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        text = f"no connection within {options.connect_seconds:g} s (HttpOptions.connect_seconds)"
+        return CannotConnect(f"{name}: {text}")
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return CannotConnect(f"{name}: the proxy refused the connection: {error.status} {_said(error.message)}")
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return CannotConnect(f"{name}: {_connecting(error)}")
+    if isinstance(error, aiohttp.ClientResponseError):
+        return ConnectionLost(f"{name} answered what is no HTTP: {_said(error.message)}")
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return ConnectionLost(f"{name} closed the connection without an answer")
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return ConnectionLost(f"{name}: the connection was cut in the middle of an answer")
+    if isinstance(error, asyncio.TimeoutError):
+        return ConnectionLost(f"{name}: the connection timed out")
+    return ConnectionLost(f"{name}: {_said(_reason(error))}")
+
+
+def _connecting(error: aiohttp.ClientConnectorError) -> str:
+    """Why there is no connection."""
+    where = f"{error.host}:{error.port}" if error.port else str(error.host)
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return f"the name {printable(str(error.host))} is not known (DNS): {_said(_reason(error.os_error))}"
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        return f"the proxy cannot be reached: {_said(_reason(error.os_error))} (HTTP_PROXY, HTTPS_PROXY)"
+    path = getattr(error, "path", None)  # a unix socket's, whose kind of error is not exported
+    if path is not None:
+        return f"the socket {printable(path)} cannot be connected to: {_said(_reason(error.os_error))}"
+
+    cause: BaseException = error
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        cause = error.certificate_error
+    elif error.os_error is not None:
+        cause = error.os_error
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        said = cause.verify_message or _reason(cause)
+        how = "SSL_CERT_FILE=FILE, or HttpOptions(verify=FILE), names one to trust"
+        return f"the certificate is not trusted: {_said(said)}; {how}"
+    if isinstance(cause, ssl.SSLError):
+        return f"no TLS connection: {_said(_reason(cause))}; does the server speak https there?"
+    if isinstance(cause, ConnectionRefusedError):
+        return f"nothing listens on {where}: the connection was refused"
+    return f"no connection to {where}: {_said(_reason(cause))}"
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, ssl.SSLError) and error.reason:
+        return error.reason.replace("_", " ").lower()
+    strerror = getattr(error, "strerror", None)
+    return strerror if isinstance(strerror, str) and strerror else str(error) or type(error).__name__
+
+
+def _said(text: object) -> str:
+    return printable(" ".join(str(text).split()), 300)

@@ -1,9 +1,13 @@
-"""Every HTTP request of one client: the program's header fields, those of the session, and what opens doors."""
+"""Every HTTP request of one client: the program's header fields, those of the session, cookies, and what opens doors.
+
+The fields of the program are checked before anything is sent.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from http.cookies import CookieError, SimpleCookie
 
 from yarl import URL
 
@@ -11,11 +15,41 @@ from ...channel import Heading
 from ...errors import HttpError
 from ...printable import printable
 from ..authorization import Authorization
-from .fields import checked, with_cookies
-from .link import Link, Reply, read_some
-from .options import Challenge, HttpOptions
+from .inbound import read_some
+from .link import Link, Reply
+from .options import Challenge, HttpOptions, checked
 
-__all__ = ["EVENTS", "JSON", "MOST_SESSION_CHARACTERS", "Requester"]
+__all__ = ["EVENTS", "JSON", "MOST_COOKIES", "MOST_SESSION_CHARACTERS", "Requester"]
+
+MOST_COOKIES = 32
+"""How many cookies of a server, of up to 4,096 characters each, a client keeps."""
+_MOST_COOKIE = 4096
+
+
+def with_cookies(kept: Mapping[str, str], lines: Iterable[str], url: URL) -> dict[str, str]:
+    """The cookies of a client after these `Set-Cookie` lines of the server at `url` (RFC 6265 5.3).
+
+    Load balancers keep a session on its node by them. They go to this server only, until the client is closed.
+    """
+    cookies = dict(kept)
+    for line in lines:
+        try:
+            found = SimpleCookie(line[: 2 * _MOST_COOKIE])
+        except CookieError:
+            continue
+        for name, cookie in found.items():
+            domain, path, host = cookie["domain"].lstrip(".").lower(), cookie["path"] or "/", url.host or ""
+            is_for_us = not domain or host == domain or host.endswith(f".{domain}")
+            is_below = url.path == path or url.path.startswith(path if path.endswith("/") else f"{path}/")
+            if not is_for_us or not is_below or (cookie["secure"] and url.scheme != "https"):
+                continue
+            if cookie["max-age"].lstrip("-").isdecimal() and int(cookie["max-age"][:18]) <= 0:
+                cookies.pop(name, None)
+            elif len(cookie.coded_value) <= _MOST_COOKIE and (name in cookies or len(cookies) < MOST_COOKIES):
+                cookies[name] = cookie.coded_value
+
+    return cookies
+
 
 JSON = "application/json"
 EVENTS = "text/event-stream"
