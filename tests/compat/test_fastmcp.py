@@ -381,3 +381,26 @@ async def test_the_transform_of_what_is_visible() -> None:
         mcp.add_transform(Visibility(True, names={"c"}))
     """)
     assert [tool["name"] for tool in (await ask(server, LATEST, "tools/list"))["tools"]] == ["a", "c"]
+
+
+async def test_methods_of_version_3_that_show_fewer_tools() -> None:
+    server = served("""
+        from fastmcp import FastMCP
+        from fastmcp.exceptions import NotFoundError
+
+        class Fewer(FastMCP):
+            async def _list_tools_mcp(self, *given):
+                return [tool for tool in await super()._list_tools_mcp(*given) if tool.name != "b"]
+
+            async def _call_tool_mcp(self, key, arguments):
+                if key == "b":
+                    raise NotFoundError("b")
+                return await super()._call_tool_mcp(key, arguments)
+
+        mcp = Fewer("x")
+        for name in "ab":
+            mcp.tool(lambda: "called", name=name)
+    """)
+    assert [tool["name"] for tool in (await ask(server, LATEST, "tools/list"))["tools"]] == ["a"]
+    assert texts(await call(server, LATEST, "a")) == ["called"]
+    assert texts(await call(server, LATEST, "b")) == ["Unknown tool: 'b'"]

@@ -96,13 +96,15 @@ def test_private_methods_that_list_less_are_refused(child: Child, tmp_path: Path
 from fastmcp import FastMCP
 
 class Fewer(FastMCP):
-    async def _list_tools_mcp(self, *given):
+    async def _list_resources_mcp(self, *given):
         return []
 
 mcp = Fewer("x")
 """ + TOOL)  # fmt: skip
     assert done.returncode == 1
-    assert done.stderr.startswith("mcpd: Fewer._list_tools_mcp, in the place of a private method, is not among what")
+    assert done.stderr.startswith(
+        "mcpd: Fewer._list_resources_mcp, in the place of a private method, is not among what"
+    )
 
 
 async def test_models_take_the_names_of_version_2_when_they_are_changed() -> None:

@@ -39,7 +39,8 @@ class _Handlers:
         self._server = server
 
     async def list_tools(self, asked: Any) -> Any:
-        found, cursor = self._page([one.to_mcp_tool() for one in newest(await self._server.list_tools())], asked)
+        listed = await self._server._list_tools_mcp()
+        found, cursor = self._page(listed if isinstance(listed, list) else listed.tools, asked)
         return tools.ListToolsResult(tools=found, nextCursor=cursor)
 
     async def list_resources(self, asked: Any) -> Any:
@@ -61,6 +62,8 @@ class _Handlers:
         try:
             if self._server.strict_input_validation:
                 await self._check(name, asked)
+            if _version(asked) is None:
+                return await self._server._call_tool_mcp(name, asked.params.arguments or {})
             result = await self._server.call_tool(name, asked.params.arguments, version=_version(asked))
         except (NotFoundError, DisabledError):
             return _failed(f"Unknown tool: {name!r}")

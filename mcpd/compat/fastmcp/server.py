@@ -12,7 +12,7 @@ from ..lowlevel.server import Server
 from ..missing import refuse, refuse_overrides, warn_of_unheard
 from ..types import prompts as prompt_types
 from ..types.content import Icon
-from .components import version_of
+from .components import newest, version_of
 from .handlers import completes, handlers
 from .lifespans import has_lifespan, opened
 from .marks import Marked
@@ -315,6 +315,14 @@ class FastMCP(Operations, Serving, Generic[LifespanResultT]):
         return register if handler is None else register(handler)
 
     # -- all of it ---------------------------------------------------------------------------
+
+    # Version 3 calls these two, and servers that show fewer tools replace them.
+
+    async def _list_tools_mcp(self, *_: Any) -> Any:
+        return [one.to_mcp_tool() for one in newest(await self.list_tools())]
+
+    async def _call_tool_mcp(self, key: str, arguments: dict[str, Any]) -> Any:
+        return (await self.call_tool(key, arguments)).to_mcp_result()
 
     def enable(self, *, only: bool = False, **about: Any) -> None:
         """Offer what has these `names`, `keys` or `tags`, of these `components`; with `only` nothing else."""
