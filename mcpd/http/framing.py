@@ -23,9 +23,8 @@ __all__ = [
 STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 
 
-def wishes_for_websocket(headers: list[Header]) -> bool:
+def wishes_for_websocket(fields: dict[bytes, bytes]) -> bool:
     """Whether a head asks for a WebSocket."""
-    fields = dict(headers)
     named = [token.strip() for token in fields.get(b"connection", b"").lower().split(b",")]
     return b"upgrade" in named and fields.get(b"upgrade", b"").lower() == b"websocket"
 

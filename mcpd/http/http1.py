@@ -212,12 +212,13 @@ class Http1Protocol(asyncio.Protocol):
         may_be_large, self._is_behind = self._is_behind or self._head_bytes > self._settings.max_head_bytes, False
         if may_be_large and framing.least_size(parser.get_method(), self._url, headers) > self._settings.max_head_bytes:
             self._stop(_TOO_LARGE)
-        if any(name == b"transfer-encoding" for name, _ in headers) and (bad := framing.bad_framing(headers, version)):
+        fields = dict(headers)
+        if b"transfer-encoding" in fields and (bad := framing.bad_framing(headers, version)):
             self._stop(bad)
 
         if parser.should_upgrade():
             # RFC 9110 7.8: such a wish is ignored in HTTP/1.0.
-            self._has_other_upgrade = version == "1.0" or not framing.wishes_for_websocket(headers)
+            self._has_other_upgrade = version == "1.0" or not framing.wishes_for_websocket(fields)
             return
 
         self._head_bytes, self._beside_bytes = -1, 0
@@ -244,7 +245,7 @@ class Http1Protocol(asyncio.Protocol):
             self,
             scope,
             keep_alive=version != "1.0" and parser.should_keep_alive() and not self._ends_next,
-            waits_to_continue=any(name == b"expect" and value.lower() == b"100-continue" for name, value in headers),
+            waits_to_continue=fields.get(b"expect", b"").lower() == b"100-continue",
         )
         if self._answering is None:
             self._answering = self._newest
