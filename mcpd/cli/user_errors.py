@@ -26,6 +26,8 @@ _WITH_LIBRARIES |= {"dotenv": "python-dotenv", "pydantic_settings": "pydantic-se
 
 def told(error: BaseException, name: str, function: str) -> str:
     """The line for what was raised when `name` was imported, or a `function` in it called."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
     failed = f"{name}: {function}() failed" if function else f"{name} cannot be imported"
     if isinstance(error, McpdError):
         return f"{name}: {error}{_where(name, error)}"

@@ -134,6 +134,7 @@ def test_a_guarded_run_is_not_called() -> None:
         ("one.py:leave", ONE + "def leave():\n    raise SystemExit(3)\n", "one.py ended by itself in leave() (exit 3)"),
         ("one.py:make", ONE + "async def make(): ...\n", "one.py: make is async; the function that makes the server "),
         ("fails.py", "x = 1\ny = {}['key']\n", "fails.py cannot be imported: KeyError: 'key' (line 2)"),
+        ("group.py", "raise ExceptionGroup('a', [KeyError('b')])\n", "group.py cannot be imported: KeyError: 'b'"),
         ("silent.py", "raise ValueError\n", "silent.py cannot be imported: ValueError (line 1)"),
         ("needs.py", "import nosuch.at_all\n", "needs.py cannot be imported: no module 'nosuch' (line 1); install it"),
         (
