@@ -1,15 +1,13 @@
 """The asyncio side of a connection: it runs the handlers, a task for each request that waits.
 
 A handler is a function (exchange, params) -> result or coroutine. What it gives at once is answered at
-once; a coroutine becomes a task whose first step runs immediately, so that a tool that never waits
-costs no turn of the event loop.
+once; a coroutine becomes a task, see `tasks`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from time import perf_counter
@@ -46,20 +44,15 @@ from ..jsonrpc import (
 from ..printable import printable
 from ..session import Call, Session
 from .client_peer import ClientPeer
-from .tasks import Resumption
+from .tasks import EagerTaskRunner, Resumption
 from .wire_errors import fail_call
-
-if sys.version_info >= (3, 12):
-    from .eager import EagerTaskRunner
-else:
-    from .tasks import EagerTaskRunner
 
 if TYPE_CHECKING:
     from ..channel import Channel
     from ..context.request_state import RequestStateCodec
     from .batch_reply import BatchReply
 
-__all__ = ["EagerTaskRunner", "Handler", "NotificationListener", "ServerConnection"]
+__all__ = ["Handler", "NotificationListener", "ServerConnection"]
 
 log = logging.getLogger("mcpd")
 
@@ -151,8 +144,6 @@ class ServerConnection(ClientPeer):
         """The peer will send no more; calls in flight go on until `finish` or `abort`."""
         if self._outgoing is not None:
             self._outgoing.fail_all()
-        if self._runner is not None:
-            self._runner.close()
         if not self.ended.done():
             self.ended.set_result(error)
             for call in self._on_closed:

@@ -1,7 +1,6 @@
-"""Coroutines started by hand behave as tasks do: current task, context, cancellation, timeouts, groups.
+"""Coroutines of calls behave as tasks do: current task, context, cancellation, timeouts, groups.
 
-Every case runs twice, started at once and as an ordinary task, and has to come to the same. What starts at once is
-the spare task on Python 3.11, an eager task of the standard library on newer ones.
+Every case runs twice, started as a call is and as an ordinary task, and has to come to the same.
 """
 
 from __future__ import annotations
@@ -17,18 +16,15 @@ from typing import Any
 import anyio
 import pytest
 
-from mcpd.dispatcher.connection import EagerTaskRunner
-from mcpd.dispatcher.tasks import Resumption
+from mcpd.dispatcher.tasks import EagerTaskRunner, Resumption
 
 Body = Callable[[list[Any]], Coroutine[Any, Any, None]]
 number: contextvars.ContextVar[int] = contextvars.ContextVar("number", default=0)
 
 
-async def finish(starter: EagerTaskRunner, tasks: set[asyncio.Task[Any]]) -> None:
+async def finish(tasks: set[asyncio.Task[Any]]) -> None:
     while tasks:
         await asyncio.wait(tasks)
-    starter.close()
-    await asyncio.sleep(0)
 
 
 async def by_hand(body: Body, then: Callable[[asyncio.Task[Any] | None], None] = lambda task: None) -> list[Any]:
@@ -37,7 +33,6 @@ async def by_hand(body: Body, then: Callable[[asyncio.Task[Any] | None], None] =
     tasks: set[asyncio.Task[Any]] = set()
     notes: list[Any] = []
     starter = EagerTaskRunner(loop, tasks)
-    await asyncio.sleep(0)  # the spare takes its seat
 
     def start() -> None:
         notes.append("started")
@@ -47,7 +42,7 @@ async def by_hand(body: Body, then: Callable[[asyncio.Task[Any] | None], None] =
 
     loop.call_soon(start)
     await asyncio.sleep(0)
-    await finish(starter, tasks)
+    await finish(tasks)
     return notes
 
 
@@ -61,6 +56,7 @@ async def ordinary(body: Body, then: Callable[[asyncio.Task[Any]], None] = lambd
     return notes
 
 
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.11 has no eager tasks")
 async def test_the_first_step_runs_before_start_returns() -> None:
     async def body(notes: list[Any]) -> None:
         notes.append("step")
@@ -80,10 +76,10 @@ async def test_what_does_not_wait_leaves_no_task() -> None:
 
     loop.call_soon(lambda: [starter.start(body()) for _ in range(100)])
     await asyncio.sleep(0)
+    await finish(tasks)
     assert len(seen) == 100
     assert all("mcpd-call" in one for one in seen)
     assert not tasks
-    await finish(starter, tasks)
 
 
 async def test_what_is_known_by_its_task_is_known_by_no_other_call() -> None:
@@ -146,7 +142,7 @@ async def test_what_is_known_by_its_task_is_known_by_no_other_call() -> None:
     assert [task.done() for task in kept] == [True]
     assert len(ended) == 1
     assert not weak
-    await finish(starter, tasks)
+    await finish(tasks)
 
 
 @pytest.mark.parametrize("how", ["raises", "has a factory"])
@@ -185,38 +181,6 @@ async def test_no_call_has_the_task_of_another_however_it_came_to_it(how: str) -
         await asyncio.sleep(0)
     loop.set_task_factory(None)
     assert len({id(task) for task in made}) == 3
-    assert sys.version_info >= (3, 12) or {type(task) is Own for task in made} == {how == "has a factory"}
-    starter.close()
-    await asyncio.sleep(0)
-
-
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="each has a task of its own there")
-async def test_the_spare_serves_as_long_as_nobody_keeps_it() -> None:
-    loop = asyncio.get_running_loop()
-    starter = EagerTaskRunner(loop, set())
-    await asyncio.sleep(0)
-    spare = id(starter._task)  # type: ignore[attr-defined]
-    found: list[int] = []
-
-    async def looks() -> None:
-        found.append(id(asyncio.current_task()))
-
-    async def looks_in_a_scope() -> None:
-        async with asyncio.timeout(60):
-            found.append(id(asyncio.current_task()))
-        with anyio.CancelScope():
-            await looks()
-
-    def starts() -> None:
-        for _ in range(3):
-            starter.start(looks())
-            starter.start(looks_in_a_scope())
-
-    loop.call_soon(starts)
-    await asyncio.sleep(0)
-    assert set(found) == {spare}
-    starter.close()
-    await asyncio.sleep(0)
 
 
 async def test_the_task_of_the_first_step_is_the_task_of_the_others() -> None:
@@ -434,7 +398,7 @@ async def test_inside_a_task_it_starts_as_an_ordinary_one() -> None:
     assert notes == []
     await task
     assert notes == ["step", "end"]
-    await finish(starter, tasks)
+    await finish(tasks)
 
 
 async def test_a_start_inside_of_a_first_step() -> None:
@@ -458,7 +422,7 @@ async def test_a_start_inside_of_a_first_step() -> None:
 
     loop.call_soon(lambda: starter.start(outer()))
     await asyncio.sleep(0)
-    await finish(starter, tasks)
+    await finish(tasks)
     assert notes[0] == "outer"
     assert sorted(notes) == ["inner", "inner end", "outer", "outer end"]
 
@@ -477,7 +441,7 @@ async def test_many_at_once_all_come_to_their_end() -> None:
 
     loop.call_soon(lambda: [starter.start(body(which)) for which in range(500)])
     await asyncio.sleep(0)
-    await finish(starter, tasks)
+    await finish(tasks)
     assert sorted(ended) == list(range(500))
 
 
@@ -500,28 +464,8 @@ async def test_one_that_is_cancelled_before_its_first_step_takes_it_all_the_same
     task = starter.start(body())
     assert task is not None
     task.cancel()
-    await finish(starter, tasks)
+    await finish(tasks)
     assert notes == ["began", "ended"]
-
-
-async def test_after_the_end_it_still_starts_what_comes_late() -> None:
-    loop = asyncio.get_running_loop()
-    tasks: set[asyncio.Task[Any]] = set()
-    starter = EagerTaskRunner(loop, tasks)
-    await asyncio.sleep(0)
-    starter.close()
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    notes: list[str] = []
-
-    async def body() -> None:
-        notes.append("late")
-        await asyncio.sleep(0)
-
-    loop.call_soon(lambda: starter.start(body()))
-    await asyncio.sleep(0)
-    await finish(starter, tasks)
-    assert notes == ["late"]
 
 
 async def test_nothing_is_left_behind() -> None:
@@ -575,7 +519,7 @@ async def test_generator_exit_that_was_dealt_with_is_not_left_in_the_task(inside
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     waiting.set_exception(GeneratorExit())
-    await finish(starter, tasks)
+    await finish(tasks)
     assert notes == (["cancelled", "exit"] if first else ["exit"])
     del waiting, starter, tasks  # or the exception keeps the task, through which it went, alive
     gc.collect()
