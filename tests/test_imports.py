@@ -184,7 +184,7 @@ OURS_NOT_FOR_STDIO = {
     "mcpd.channel", "mcpd.cli.commands", "mcpd.cli.log", "mcpd.cli.stderr", "mcpd.cli.user_errors",
     "mcpd.cli.wrong_target", "mcpd.dispatcher.batch_reply", "mcpd.dispatcher.outgoing", "mcpd.dispatcher.subscriptions",
     "mcpd.listener", "mcpd.observe", "mcpd.registry.arguments", "mcpd.registry.completion", "mcpd.registry.options",
-    "mcpd.registry.prompts", "mcpd.registry.thread_pool", "mcpd.registry.thread_slots", "mcpd.registry.threads",
+    "mcpd.registry.prompts", "mcpd.registry.thread_slots", "mcpd.registry.threads",
     "mcpd.server.hiding", "mcpd.transports.memory", "mcpd.types.completion", "mcpd.types.elicitation",
     "mcpd.types.rounds", "mcpd.types.sampling",
     "mcpd.wire.mirrors",

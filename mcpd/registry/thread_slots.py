@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
@@ -29,7 +30,7 @@ from ..errors import ThreadsBusy
 from ..printable import printable
 
 if TYPE_CHECKING:
-    from .thread_pool import ThreadPool
+    from concurrent.futures import ThreadPoolExecutor
 
 __all__ = ["Borrower", "RunsFor", "ThreadSlots"]
 
@@ -86,8 +87,9 @@ class ThreadSlots:
     """The slots of one event loop."""
 
     def __init__(self, threads: int, wait_seconds: float) -> None:
-        self.pool: ThreadPool | None = None
+        self.pool: ThreadPoolExecutor | None = None
         """Where those run that have a slot, from the first of them on."""
+        self._at_end: AsyncGenerator[None, None] | None = None
         self._threads = threads
         self._wait_seconds = wait_seconds
         self._running: set[Borrower] = set()
@@ -99,6 +101,40 @@ class ThreadSlots:
         self._waiting: dict[object, deque[tuple[Borrower, asyncio.Future[None]]]] = {}
         self._reporter: asyncio.TimerHandle | None = None
         self._reported = -_REPORT_EVERY
+
+    # -- the threads -------------------------------------------------------------------------
+
+    async def open_pool(self) -> None:
+        """Have threads, till the loop comes to its end."""
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - loaded with the first plain function
+
+        self.pool = ThreadPoolExecutor(self._threads + _ASKING_IN_ALL, "mcpd-function")
+        # asyncio.run and its like end the generators of a loop before they close it.
+        self._at_end = self._until_the_end()
+        await anext(self._at_end)
+
+    async def _until_the_end(self) -> AsyncGenerator[None, None]:
+        try:
+            yield
+        finally:
+            self.close_pool()
+
+    def take_pool(self, other: ThreadSlots) -> None:
+        """Go on with the threads of others of this loop."""
+        self.pool, self._at_end = other.pool, other._at_end
+
+    @property
+    def is_open(self) -> bool:
+        """Whether functions may begin."""
+        return self._at_end is not None
+
+    def close_pool(self) -> None:
+        """Let all threads go, each when its function has returned."""
+        self._at_end = None  # it holds the loop
+        if self.pool is not None:
+            self.pool.shutdown(wait=False, cancel_futures=True)
+
+    # -- whose turn it is --------------------------------------------------------------------
 
     @property
     def free(self) -> int:

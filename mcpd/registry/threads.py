@@ -18,17 +18,11 @@ from types import CoroutineType
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
-from msgspec import Raw
-
 from ..context.exchange import this_thread
 from ..serve_defaults import MAX_THREADS, THREAD_TIMEOUT
-from ..waiter import AnswerWaiter
-from .thread_pool import ThreadPool
 from .thread_slots import Borrower, RunsFor, ThreadSlots
 
 __all__ = ["StepsFor", "ThreadStep", "limit_threads", "run_in_thread"]
-
-_ENDED = Raw(b"")
 
 
 class StepsFor(RunsFor, Protocol):
@@ -49,23 +43,21 @@ async def run_in_thread(function: Callable[..., Any], *args: Any, exchange: Runs
     slots = _slots_of.get(loop)
     if slots is None:
         slots = limit_threads(MAX_THREADS, THREAD_TIMEOUT)
-    pool = slots.pool
-    if pool is None:
-        pool = slots.pool = ThreadPool()
-        await pool.open()
+    if slots.pool is None:
+        await slots.open_pool()
 
     context = copy_context()
     sniffio = sys.modules.get("sniffio")
     if sniffio is not None and sniffio.current_async_library_cvar in context:
         context.run(sniffio.current_async_library_cvar.set, None)  # in the thread no loop runs, whatever says so here
 
-    slot = _Slot(exchange, slots, loop, function, args, context, AnswerWaiter(loop), [True])
+    slot = _Slot(exchange, slots, loop, function, args, context, loop.create_future(), [True])
     if not slots.try_acquire(slot):
         await slots.acquire(slot)
-    pool.submit(slot)
     try:
+        slot.begin()
         await slot.ended
-    except asyncio.CancelledError:
+    except (asyncio.CancelledError, RuntimeError):
         slot.give_up()
         raise
     error = slot.error
@@ -82,13 +74,11 @@ def limit_threads(most: int, wait_seconds: float) -> ThreadSlots:
     """Set for the running event loop how many plain functions run at once; before the first of them."""
     for loop in [loop for loop in _slots_of if loop.is_closed()]:
         # A function that was running when its loop was closed holds the loop, and so its slots would stay for ever.
-        pool = _slots_of.pop(loop).pool
-        if pool is not None:
-            pool.close()
+        _slots_of.pop(loop).close_pool()
     loop = asyncio.get_running_loop()
     slots = ThreadSlots(most, wait_seconds)
     if loop in _slots_of:
-        slots.pool = _slots_of[loop].pool
+        slots.take_pool(_slots_of[loop])
     _slots_of[loop] = slots
     return slots
 
@@ -179,7 +169,7 @@ class _Slot(Borrower, eq=False):
     function: Callable[..., Any]
     args: tuple[Any, ...]
     context: Context
-    ended: AnswerWaiter
+    ended: asyncio.Future[None]
     claim: list[bool]
     """Whoever takes its one item decides: the thread that it runs, or the task that it never will."""
     value: Any = None
@@ -189,6 +179,18 @@ class _Slot(Borrower, eq=False):
     is_without_slot: bool = False
 
     # -- the job -----------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Have it run. Raises RuntimeError if there is no thread for it."""
+        pool = self.slots.pool
+        assert pool is not None
+        try:
+            pool.submit(self.run)
+        except RuntimeError:
+            if not self.slots.is_open:
+                raise
+            # Pools take nothing any more while Python waits for its last threads, of which this loop's may be one.
+            threading.Thread(target=self.run, name="mcpd-function").start()
 
     def run(self) -> None:
         """Call the function, in its thread."""
@@ -203,25 +205,21 @@ class _Slot(Borrower, eq=False):
             self.error = error
         finally:
             this_thread.slot = None
+        try:
+            self.loop.call_soon_threadsafe(self.end)
+        except (
+            RuntimeError
+        ):  # the loop is closed: what is left of it and of its calls is kept by nothing else than this
+            self._drop()
+            self.slots.forget(self)
 
     def end(self) -> None:
-        """It has ended: the slot is free, and the task that waits goes on now."""
-        if not self.is_over:
-            self._release()
-            if self.error is not None and self.ended.done():  # the task was cancelled meanwhile
-                self._drop()
-            self.ended.hand_over(_ENDED)
-
-    def fail(self, error: Exception) -> None:
-        """There is no thread for it."""
-        if not self.is_over:
-            self._release()
-            self.ended.set_exception(error)
-
-    def forget(self) -> None:
-        """What is left of a loop that is closed, and of its calls, is kept by nothing else than this."""
-        self._drop()
-        self.slots.forget(self)
+        """It has ended: the slot is free, and the task that waits goes on."""
+        self._release()
+        if self.ended.done():  # the task was cancelled meanwhile
+            self._drop()
+        else:
+            self.ended.set_result(None)
 
     def _drop(self) -> None:
         """Nobody takes what came of it; an error would keep itself, by the frame of `run` in its traceback."""
