@@ -20,7 +20,7 @@ from msgspec.structs import FieldInfo, fields, replace
 from .. import types
 from ..errors import ProtocolError
 from ..jsonrpc import encode
-from ..types.base import CacheableResult, ObjectResult, Result, Wire
+from ..types.base import CacheableResult, ObjectResult, Result
 from ..types.content import (
     Annotations,
     AudioContent,
@@ -98,22 +98,11 @@ _BY_NAME = frozenset(f"{types.__name__}.{chapter}" for chapter in ("completion",
 # Lists the registry hands out again and again: their bytes are kept, per version.
 _KEPT = frozenset((ListToolsResult, ListResourcesResult, ListResourceTemplatesResult, ListPromptsResult))
 
-_TEXT = CallToolResult(content=[TextContent("")])
-
 _NOBODY_KNOWS = os.urandom(16).hex()
 
 T = TypeVar("T")
 Reader = Callable[[bytes | Raw], Any]
 _Plan = tuple[tuple[tuple[str, Any], ...], tuple[str, ...], tuple[Back, ...]]
-
-
-class _TextResult(Wire):
-    """A CallToolResult with all that most have, which is made in less time, for its members need not be named."""
-
-    result_type: str
-    meta: Raw = field(name="_meta")
-    content: list[Any]
-    is_error: bool = False
 
 
 class Version:
@@ -150,8 +139,6 @@ class Version:
         self.plain: set[type] = set()
         """Classes whose values `shape` gives back as they are, as far as it was asked; None is never said to."""
         self._kept: WeakKeyDictionary[Result, Raw] = WeakKeyDictionary()
-        self._has_text_as_it_is = self.shape(_TEXT) is _TEXT
-        """Whether a tool's result that is one text is written as it is, but for what all results have."""
 
     def __repr__(self) -> str:
         return f"<Version {self.name}>"
@@ -212,30 +199,12 @@ class Version:
                 return [*values[:index], shaped, *map(self.shape, values[index + 1 :])]
         return values
 
-    def shape_result(self, result: Result, identity: Raw) -> Result | Raw | Struct:
+    def shape_result(self, result: Result, identity: Raw) -> Result | Raw:
         """A whole result as this version writes it; `identity` is the server's own, as `_meta` JSON.
 
         Spec: 2026-07-28 basic/index (resultType, serverInfo in `_meta`), server/utilities/caching.
         """
         cls = result.__class__
-        if cls is CallToolResult and self._has_text_as_it_is:
-            called: Any = result
-            content = called.content
-            if (
-                content.__class__ is list
-                and len(content) == 1
-                and content[0].__class__ is TextContent
-                and called.structured_content is UNSET
-                and called.meta is None
-                and called.result_type is UNSET
-                and (block := content[0]).annotations is None
-                and block.meta is None
-            ):
-                # Most answers are one text and nothing else. This is what `_finish` gives.
-                if self.is_modern:
-                    return _TextResult("complete", identity, content, called.is_error)
-                return result
-
         if cls is ObjectResult:
             return self._shape_object(result, identity)  # type: ignore[arg-type]
         if cls not in _KEPT:
