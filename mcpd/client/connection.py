@@ -33,7 +33,6 @@ from ..errors import (
 )
 from ..jsonrpc import Id
 from ..printable import printable
-from ..waiter import AnswerWaiter
 from .callbacks import Callbacks, answer_to
 from .events import Answered, Asked, ClientRequest, Event, Notified, OnProgress, Progressed, Withdrawn
 from .headings import Headings
@@ -127,11 +126,7 @@ class ClientConnection:
             return
 
         request, result = answered
-        waiter = request.waiter
-        if isinstance(waiter, AnswerWaiter) and request.carrier is None and not self._tasks:
-            waiter.hand_over(result)  # whoever waits goes on at once, where that can be
-        else:
-            self._settle(request, result)  # behind the callbacks for what came before it
+        self._settle(request, result)  # behind the callbacks for what came before it
         if session.outgoing:
             self.flush()
 
@@ -365,7 +360,8 @@ class ClientConnection:
             self.session.data_to_send()
             raise _another(self._lost)
 
-        request.waiter = answer = AnswerWaiter(self.loop)
+        answer: asyncio.Future[Raw] = self.loop.create_future()
+        request.waiter = answer
         request.timeout = timeout
         self.flush()
         is_nested = self._inbox.has_delivered and self._inbox.begin_request()
@@ -379,12 +375,14 @@ class ClientConnection:
                 if deadline < self._looks_at or self._answering:
                     self._limit(request, now)
             if self._to_carry is not None:
-                await self._carry(request)
+                try:
+                    await self._carry(request)
+                except TimeoutError:
+                    if not answer.done():
+                        raise
+                    self.session.pending.take(request.id)  # settled by somebody else, while we carried it
             return await answer  # which took the request out of the table
         except TimeoutError:
-            if answer.has_outcome:
-                self.session.pending.take(request.id)
-                return answer.result()  # settled by somebody else, while we carried it
             self._give_up(request, "timed out")
             raise RequestTimeout(f"The server did not answer {request.method} within {timeout:g} s") from None
         except asyncio.CancelledError:
@@ -394,6 +392,12 @@ class ClientConnection:
             self.session.pending.take(request.id)
             raise
         finally:
+            # An error would keep this frame, by its traceback, and the frame the error; and asyncio would log one that
+            # comes now, when nobody waits for it.
+            request.waiter = None
+            if answer.done() and not answer.cancelled():
+                answer.exception()
+            del answer
             if is_nested:
                 self._inbox.end_request()
 
