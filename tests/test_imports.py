@@ -24,6 +24,7 @@ EXTRAS: dict[str, set[str]] = {
     "aiohttp": {"auth", "transports"},
     "cryptography": {"auth"},
     "docutils": {"docs"},
+    "html_to_markdown": {"docs"},
     "httptools": {"http"},
     "jiter": {"host"},
     "joserfc": {"auth", "auth_server", "client"},

@@ -63,7 +63,8 @@ def _entry(connection: sqlite3.Connection, chunk: int, wanted: str, words: tuple
     if heading and wanted == plain_heading:
         return 1, whole
     if (item := _item(text, words)) is not None:
-        return 2, Entry(path, title, section, heading, anchor, _cut(item), True)
+        # A row may be of a table that compares; what defines a name is a list more often.
+        return 3 if item.lstrip().startswith("|") else 2, Entry(path, title, section, heading, anchor, _cut(item), True)
     if wanted in plain_heading or (is_first and wanted in plain_title):
         return 3, Entry(path, title, section, heading, anchor, _cut(text), False)
     return None
