@@ -14,7 +14,6 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from .. import turn
 from ..budget import OVER, Charge
 from ..errors import ConnectionLost, FrameTooLarge, InternalError, ProtocolError
 from ..jsonrpc import Id
@@ -143,9 +142,6 @@ class StdioChannel:
 
         # What is sent meanwhile is kept, and leaves in one write below.
         self._is_pushing = True
-        local = turn.this_thread
-        left: list[Callable[[], object]] = []
-        around, local.left = local.left, left
         try:
             if not chunk:
                 self._stop_reading()
@@ -157,12 +153,8 @@ class StdioChannel:
                     receiver.receive(line)  # type: ignore[arg-type]
         finally:
             self._is_pushing = False
-
             if self._out:
                 self._flush()
-            local.left = around
-            if left:
-                turn.do(left, self._loop)  # a thread that is woken by this takes the lock of the interpreter away
         if self._has_ended:
             receiver.closed()
 
@@ -227,7 +219,7 @@ class StdioChannel:
 
         if not self._is_pushing and not self._is_flush_due:
             self._is_flush_due = True
-            turn.at_end(self._loop, self._flush_later)
+            self._loop.call_soon(self._flush_later)
 
     def _flush_much(self, frame: bytes) -> bool:
         """Whether so much was queued that it left at once: who sends much has to see in time that it is not taken."""
