@@ -251,6 +251,7 @@ async def test_a_packed_answer(era: Any, kind: str) -> None:
 @pytest.mark.parametrize("shape", ["length", "chunks", "bomb", "event", "packed event"])
 async def test_an_answer_that_is_too_large(era: Any, shape: str) -> None:
     bomb = packed(b" " * 30_000_000, "gzip")
+    event = packed(b"data: " + b"x" * 10_000_000 + b"\n\n", "gzip")
 
     async def answer(asked: Asked, write: Write) -> bool:
         if asked.rpc == "GET":
@@ -269,9 +270,7 @@ async def test_an_answer_that_is_too_large(era: Any, shape: str) -> None:
             while True:
                 await write(b"x" * 65536)
         else:
-            await write(
-                events_head({"Content-Encoding": "gzip"}) + packed(b"data: " + b"x" * 10_000_000 + b"\n\n", "gzip")
-            )
+            await write(events_head({"Content-Encoding": "gzip"}) + event)
             raise Cut
         return True
 
