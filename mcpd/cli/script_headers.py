@@ -1,4 +1,4 @@
-"""What a PEP 723 header (`# /// script`) says, and what several of them say together. Runs nothing."""
+"""What a PEP 723 header (`# /// script`) says. Runs nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -18,7 +18,6 @@ __all__ = ["Header", "as_script", "own_version", "read_header", "requirement_nam
 
 _BLOCK = r"(?m)^# /// script\s*$\s(?P<content>(^#(| .*)$\s)+)^# ///\s*$"
 _NAME = re.compile(r"\s*([A-Za-z0-9][\w.-]*)")
-_MERGED = ("index", "find-links", "constraint-dependencies", "override-dependencies", "extra-index-url")
 
 
 class Header(Struct, frozen=True):
@@ -81,46 +80,14 @@ def own_version() -> str:
     return ".".join(map(str, sys.version_info[:3]))
 
 
-def as_script(headers: Sequence[Header], more: Iterable[str] = ()) -> str:
-    """The header of a script that asks for what all of these ask for, and for `more`.
-
-    Raises ConfigurationError if two of them set up uv in two ways.
-    """
-    needed = list(dict.fromkeys([*(each for header in headers for each in header.dependencies), *more]))
-    pythons = list(dict.fromkeys(header.python for header in headers if header.python))
-    lines = [f"requires-python = {_toml(','.join(pythons))}"] if pythons else []
-    lines.append(f"dependencies = {_toml(needed)}")
-
-    settings = _settings(headers)
-    if settings:
+def as_script(header: Header, more: Iterable[str], python: str) -> str:
+    """The header of a script elsewhere that asks for the same, and for `more` and a version of Python too."""
+    needed = list(dict.fromkeys([*header.dependencies, *more]))
+    lines = [f"requires-python = {_toml(f'{header.python},{python}')}", f"dependencies = {_toml(needed)}"]
+    if header.uv:
+        settings = _anchored(header.uv, os.path.dirname(os.path.abspath(header.path)))
         lines += ["[tool.uv]", *(f"{_toml(name)} = {_toml(value)}" for name, value in settings.items())]
     return "".join(f"# {line}\n" for line in ["/// script", *lines, "///"])
-
-
-def _settings(headers: Iterable[Header]) -> dict[str, Any]:
-    """What the headers say to uv, together. Raises ConfigurationError."""
-    found: dict[str, Any] = {}
-    places: dict[tuple[str, str], str] = {}
-    for header in headers:
-        for name, said in header.uv.items():
-            value = _anchored(said, os.path.dirname(os.path.abspath(header.path)))
-            if name in _MERGED and isinstance(value, list):
-                found[name] = [*found.get(name, ()), *(each for each in value if each not in found.get(name, ()))]
-                continue
-            for key, part in value.items() if isinstance(value, dict) else (("", value),):
-                first = places.setdefault((name, key), header.path)
-                before = found.get(name) if not key else found.get(name, {}).get(key)
-                if first != header.path and before != part:
-                    what = f"tool.uv.{name}{'.' + key if key else ''}"
-                    raise ConfigurationError(
-                        f"{first} and {header.path} say two things of {what} in their # /// script; serve them apart, "
-                        "or let them say the same"
-                    )
-                if key:
-                    found.setdefault(name, {})[key] = part
-                else:
-                    found[name] = part
-    return found
 
 
 def _anchored(value: Any, folder: str) -> Any:

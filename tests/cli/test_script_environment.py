@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -19,7 +20,6 @@ from conftest import REPOSITORY, Child
 from support.wires import MODERN, process_wire
 
 from mcpd.cli.script_headers import Header, as_script
-from mcpd.errors import ConfigurationError
 
 UV = shutil.which("uv") or next(iter(map(str, (REPOSITORY / ".tools" / "uv" / "bin").glob("uv"))), None)
 
@@ -131,40 +131,41 @@ def test_all_commands_that_load_a_file(tmp_path: Path, child: Child) -> None:
 
 
 @pytest.mark.skipif(UV is None, reason="needs uv")
-async def test_several_targets_and_a_folder_share_one_environment(tmp_path: Path, child: Child) -> None:
-    """What cannot be had for a file of a folder's tools is reported, and the rest is served."""
-    path, tools = tmp_path / "server.py", tmp_path / "folder" / "tools"
-    path.write_text(SERVER.format(wheel=wheel(tmp_path)), encoding="utf-8")
+async def test_one_file_of_a_folder_is_served_with_what_it_asks_for(tmp_path: Path, child: Child) -> None:
+    tools = tmp_path / "folder" / "tools"
     tools.mkdir(parents=True)
     more = f"moredep @ file://{wheel(tmp_path, 'moredep')}"
     (tools / "first.py").write_text(TOOL.format(needs=more, imports="moredep", name="more"), encoding="utf-8")
-    (tools / "second.py").write_text(TOOL.format(needs="none-such==1", imports="none", name="none"), encoding="utf-8")
-    (tools / "third.py").write_text(TOOL.format(needs="tinydep==9", imports="tinydep", name="other"), encoding="utf-8")
-    (tools / "fourth.py").write_text("# /// script\n# dependencies = [\n# ///\n", encoding="utf-8")
-    words = (str(path), str(tmp_path / "folder"))
-
-    async with process_wire(child, *words, version=MODERN, env=offline(tmp_path)) as wire:
-        listed: dict[str, Any] = await wire.result("tools/list")
-        assert [tool["name"] for tool in listed["tools"]] == ["script_say", "folder_more"]
-        for tool in ("script_say", "folder_more"):
-            assert "given" in str(await wire.call(tool))
-    checked = mcpd(child, "check", words[1], env=offline(tmp_path))
-    problems = checked.stderr.splitlines()
-    assert len(problems) == 3
-    assert any("second.py: uv cannot give it" in line and "none-such" in line for line in problems)
-    assert any("fourth.py: line 1: its # /// script is no TOML" in line for line in problems)
+    (tools / "second.py").write_text("# /// script\n# dependencies = [\n# ///\n", encoding="utf-8")
+    (tools / "third.py").write_text("def plain() -> str:\n    'Plain.'\n    return 'plain'\n", encoding="utf-8")
+    folder = str(tmp_path / "folder")
+    async with process_wire(child, folder, version=MODERN, env=offline(tmp_path)) as wire:
+        for tool, said in (("more", "given"), ("plain", "plain")):
+            assert said in str(await wire.call(tool))
+    checked = mcpd(child, "check", folder, env=offline(tmp_path))
+    assert "second.py: line 1: its # /// script is no TOML" in checked.stderr
+    (tools / "first.py").write_text(TOOL.format(needs="none-such==1", imports="none", name="none"), encoding="utf-8")
+    checked = mcpd(child, "check", folder, env=offline(tmp_path))
+    assert "first.py: uv cannot give it" in checked.stderr
+    assert "none-such" in checked.stderr
 
 
-@pytest.mark.skipif(UV is None, reason="needs uv")
-def test_targets_that_ask_for_what_does_not_go_together(tmp_path: Path, child: Child) -> None:
+def test_several_files_with_headers(tmp_path: Path, child: Child) -> None:
+    """They have no environment together: what is not installed is named, with the two things to do."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name, needs in (("one", "tinydep==1"), ("two", "tinydep==2"), ("three", "msgspec")):
+        text = TOOL.format(needs=needs, imports=re.match("[a-z]+", needs)[0], name=name)  # type: ignore[index]
+        (tools / f"{name}.py").write_text(text, encoding="utf-8")
+    env = offline(tmp_path)
+    checked = mcpd(child, "check", str(tmp_path), env=env)
+    assert "three" in checked.stdout
     for name, needs in (("one", "tinydep==1"), ("two", "tinydep==2")):
-        (tmp_path / f"{name}.py").write_text(TOOL.format(needs=needs, imports="tinydep", name=name), encoding="utf-8")
-    env = {**offline(tmp_path), "UV_FIND_LINKS": str(tmp_path)}
-    done = mcpd(child, "serve", "--stdio", str(tmp_path / "one.py"), str(tmp_path / "two.py"), env=env)
+        assert f"{name}.py: its header asks for {needs}; serve it alone, with uv, or install it" in checked.stderr
+    done = mcpd(child, "serve", "--stdio", str(tools / "one.py"), str(tools / "two.py"), env=env)
     assert (done.returncode, done.stdout) == (1, "")
-    first = f"mcpd: {tmp_path}/one.py (tinydep==1) and {tmp_path}/two.py (tinydep==2): uv cannot give them together"
-    assert done.stderr.startswith(first)
-    assert "Traceback" not in done.stderr
+    assert done.stderr.startswith(f"mcpd: {tools}/one.py: its header asks for tinydep==1; serve it alone, with uv, or")
+    assert done.stderr.count("\n") == 1
 
 
 OTHER_PYTHON = """#!/bin/sh
@@ -221,18 +222,14 @@ def test_uv_has_no_such_python(tmp_path: Path, child: Child) -> None:
     assert "uv python install fetches one" in done.stderr
 
 
-def test_headers_that_set_up_uv_in_two_ways(tmp_path: Path) -> None:
-    one = Header(str(tmp_path / "one.py"), ("x",), "", {"sources": {"x": {"path": "x"}}, "find-links": ["./a"]})
-    two = Header(str(tmp_path / "two.py"), ("y",), "", {"sources": {"y": {"git": "g"}}, "find-links": ["./b"]})
-    text = as_script([one, two])
+def test_settings_of_uv_hold_elsewhere(tmp_path: Path) -> None:
+    uv = {"sources": {"x": {"path": "x"}}, "find-links": ["./a"], "prerelease": "allow"}
+    text = as_script(Header(str(tmp_path / "one.py"), ("x",), ">=3.12", uv), ["y"], ">=3.11")
     table = tomllib.loads("\n".join(line[2:] for line in text.splitlines()[1:-1]))
+    assert (table["requires-python"], table["dependencies"]) == (">=3.12,>=3.11", ["x", "y"])
     assert table["tool"]["uv"] == {
-        "sources": {"x": {"path": str(tmp_path / "x")}, "y": {"git": "g"}},
-        "find-links": [str(tmp_path / "a"), str(tmp_path / "b")],
-    }
-    other = Header(str(tmp_path / "three.py"), ("x",), "", {"sources": {"x": {"git": "g"}}})
-    with pytest.raises(ConfigurationError, match=r"one.py and .*three.py say two things of tool.uv.sources.x"):
-        as_script([one, other])
+        "sources": {"x": {"path": str(tmp_path / "x")}}, "find-links": [str(tmp_path / "a")], "prerelease": "allow"
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
