@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import logging
 import os
-from _thread import allocate_lock
 from collections import Counter, deque
 from collections.abc import Iterator
 from functools import lru_cache
+from threading import Lock
 from time import monotonic, perf_counter_ns
 
 __all__ = [
@@ -61,7 +61,7 @@ class Budget:
         self._used = 0
         self._held: Counter[object] = Counter()
         self._returned: deque[tuple[object, str, int]] = deque()
-        self._lock = allocate_lock()
+        self._lock = Lock()
         self._logged = -_LOG_EVERY
 
     @property

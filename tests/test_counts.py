@@ -127,8 +127,8 @@ POSTS: list[tuple[bool, str, Most]] = [
     (False, "nothing", (74.5, 0, 4.5, 4)),
     (True, "a token", (81.5, 0, 4.5, 4)),
     (False, "a token", (82.5, 0, 4.5, 4)),
-    (True, "a wish for progress", (110.5, 0, 4.5, 4)),
-    (False, "a wish for progress", (99.5, 0, 4.5, 4)),
+    (True, "a wish for progress", (113.5, 0, 4.5, 4)),
+    (False, "a wish for progress", (102.5, 0, 4.5, 4)),
 ]
 
 

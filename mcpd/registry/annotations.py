@@ -185,7 +185,8 @@ def _local_names(function: Any) -> dict[str, Any]:
     frame = sys._getframe(1) if prefixes else None
     while frame is not None:
         if frame.f_code.co_qualname in prefixes and frame.f_globals is function.__globals__:
-            # Outermost frames come last, and must not hide the names of inner ones.
+            # Outermost frames come last, and must not hide the names of inner ones. Python keeps the names that a
+            # function's annotations use nowhere else while the function around it runs.
             names = {**frame.f_locals, **names}
         frame = frame.f_back
 

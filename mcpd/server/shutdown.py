@@ -5,7 +5,7 @@ Only for processes that are ours: `mcpd serve`, and programs that call `Server.r
 
 from __future__ import annotations
 
-import _thread
+import _thread  # documented, and in a signal's handler `threading` would wait for a lock of what was interrupted
 import asyncio
 import logging
 import os
