@@ -19,6 +19,7 @@ _OTHER_SECTION = re.compile(
 )
 """What begins a section in NumPy's layout, or a field in that of reST."""
 _ARGUMENTS = frozenset(("args", "arguments", "params", "parameters"))
+_ITEMIZED = _ARGUMENTS | {"exceptions", "raises"}
 _KNOWN = _ARGUMENTS | frozenset(
     ("keyword args", "keyword arguments", "other args", "other arguments", "other params", "other parameters",
      "type args", "type arguments", "type params", "type parameters", "type aliases", "raises", "exceptions",
@@ -34,7 +35,7 @@ def described(doc: str | None) -> tuple[str | None, dict[str, str]]:
     if not doc:
         return None, {}
     sections = _sections(doc.split("\n"))
-    if any(name in _KNOWN for name, _ in sections):
+    if any(name in _KNOWN and not (name in _ITEMIZED and _is_prose(block)) for name, block in sections):
         texts: dict[str, str] = {}
         for name, block in sections:
             if name in _ARGUMENTS:
@@ -64,6 +65,12 @@ def _sections(lines: list[str]) -> list[tuple[str, list[str]]]:
             found += [(heading[1].lower(), lines[at + 1 : end]), ("", [])]
         at = end
     return found
+
+
+def _is_prose(block: list[str]) -> bool:
+    """Whether none of the outermost lines has a colon; a docstring with no other section is a description."""
+    indent = next((len(line) - len(line.lstrip()) for line in block if line.strip()), 0)
+    return not any(":" in line and line[indent : indent + 1].strip() for line in block)
 
 
 def _entries(block: list[str]) -> dict[str, str]:
