@@ -459,9 +459,9 @@ for name in ("mcpd", "mcpd.auth", "mcpd.client", "mcpd.compat", "mcpd.errors", "
 
 @pytest.mark.slow
 def test_an_installed_mcpd_works_in_any_folder(installed: Installed, tmp_path: Path) -> None:
-    """The console script, the bundled app inside the wheel, and a server file of the user's."""
+    """The console script, the demo server, and a server file of the user's."""
     (tmp_path / "garden.py").write_text('from mcpd import Server\nserver = Server("garden")\n')
-    for words, said in (["check", "--demo"], "ui://mcpd/apps_diagnostics"), (["check", "garden.py"], "garden 0.0.0"):
+    for words, said in (["check", "--demo"], "count_slowly"), (["check", "garden.py"], "garden 0.0.0"):
         done = subprocess.run(
             [installed.command, *words],
             cwd=tmp_path, env=installed.env, capture_output=True, text=True, timeout=100, check=False,
@@ -471,7 +471,7 @@ def test_an_installed_mcpd_works_in_any_folder(installed: Installed, tmp_path: P
     messages = [
         initialize("2025-11-25", 1, {"extensions": {"io.modelcontextprotocol/ui": {}}}),
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
-        {"jsonrpc": "2.0", "id": 2, "method": "resources/read", "params": {"uri": "ui://mcpd/apps_diagnostics"}},
+        {"jsonrpc": "2.0", "id": 2, "method": "resources/read", "params": {"uri": "mcpd://welcome"}},
     ]
     done = subprocess.run(
         [installed.command, "serve", "--stdio", "--demo"],
@@ -479,10 +479,10 @@ def test_an_installed_mcpd_works_in_any_folder(installed: Installed, tmp_path: P
         cwd=tmp_path, env=installed.env, capture_output=True, text=True, timeout=100, check=False,
     )  # fmt: skip
     assert done.stderr == ""
-    hello, app = map(json.loads, done.stdout.splitlines())
+    hello, answer = map(json.loads, done.stdout.splitlines())
     assert hello["result"]["serverInfo"]["version"] == mcpd.__version__
-    (page,) = app["result"]["contents"]
-    assert page["text"] == (REPOSITORY / "assets" / "apps" / "apps_diagnostics.html").read_text(encoding="utf-8")
+    (welcome,) = answer["result"]["contents"]
+    assert welcome["text"].startswith("# mcpd demo server")
 
 
 @pytest.mark.slow

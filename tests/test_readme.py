@@ -99,7 +99,7 @@ def test_its_links_lead_somewhere() -> None:
 
 
 def test_the_folders_it_names_are_there() -> None:
-    for folder in ("mcpd/", "assets/apps/", "conformance/", "tests/", "tests/bench/"):
+    for folder in ("mcpd/", "examples/", "conformance/", "tests/", "tests/bench/"):
         assert f"`{folder}`" in README
         assert (REPOSITORY / folder).is_dir()
 

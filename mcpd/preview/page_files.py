@@ -34,7 +34,7 @@ _FOREIGN = Refusal(403, "The preview is not reached by this name; open the addre
 
 def page_folder() -> str:
     """Where the page's files are, in an installed package or in a checkout."""
-    return os.path.join(os.path.dirname(bundled_folder()), "host")
+    return os.path.join(bundled_folder(), "host")
 
 
 class PageFiles:

@@ -247,6 +247,6 @@ def _script(name: str, about: Mapping[str, object]) -> str:
 
 @cache
 def _source(name: str) -> str:
-    path = os.path.join(os.path.dirname(bundled_folder()), "sandbox", name)
+    path = os.path.join(bundled_folder(), "sandbox", name)
     with open(path, encoding="utf-8") as file:
         return file.read()

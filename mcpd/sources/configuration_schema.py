@@ -71,7 +71,7 @@ def _tools_schema(said: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]
 
 def shipped_file() -> str:
     """The path of the file that holds it, which comes with mcpd."""
-    return os.path.join(os.path.dirname(bundled_folder()), "mcpd.schema.json")
+    return os.path.join(bundled_folder(), "mcpd.schema.json")
 
 
 def _resolved(properties: dict[str, Any]) -> dict[str, Any]:

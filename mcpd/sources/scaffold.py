@@ -34,7 +34,7 @@ def write_folder(folder: str) -> list[str]:
 
 def _files(name: str) -> dict[str, bytes]:
     """What is written, by path."""
-    top = os.path.join(os.path.dirname(bundled_folder()), "init")
+    top = os.path.join(bundled_folder(), "init")
     found: dict[str, bytes] = {}
     for path, folders, names in os.walk(top):
         folders[:] = sorted(each for each in folders if each != "__pycache__")

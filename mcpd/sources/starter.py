@@ -14,7 +14,6 @@ from msgspec import Meta, Struct, to_builtins
 from .. import __version__
 from ..context.context import Context
 from ..errors import ResourceNotFound
-from ..extensions.ui.assets import bundled_folder
 from ..extensions.ui.constants import AppsMode
 from ..extensions.ui.results import ViewResult, view_result
 from ..server import Server
@@ -23,6 +22,9 @@ from ..versions.table import SUPPORTED
 __all__ = ["ServerInfo", "make_server"]
 
 _READ_ONLY = {"readOnlyHint": True, "openWorldHint": False}
+
+_DIAGNOSTICS = os.path.join(os.path.dirname(__file__), "..", "..", "examples", "diagnostics")
+"""The app that shows what a host can do, in a checkout: it is no part of the installed package."""
 
 _WELCOME = """# mcpd demo server
 
@@ -140,10 +142,9 @@ def _add_resources(server: Server) -> None:
 
 
 def _add_diagnostics(server: Server, info: Callable[[Context], ServerInfo]) -> None:
-    path = os.path.join(bundled_folder(), "apps_diagnostics.html")
-    if not os.path.exists(path):
+    if not os.path.isdir(_DIAGNOSTICS):
         return
-    server.add_apps(bundled_folder(), "mcpd")
+    server.add_apps(_DIAGNOSTICS, "mcpd")
 
     @server.tool(title="Apps diagnostics", annotations=_READ_ONLY, ui="ui://mcpd/apps_diagnostics")
     async def apps_diagnostics(

@@ -47,7 +47,7 @@ def script(name: str) -> str:
 
 
 def _folder() -> Path:
-    return Path(bundled_folder()).parent / "verdict"
+    return Path(bundled_folder()) / "verdict"
 
 
 class Theatre:

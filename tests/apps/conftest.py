@@ -23,7 +23,7 @@ from mcpd.extensions.ui.views.pages import page as make_page
 __all__ = ["chromium"]
 
 HERE = Path(__file__).resolve().parent
-APPS = HERE.parent.parent / "assets" / "apps"
+APPS = HERE.parent.parent / "examples" / "diagnostics"
 BUNDLE = HERE / "node_modules" / ".bundle" / "app-bridge.js"
 
 

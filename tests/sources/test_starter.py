@@ -12,7 +12,6 @@ from support.wires import MODERN, Wire, each_version, memory_wire
 
 import mcpd
 from mcpd import Server
-from mcpd.extensions.ui import assets
 from mcpd.sources import starter
 from mcpd.sources.starter import make_server
 
@@ -133,12 +132,10 @@ async def test_the_diagnostics_have_their_app_for_who_offers_apps(version: str) 
         assert "my note" in text
 
 
-async def test_without_the_bundled_app_it_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    for module in (assets, starter):
-        if hasattr(module, "bundled_folder"):
-            monkeypatch.setattr(module, "bundled_folder", lambda: str(tmp_path))
+async def test_where_it_is_installed_there_are_no_diagnostics(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    monkeypatch.setattr(starter, "_DIAGNOSTICS", str(tmp_path / "none"))
     async with memory_wire(make_server(), MODERN, capabilities=UI) as wire:
-        assert "echo" in await names(wire, "tools/list", "tools")
+        assert await names(wire, "tools/list", "tools") == ["echo", "add", "server_info", "count_slowly"]
 
 
 def test_it_has_no_problems() -> None:

@@ -38,10 +38,10 @@ class AppFile(Struct, kw_only=True):
 
 
 def bundled_folder() -> str:
-    """The folder of the apps that come with mcpd: inside the installed package, or beside it in a checkout."""
+    """The folder of the assets that come with mcpd: inside the installed package, or beside it in a checkout."""
     package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    installed = os.path.join(package, "_assets", "apps")
-    return installed if os.path.isdir(installed) else os.path.join(os.path.dirname(package), "assets", "apps")
+    installed = os.path.join(package, "_assets")
+    return installed if os.path.isdir(installed) else os.path.join(os.path.dirname(package), "assets")
 
 
 def load_folder(folder: str) -> tuple[list[AppFile], list[Problem]]:

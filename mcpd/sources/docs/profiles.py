@@ -34,7 +34,7 @@ def profile_of(table: DocsTable) -> Profile | None:
         return None
     import tomllib
 
-    path = os.path.join(os.path.dirname(bundled_folder()), "docs_profiles", f"{table.tools}.toml")
+    path = os.path.join(bundled_folder(), "docs_profiles", f"{table.tools}.toml")
     try:
         with open(path, "rb") as file:
             return msgspec.convert(tomllib.load(file), Profile)

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import REPOSITORY
 from support.ui_stage import BOTH_ERAS, HTML, WITH_APPS, uris
 from support.wires import memory_wire
 
 from mcpd import Server
-from mcpd.extensions.ui.assets import bundled_folder
 from mcpd.extensions.ui.html import MAX_HTML_BYTES
 
 
@@ -194,10 +194,10 @@ async def test_a_folder_can_be_read_again(tmp_path: Path) -> None:
     assert not any(problem.is_error for problem in server.problems())
 
 
-def test_the_bundled_apps_have_no_problem() -> None:
-    """What ships is what we ask of others."""
+def test_the_diagnostics_app_has_no_problem() -> None:
+    """It is what we ask of others."""
     server = Server("x")
-    for uri in server.add_apps(bundled_folder()):
+    for uri in server.add_apps(str(REPOSITORY / "examples" / "diagnostics")):
         server.add_tool(show, name=uri.rpartition("/")[2], ui=uri)
     assert server.problems() == []
 

@@ -10,7 +10,7 @@ from support.wires import LEGACY, memory_wire
 
 from mcpd.sources.starter import make_server
 
-APP = Path(__file__).resolve().parents[3] / "assets" / "apps" / "apps_diagnostics.html"
+APP = Path(__file__).resolve().parents[3] / "examples" / "diagnostics" / "apps_diagnostics.html"
 
 
 @BOTH_ERAS

@@ -85,7 +85,7 @@ def _in_script(value: Any) -> str:
 @cache
 def _part(name: str) -> str:
     """One file, without what is for its readers only."""
-    path = os.path.join(os.path.dirname(bundled_folder()), "views", name)
+    path = os.path.join(bundled_folder(), "views", name)
     with open(path, encoding="utf-8") as file:
         text = file.read()
     return "\n".join(_without_comments(text))
