@@ -21,8 +21,8 @@ from msgspec import field
 
 from ..backplane.base import Backplane
 from ..channel import Channel
-from ..errors import McpdError, ProtocolError, ResultTooLarge
-from ..jsonrpc import Id, Result, encode
+from ..errors import McpdError, ProtocolError
+from ..jsonrpc import Id
 from ..observer import SessionObserver
 from ..session import Call, Session
 from ..versions.table import Version
@@ -242,14 +242,31 @@ def _metered(base: Any, meter: Meter, transport: str) -> type[Session]:
 
     The functions of the base are looked up once, here: `super()` would cost each call a tenth of a microsecond.
     """
-    fail, refused, cancel, cancel_all = base.fail, base.refused, base.cancel, base.cancel_all
+    respond, fail, refused, cancel, cancel_all = base.respond, base.fail, base.refused, base.cancel, base.cancel_all
     follow = getattr(base, "follow", None)
+    tools, others = meter.takers(transport, of_tools=True), meter.takers(transport, of_tools=False)
 
     class MeteredSession(base):  # type: ignore[misc]
         __slots__ = ()
 
         call_class = _TimedCall
-        respond = _measured(base, meter, transport)
+
+        def respond(self, answered: Call, result: Any) -> bytes | None:
+            frame: bytes | None = respond(self, answered, result)
+            if frame is None:
+                return None
+            seconds, take = perf_counter() - answered.began, None
+            # Of a tool all the same, if it is what a task gave.
+            is_error = getattr(result, "is_error", None)
+            if not is_error:
+                is_tool = answered.method == "tools/call"
+                found = (tools if is_tool else others).get(answered.version, _NONE)
+                take = found.get(answered.params.name if is_tool else answered.method)
+            if take is None:  # the first of its series, or an error
+                meter.ended(answered, seconds, transport, "tool_error" if is_error else "")
+            else:
+                take(seconds)
+            return frame
 
         def fail(self, answered: Call, error: ProtocolError) -> bytes | None:
             frame: bytes | None = fail(self, answered, error)
@@ -279,55 +296,3 @@ def _metered(base: Any, meter: Meter, transport: str) -> type[Session]:
             meter.opened(self, ended, transport)
 
     return MeteredSession
-
-
-def _measured(base: Any, meter: Meter, transport: str) -> Callable[[Any, Call, Any], bytes | None]:
-    """`Session.respond`, and what the call took is counted.
-
-    Its few lines stand here once more: a call of them would cost a third of what may be spent on counting. A base that
-    has a `respond` of its own, as one with observers, is called all the same.
-    """
-    clock, tools = perf_counter, meter.takers(transport, of_tools=True)
-    others = meter.takers(transport, of_tools=False)
-    of_base = base.respond
-
-    def count(answered: Call, result: Any) -> None:
-        seconds = clock() - answered.began
-        is_error = getattr(result, "is_error", None)
-        take = None if is_error else others.get(answered.version, _NONE).get(answered.method)
-        if take is None:
-            meter.ended(answered, seconds, transport, "tool_error" if is_error else "")
-        else:
-            take(seconds)
-
-    def respond(self: Session, answered: Call, result: Any) -> bytes | None:
-        in_flight, request_id = self.in_flight.by_id, answered.id
-        if in_flight.get(request_id) is not answered:
-            return None
-
-        frame = encode(Result(request_id, answered.version.shape_result(result, self.identity)))
-        if len(frame) > self.max_frame_bytes:
-            raise ResultTooLarge(len(frame), self.max_frame_bytes)
-
-        del in_flight[request_id]
-        try:
-            if answered.method != "tools/call":
-                # Of a tool all the same, if it is what a task gave.
-                if not getattr(result, "is_error", None):
-                    others[answered.version][answered.method](clock() - answered.began)
-                    return frame
-            elif not result.is_error:
-                tools[answered.version][answered.params.name](clock() - answered.began)
-                return frame
-        except (KeyError, AttributeError):  # the first of its series, or the answer to a tool's call that is no result
-            pass
-        count(answered, result)
-        return frame
-
-    def respond_by_base(self: Session, answered: Call, result: Any) -> bytes | None:
-        frame: bytes | None = of_base(self, answered, result)
-        if frame is not None:
-            count(answered, result)
-        return frame
-
-    return respond if of_base is Session.respond else respond_by_base

@@ -67,12 +67,15 @@ def counted(name: str = "counted") -> Server:
 
 
 @pytest.mark.parametrize("version", [LEGACY[-1], MODERN])
-async def test_a_call_that_is_counted_takes_two_steps_more(version: str) -> None:
+async def test_a_call_that_is_counted_takes_few_steps_more(version: str) -> None:
     """Reading the clock, and a number into a list. The clock at its begin is read by what makes the call, in C."""
     bare = await steps_of_an_echo(Server("bare"), version)
     metered = await steps_of_an_echo(counted(), version)
-    assert metered.ours == bare.ours
-    assert metered.in_c - bare.in_c == Counter({"perf_counter": 1, "append": 1})
+    assert metered.ours - bare.ours == Counter({"respond": 1})
+    more = Counter({"perf_counter": 1, "append": 1, "getattr": 1, "get": 2})
+    if sys.version_info < (3, 12):
+        del more["perf_counter"]  # a call with a task of its own, as each has there, knows anyway when it began
+    assert metered.in_c - bare.in_c == more
 
 
 async def test_over_http_what_counts_is_not_made_anew_for_each_request() -> None:
@@ -82,17 +85,17 @@ async def test_over_http_what_counts_is_not_made_anew_for_each_request() -> None
     """
     bare = await steps_of_an_echo(Server("bare"), MODERN, http_wire)
     metered = await steps_of_an_echo(counted(), MODERN, http_wire)
-    assert metered.ours["respond"] == 1
+    assert metered.ours["respond"] == bare.ours["respond"] + 1
     assert not {"observed_by", "session_class", "origin"} & set(metered.ours)
     assert metered.in_c["perf_counter"] - bare.in_c["perf_counter"] == 1
 
 
-async def test_others_than_calls_of_tools_take_one_step_more_than_those() -> None:
+async def test_others_than_calls_of_tools_take_as_many_steps() -> None:
     """OBS-10: whether the answer is that of a tool, given by a task, is looked up; nothing is raised for it."""
     bare = await steps_of(Server("bare"), LEGACY[-1], stdio_wire, "ping")
     metered = await steps_of(counted(), LEGACY[-1], stdio_wire, "ping")
-    assert metered.ours == bare.ours
-    assert metered.in_c - bare.in_c == Counter({"perf_counter": 1, "append": 1, "getattr": 1})
+    assert metered.ours - bare.ours == Counter({"respond": 1})
+    assert metered.in_c - bare.in_c == Counter({"perf_counter": 1, "append": 1, "getattr": 1, "get": 2})
 
 
 class _Stdio:
@@ -105,7 +108,7 @@ class _Stdio:
 
 
 def test_a_counted_session_answers_as_any_other() -> None:
-    """Its `respond` is a copy of that of `Session`: the same frames, refusals and ids that are free again."""
+    """Its `respond` is that of `Session`, and counts: the same frames, refusals and ids that are free again."""
     meter = Meter(lambda name: name == "echo")
     counted: Any = meter.session_class(Session, _Stdio())  # type: ignore[arg-type]
     opening = Opening(table.get(LEGACY[-1]))
