@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -617,3 +618,59 @@ def test_the_frame_of_the_tests(tmp_path: Path, child: Child, ci: bool) -> None:
         "test_skips": "FAILED" if ci else "SKIPPED",
         "test_warns": "FAILED",
     }, done.stdout
+
+
+# Each with a comment at its place that says why nothing public does.
+PRIVATE_NAMES = {
+    "backplane/redis_bus.py: PubSub",
+    "http/shutdown_watch.py: f_locals",
+    "registry/annotations.py: f_locals",
+    "server/shutdown.py: _thread",
+}
+# Names that their documentation has, for all that they look like.
+DOCUMENTED = {"_current_frames", "_exit", "_getframe"}
+MADE_TO_BE_SUBCLASSED = {"AbstractResolver", "ClientProtocol", "ServerProtocol", "TCPConnector", "UnixConnector"}
+INSIDES = {"cr_frame", "f_locals", "gi_code", "gi_frame", "gi_yieldfrom", "_asyncio_future_blocking"}
+SUBCLASSED = {"aiohttp", "hypercorn", "redis", "uvicorn", "websockets"}
+
+
+def is_private(name: str) -> bool:
+    return any(part.startswith("_") and not part.startswith("__") for part in name.split("."))
+
+
+def imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """The names of modules outside mcpd: what each is called here, and in full."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (((name.asname or name.name).partition(".")[0], name.name) for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield from ((name.asname or name.name, f"{node.module}.{name.name}") for name in node.names)
+
+
+def private_names(tree: ast.AST) -> Iterator[str]:
+    outside = {here: whole for here, whole in imported(tree) if whole.partition(".")[0] not in ("mcpd", "__future__")}
+    yield from (whole for whole in outside.values() if is_private(whole))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            base: ast.expr = node
+            while isinstance(base, ast.Attribute):
+                base = base.value
+            is_outside = isinstance(base, ast.Name) and base.id in outside
+            if node.attr in INSIDES or (is_outside and is_private(node.attr) and node.attr not in DOCUMENTED):
+                yield node.attr
+        if isinstance(node, ast.ClassDef):
+            for each in map(ast.unparse, node.bases):
+                library = outside.get(each.partition(".")[0], "").partition(".")[0]
+                if library in SUBCLASSED and each.rpartition(".")[2] not in MADE_TO_BE_SUBCLASSED:
+                    yield each
+
+
+def test_no_private_name_of_a_library_is_used() -> None:
+    folder = REPOSITORY / "mcpd"
+    found = {
+        f"{path.relative_to(folder).as_posix()}: {name}"
+        for path in tracked("mcpd/*.py")
+        for name in private_names(parsed(path))
+    }
+    assert found - PRIVATE_NAMES == set()
+    assert PRIVATE_NAMES - found == set(), "these are no longer used: take them off the list"

@@ -29,7 +29,8 @@ _BACK_OFF = (0.1, 2.0)
 
 
 class _OneConnection(PubSub):
-    """Listens on one connection only: it makes no second one by itself, once something was heard on the first."""
+    """Listens on one connection only: it makes no second one by itself, once something was heard on the first. The
+    library has no option for that; `PubSub` and `on_connect` are names that it documents."""
 
     has_heard = False
 
