@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -316,6 +317,12 @@ def test_text_of_html_that_looks_like_a_link_is_none(html: str) -> None:
     assert "<img" not in shown
     marks = "".join(char for char in page.text if char not in "\\*")
     assert "](" in marks or "]: " in marks  # the text is there
+
+
+def test_html_needs_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "html_to_markdown", None)
+    with pytest.raises(UnreadablePage, match=r"HTML needs libraries: pip install 'mcpd-server\[docs\]'"):
+        read_html("a.html", b"<p>x")
 
 
 def test_a_link_of_html_may_have_brackets_in_its_text() -> None:

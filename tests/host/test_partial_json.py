@@ -6,6 +6,7 @@ import copy
 import itertools
 import json
 import math
+import sys
 import time
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from mcpd.errors import ConfigurationError
 from mcpd.host.partial_json import MAX_CHARS, PartialArguments
 
 
@@ -140,6 +142,12 @@ def test_depth_and_size_are_bounded() -> None:
     reader = PartialArguments()
     assert reader.feed('{"a": ' + "1" * 5000) is None
     assert "number" in reader.broken
+
+
+def test_it_needs_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jiter", None)
+    with pytest.raises(ConfigurationError, match=r"pip install 'mcpd-server\[apps\]'"):
+        heal('{"a": 1')
 
 
 def test_the_cost_is_linear_however_small_the_chunks() -> None:
