@@ -207,9 +207,8 @@ class _Slot(Borrower, eq=False):
             this_thread.slot = None
         try:
             self.loop.call_soon_threadsafe(self.end)
-        except (
-            RuntimeError
-        ):  # the loop is closed: what is left of it and of its calls is kept by nothing else than this
+        except RuntimeError:
+            # The loop is closed: what is left of it and of its calls is kept by nothing else than this.
             self._drop()
             self.slots.forget(self)
 
