@@ -135,7 +135,7 @@ def is_guarded(frame: FrameType | None) -> bool:
 
 
 def importing(depth: int) -> FrameType | None:
-    """The frame whose import asks, above so many of ours and those of the import system."""
+    """The frame of the import statement: `depth` of our frames, and those of the import system, are skipped."""
     frame: FrameType | None = sys._getframe(depth + 1)
     while frame is not None and frame.f_code.co_filename.startswith("<frozen importlib"):
         frame = frame.f_back

@@ -1,7 +1,7 @@
-"""How a request that takes long hears that its client has left.
+"""How a long request learns that its client has left.
 
 Our own connections tell by a call: an event, a task and what they are made of would take 2 KiB of each client that
-listens. Other ASGI servers tell nobody who does not `receive`.
+listens. Other ASGI servers report it only to a pending `receive`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Departure:
             asyncio.get_running_loop().call_soon(callback)
 
     def cancel(self) -> None:
-        """Nobody wants to hear of it any more."""
+        """The callback is not wanted any more."""
         self._callback = None
 
 

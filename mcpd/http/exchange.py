@@ -32,7 +32,7 @@ _FAILED = ((b"content-type", b"text/plain; charset=utf-8"), (b"content-length", 
 
 
 class HttpState:
-    """What the connections of one listener share."""
+    """State that the connections of one listener share."""
 
     def __init__(self, connection_limit: ConnectionLimit | None = None) -> None:
         self.connection_limit = ConnectionLimit() if connection_limit is None else connection_limit
@@ -57,7 +57,7 @@ class HttpState:
 
 
 class Connection(Protocol):
-    """What an exchange asks of its connection."""
+    """The part of a connection that an exchange uses."""
 
     state: HttpState
     transport: asyncio.Transport
@@ -73,7 +73,7 @@ class Connection(Protocol):
         """Close after what was written."""
 
     def resume_reading(self) -> None:
-        """Go on reading; what is read is taken."""
+        """Go on reading: the application takes what comes."""
 
 
 class Exchange:
@@ -86,7 +86,7 @@ class Exchange:
         self.scope = scope
         self.keep_alive = keep_alive
         self.waits_to_continue = waits_to_continue
-        """The client sends no body before it is told to (RFC 9110 10.1.1)."""
+        """The client sends its body only after `100 Continue` (RFC 9110 10.1.1)."""
         self.body = bytearray()
         """What came of the body, and was not received yet."""
         self.more_body = True
@@ -132,7 +132,7 @@ class Exchange:
         await self.send({"type": "http.response.body", "body": b"Internal Server Error"})
 
     async def receive(self) -> MutableMapping[str, Any]:
-        """What came of the body since the last time; at its end, or if there is none, that the client has left."""
+        """Return the part of the body that came since the last call, or `http.disconnect` once the client has left."""
         connection = self._connection
         if self.waits_to_continue and not connection.transport.is_closing():
             connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -152,7 +152,7 @@ class Exchange:
         return {"type": "http.request", "body": body, "more_body": self.more_body}
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
-        """Write the head, or a piece of the body. Raises RuntimeError for what is no answer."""
+        """Write the head, or a piece of the body. Raises RuntimeError for messages in a wrong order."""
         paused = self._connection.paused
         if paused is not None:
             await paused.wait()

@@ -42,13 +42,13 @@ def without_upgrade(method: bytes, url: bytes, version: str, headers: list[Heade
 
 
 def head_bytes(method: bytes, url: bytes, version: str, headers: list[Header]) -> bytes:
-    """A head as it stands on the wire."""
+    """The bytes of a head."""
     lines = [b"%b: %b\r\n" % header for header in headers]
     return b"".join((b"%b %b HTTP/%b\r\n" % (method, url, version.encode()), *lines, b"\r\n"))
 
 
 def least_size(method: bytes, url: bytes, headers: list[Header]) -> int:
-    """The bytes that such a head takes at least: without blanks round values, which are no part of them."""
+    """The bytes that such a head takes at least: without blanks round the values."""
     line = len(method) + len(url) + len("  HTTP/1.1\r\n")
     return line + sum(len(name) + len(value) + len(":\r\n") for name, value in headers) + len("\r\n")
 
@@ -56,7 +56,7 @@ def least_size(method: bytes, url: bytes, headers: list[Header]) -> int:
 def bad_framing(headers: list[Header], version: str) -> Refusal | None:
     """Why a request that names a transfer coding cannot be read: only `chunked` is known here.
 
-    What stands before us may read another coding differently, and find another request behind this one. Spec: RFC
+    A proxy before us may read another coding differently, and find another request behind this one. Spec: RFC
     9112 6.1: an unknown coding is 501, `chunked` comes once and last, HTTP/1.0 has none; 6.3: no length beside it.
     """
     codings = b",".join(value for name, value in headers if name == b"transfer-encoding").lower()
@@ -64,7 +64,7 @@ def bad_framing(headers: list[Header], version: str) -> Refusal | None:
     if version != "1.1" or any(name == b"content-length" for name, _ in headers):
         return Refusal(400, "Transfer-Encoding is for HTTP/1.1, and not beside a Content-Length.\n")
     if any(coding != b"chunked" for coding in named):
-        return Refusal(501, "Of the transfer codings only chunked is known here.\n")
+        return Refusal(501, "Only the transfer coding chunked is supported.\n")
     return None if len(named) == 1 else Refusal(400, "A body can be chunked only once.\n")
 
 

@@ -34,9 +34,9 @@ LINGER = 1.0
 """How long what is being ended may take, in seconds."""
 
 _MOST_PIPELINED = 16
-"""With so many requests behind the one that is answered, nothing more is read."""
+"""How many requests may wait behind the one that is answered; then the connection stops reading."""
 _MOST_UNREAD = 64 * 1024
-"""With so much of a body that the application has not taken, nothing more is read."""
+"""How many bytes of a body may wait for the application; then the connection stops reading."""
 _LINE_ENDS = b"\r\n"
 """What old clients send behind a body, and no beginning of a request (RFC 9112 2.2)."""
 _TOO_LARGE = Refusal(431, "The head of the request is too large (setting max_head_bytes).\n")
@@ -70,15 +70,15 @@ class Http1Protocol(asyncio.Protocol):
         self._beside_bytes = 0
         """How much came since the last piece of a body: chunk headers and trailers."""
         self._is_behind = False
-        """A head is read of which `_head_bytes` does not know how much came."""
+        """The head that is read began behind another request, so `_head_bytes` does not count all of it."""
         self._data = b""
-        """What is being parsed."""
+        """The bytes that are parsed now."""
         self._has_other_upgrade = False
         self._is_reading_paused = False
         self.paused: asyncio.Event | None = None
         """Set when the client takes more, while it does not."""
         self._unread: Charge | None = None
-        """What the answer takes that waits to be read."""
+        """The part of the memory budget that unread answers take."""
         self._timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
         self._ignores_input = False
@@ -92,7 +92,7 @@ class Http1Protocol(asyncio.Protocol):
     # -- what asyncio calls --------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's transport has another base class
         transport = self.transport
         self._server = framing.address_of(transport.get_extra_info("sockname"))
         self._client = framing.address_of(transport.get_extra_info("peername"))
@@ -131,7 +131,7 @@ class Http1Protocol(asyncio.Protocol):
         elif self._head_bytes > 0 and self._answering is not None:
             pass  # the time for the next request begins with the end of this one's answer
         elif self._timer is None:
-            # A body that is late is told so by the application, if it has begun to read it.
+            # The application answers a late body itself, once it has begun to read it.
             settings = self._settings
             self._set_timer(settings.head_timeout if self._head_bytes > 0 else settings.body_timeout + 1)
 
@@ -139,7 +139,7 @@ class Http1Protocol(asyncio.Protocol):
         self.paused = asyncio.Event()
         if self._settings.write_timeout > 0:
             self._watch_writing()
-        self._loop.call_soon(self._count_unread)  # what the client takes at once does not wait
+        self._loop.call_soon(self._count_unread)  # data that the client takes at once needs no budget
 
     def resume_writing(self) -> None:
         self._unread = None
@@ -167,7 +167,7 @@ class Http1Protocol(asyncio.Protocol):
     # -- what the parser calls -----------------------------------------------------------
 
     def _parse(self, data: bytes) -> bytes:
-        """Have the parser read this; what is given back is to be read once more, without a wish that stopped it."""
+        """Feed the parser. Return the bytes to feed once more, without the wish for an upgrade that stopped it."""
         if self._parser is None:
             self._parser = httptools.HttpRequestParser(self)
             # A request behind one that wishes to close is ours to pass over, once that is answered.
@@ -190,7 +190,7 @@ class Http1Protocol(asyncio.Protocol):
     def on_message_begin(self) -> None:
         """Begin with a request."""
         if self._head_bytes == 0:
-            # Its head stands behind another request in what is parsed: nobody knows where, only that it is not whole.
+            # Its head begins somewhere behind another request in the same data, and is not whole yet.
             self._head_bytes = 1
             self._is_behind = True
         self._url, self._headers = b"", []
@@ -200,7 +200,7 @@ class Http1Protocol(asyncio.Protocol):
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header, or a trailer, which is none (RFC 9110 6.5.1): what is checked must not change any more."""
+        """Keep a header. Trailers are ignored (RFC 9110 6.5.1): headers that were checked must not change."""
         if self._head_bytes >= 0:
             self._headers.append((name.lower(), value))
 
@@ -288,7 +288,7 @@ class Http1Protocol(asyncio.Protocol):
         assert parser is not None
         method = parser.get_method()
         if method == b"CONNECT":
-            self._refuse(Refusal(405, "This is no proxy.\n"))
+            self._refuse(Refusal(405, "This server is not a proxy.\n"))
             return b""
 
         data = framing.without_upgrade(method, self._url, parser.get_http_version(), self._headers) + rest
@@ -355,7 +355,7 @@ class Http1Protocol(asyncio.Protocol):
     def close(self) -> None:
         """Close after what was written; if the client still sends, let it read that first.
 
-        Closing with unread data on the way would answer that with a reset, and the client might see nothing else.
+        Closing while data is on its way would answer it with a reset, and the client might miss the answer.
         """
         transport = self.transport
         if not self._head_bytes or transport.is_closing() or not transport.can_write_eof():
@@ -414,7 +414,7 @@ class Http1Protocol(asyncio.Protocol):
         if self._answering is not None:
             exchange = self._queue[-1] if self._queue else self._answering
             if self._queue and exchange.more_body:
-                # It stands behind others, whose answers come first; then the connection ends.
+                # Other requests are before it: their answers come first, then the connection ends.
                 self._queue.pop()
                 exchange = self._queue[-1] if self._queue else self._answering
             if exchange.is_started or not exchange.more_body:
@@ -443,7 +443,7 @@ class Http1Protocol(asyncio.Protocol):
             self.transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Go on reading; what is read is taken."""
+        """Go on reading: the application takes what comes."""
         if self._is_reading_paused and len(self._queue) < _MOST_PIPELINED:
             self._is_reading_paused = False
             self.transport.resume_reading()
