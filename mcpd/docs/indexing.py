@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable
 
+from msgspec import structs
+
 from .chunks import chunks_of, indexed
 from .names import folder_of
 from .page import Page
@@ -53,7 +55,9 @@ def put_page(connection: sqlite3.Connection, file: File, digest: bytes, page: Pa
 
 
 def put_problem(connection: sqlite3.Connection, file: File, digest: bytes | None, problem: str) -> None:
-    """Note that a file cannot be read, so that it is tried again only when it has changed."""
+    """Note that a file cannot be read, so that it is tried again only when it has changed, or may find its library."""
+    if "pip install" in problem:
+        file, digest = structs.replace(file, size=-1), None
     _put_file(connection, file, digest, None, problem)
 
 

@@ -126,6 +126,22 @@ async def test_a_file_that_is_no_index_of_ours_is_made_anew(tmp_path: Path, spoi
     connection.close()
 
 
+async def test_what_lacked_a_library_is_read_once_that_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, cache = pages(tmp_path / "docs", 1), tmp_path / "cache" / "index.sqlite"
+
+    def without(path: str, data: bytes, **_: object) -> object:
+        raise UnreadablePage("HTML needs libraries: pip install 'mcpd-server[docs]'")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(indexer_module, "read_page", without)
+        async with library(folder, cache) as first:
+            assert await found(first, "beetroot") == []
+    async with library(folder, cache) as second:
+        assert await found(second, "beetroot") == ["page-0.md"]
+
+
 async def test_an_index_that_breaks_while_it_is_used_is_made_anew(tmp_path: Path) -> None:
     folder, cache = pages(tmp_path / "docs"), tmp_path / "index.sqlite"
     async with library(folder, cache) as opened:
