@@ -299,6 +299,21 @@ def test_what_there_is_not_says_so_in_a_line(text: str, what: str) -> None:
     )
 
 
+def test_an_option_of_a_decorator_that_does_nothing_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    served("""
+        from fastmcp import FastMCP
+        mcp = FastMCP("x")
+        @mcp.tool(tags={"a"}, timeout=3, tag="a")
+        def a() -> str: return "a"
+        @mcp.prompt(task=True)
+        def b() -> str: return "b"
+        @mcp.resource("x://c", task=False, cache=3)
+        def c() -> str: return "c"
+    """)
+    said = [record.getMessage().partition(" does nothing here")[0] for record in caplog.records]
+    assert said == ["FunctionTool(tag=…)", "FunctionPrompt(task=…)", "FunctionResource(cache=…)"]
+
+
 @pytest.mark.parametrize("version", [LATEST, NEWEST])
 async def test_what_a_client_says_of_an_extension_is_not_changed_for_others(version: str) -> None:
     server = served("""

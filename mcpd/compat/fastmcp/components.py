@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from ..missing import warn_of_unheard
 from ..types.content import Icon
 
 __all__ = ["Component", "newest", "public", "version_of"]
@@ -42,6 +43,14 @@ class Component(BaseModel):
     meta: dict[str, Any] | None = None
     auth: Any = Field(default=None, exclude=True)
     enabled: bool = True
+
+    @model_validator(mode="before")
+    @classmethod
+    def _names_what_is_unheard(cls, said: Any) -> Any:
+        for name in said if isinstance(said, dict) else ():
+            if name not in cls.model_fields:
+                warn_of_unheard(f"{cls.__name__}({name}=…)", said[name], usual=False)
+        return said
 
     @property
     def identity(self) -> str:
