@@ -183,3 +183,12 @@ async def test_a_serializer_of_the_server_writes_what_tools_give() -> None:
         def count(): return 3
     """)
     assert texts(await call(server, LATEST, "count")) == ["<3>"]
+
+
+def test_the_tables_of_methods_say_what_each_version_has() -> None:
+    from mcp_types.methods import CLIENT_REQUESTS, SERVER_RESULTS  # type: ignore[import-not-found]
+
+    assert CLIENT_REQUESTS["tools/list", "2024-11-05"].__name__ == "ListToolsRequest"
+    assert SERVER_RESULTS["ping", "2025-11-25"].__name__ == "EmptyResult"
+    assert ("ping", "2026-07-28") not in CLIENT_REQUESTS
+    assert CLIENT_REQUESTS.keys() == SERVER_RESULTS.keys()

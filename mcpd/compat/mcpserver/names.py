@@ -22,6 +22,7 @@ _REQUEST = Names.of(
 
 MODULES: dict[str, Names] = {
     "mcp_types": Names({}, TYPES),
+    "mcp_types.methods": Names({}, ("mcpserver.methods",)),
     "mcp": Names({"MCPError": "exceptions:McpError"}),
     "mcp.server": Names(
         {"MCPServer": "mcpserver.server", "ServerRequestContext": "mcpserver.requests", "CacheHint": "mcpserver.hints"}
