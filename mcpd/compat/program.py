@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..server import Server
     from ..server.serving import Settings
 
-__all__ = ["Program", "Served", "Wanted", "current", "take_over"]
+__all__ = ["Program", "Served", "Wanted", "current", "is_taken_over", "take_over"]
 
 
 @runtime_checkable
@@ -78,6 +78,11 @@ _current: list[Program] = [_Itself()]
 def current() -> Program:
     """Who serves what calls `run()` now."""
     return _current[-1]
+
+
+def is_taken_over() -> bool:
+    """Whether `mcpd serve` serves, and not the program itself."""
+    return not isinstance(current(), _Itself)
 
 
 def take_over(program: Program) -> None:

@@ -424,3 +424,24 @@ def test_unknown_members_are_kept(module: str, kind: str, text: str, child: Chil
     assert results[3]["tools"][0]["annotations"] == {"readOnlyHint": True, "examples": [1]}, stderr
     assert block == {"type": "text", "text": "a", "mine": 1, "annotations": {"priority": 1, "mine": 2}}
     assert other["annotations"] == {"priority": 1, "mine": 2}
+
+
+def test_a_program_with_streams_of_its_own(child: Child, tmp_path: Path) -> None:
+    """It reads stdin itself, finds it at its end, and cancels what it serves then."""
+    write(tmp_path, "old.py", textwrap.dedent(FASTMCP) + textwrap.dedent("""
+        import os, sys, anyio
+        from mcp.shared.message import SessionMessage
+
+        async def serve():
+            send, receive = anyio.create_memory_object_stream[SessionMessage](0)
+            async with anyio.create_task_group() as group:
+                group.start_soon(mcp._mcp_server.run, receive, send, mcp._mcp_server.create_initialization_options())
+                while await anyio.to_thread.run_sync(os.read, sys.stdin.fileno(), 100):
+                    pass
+                group.cancel_scope.cancel()
+
+        def main():
+            anyio.run(serve)
+    """))  # fmt: skip
+    answers, stderr, code = run(child, tmp_path, "serve", "--stdio", "old.py:main")
+    assert (texts(answers), code) == (["hi"], 0), stderr

@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from anyio import CancelScope
+
 from .. import program
 from ..missing import refuse
 from ..program import Wanted
@@ -159,15 +161,21 @@ class Server(Decorators, Generic[LifespanResultT, RequestT]):
         raise_exceptions: bool = False,
         stateless: bool = False,
     ) -> None:
-        """Serve until stopped: what `stdio_server()` gave stands for the transport."""
-        if not isinstance(read_stream, StandIn) or not isinstance(write_stream, StandIn):
+        """Serve until stopped: what `stdio_server()` gave stands for the transport.
+
+        Streams of the program's own are left alone under `mcpd serve`, which has the transports. The end of those
+        streams, where the program cancels this, is not the end of the transport.
+        """
+        is_own = not isinstance(read_stream, StandIn) or not isinstance(write_stream, StandIn)
+        if is_own and not program.is_taken_over():
             raise NotImplementedError(
                 "Server.run: mcpd has the transports itself; give it what stdio_server() gives, "
-                "or serve it with mcpd serve --http"
+                "or serve it with mcpd serve"
             )
         if initialization_options is not None:
             self.said = initialization_options
-        await program.current().serve(self.__mcpd_server__(), Wanted(stateless=stateless))
+        with CancelScope(shield=is_own):
+            await program.current().serve(self.__mcpd_server__(), Wanted(stateless=stateless))
 
     def __mcpd_server__(self) -> McpdServer:
         """The server of ours that serves this one."""
