@@ -161,6 +161,8 @@ class Exchange:
         kind = message["type"]
         if kind == "http.response.start" and not self.is_started:
             self.is_started = True
+            if self.waits_to_continue and self.more_body and not self.body:
+                self.keep_alive = False  # the body may come now, or the next request
             self.waits_to_continue = False
             self._head = self._head_of(message["status"], message.get("headers", ()))
         elif kind == "http.response.body" and self.is_started and not self.is_complete:

@@ -201,8 +201,11 @@ class Http1Protocol(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a header. Trailers are ignored (RFC 9110 6.5.1): headers that were checked must not change."""
+        name = name.lower()
         if self._head_bytes >= 0:
-            self._headers.append((name.lower(), value))
+            self._headers.append((name, value))
+        elif name in (b"connection", b"proxy-connection"):
+            raise _StopParsing  # the parser obeys this one, and would drop the next request
 
     def on_headers_complete(self) -> None:
         """Refuse the request for its head, or make an exchange of it."""
@@ -221,10 +224,11 @@ class Http1Protocol(asyncio.Protocol):
             self._has_other_upgrade = version == "1.0" or not framing.wishes_for_websocket(fields)
             return
 
+        url = httptools.parse_url(self._url)
+        raw_path = url.path or b"/"  # RFC 9110 4.2.3
+        path = raw_path.decode("ascii")
         self._head_bytes, self._beside_bytes = -1, 0
         self._cancel_timer()
-        url = httptools.parse_url(self._url)
-        path = url.path.decode("ascii")
         scope = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
@@ -235,7 +239,7 @@ class Http1Protocol(asyncio.Protocol):
             "method": parser.get_method().decode("ascii"),
             "root_path": "",
             "path": unquote(path) if "%" in path else path,
-            "raw_path": url.path,
+            "raw_path": raw_path,
             "query_string": url.query or b"",
             "headers": headers,
             "state": {},
@@ -245,7 +249,7 @@ class Http1Protocol(asyncio.Protocol):
             self,
             scope,
             keep_alive=version != "1.0" and parser.should_keep_alive() and not self._ends_next,
-            waits_to_continue=fields.get(b"expect", b"").lower() == b"100-continue",
+            waits_to_continue=version != "1.0" and fields.get(b"expect", b"").lower() == b"100-continue",
         )
         if self._answering is None:
             self._answering = self._newest

@@ -119,6 +119,8 @@ class Guard:
     def _check_host(self, host: str | None) -> Refusal | None:
         if not host:
             return Refusal(400, "The request has no Host header.\n")
+        if "," in host:
+            return Refusal(400, "The request has more than one Host header.\n")  # RFC 9112 3.2
         if self._is_known(host):
             return None
 

@@ -165,7 +165,7 @@ class ClientHandshake:
         status = response.status_code
         text = f"{name}: the server refused the WebSocket: {status} {printable(response.reason_phrase, 100)}".rstrip()
         if 300 <= status < 400:
-            place = response.headers.get("Location", "nowhere")
+            place = ", ".join(response.headers.get_all("Location")) or "nowhere"
             text = (
                 f"{text}; it redirects to {printable(place, 200)}, which is not followed: give that URL if you trust it"
             )

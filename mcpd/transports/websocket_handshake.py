@@ -157,12 +157,13 @@ class Handshake:
         """Decide, and answer; `rest` came behind the request."""
         protocol = self.framing
         refusal = found if isinstance(found, Refusal) else self._admission.refuse(request)
-        accept = request.headers.get("Accept")
+        headers = RequestHeaders.of(_raw_fields(request))  # those of the library raise for a header that came twice
+        accept = headers.get("accept")
         if refusal is None:
             response = protocol.accept(request)
             if response.status_code == 426:
-                host = request.headers.get("Host")
-                text = f"This is an MCP server that speaks WebSocket: connect an MCP client to ws://{host}/mcp.\n"
+                place = f"ws://{headers.get('host')}/mcp"
+                text = f"This is an MCP server that speaks WebSocket: connect an MCP client to {place}.\n"
                 response = _reject(protocol, Refusal(426, text, (("Upgrade", "websocket"),)), accept)
             elif response.status_code != 101:
                 response = _reject(protocol, Refusal(response.status_code, response.body.decode()), accept)

@@ -165,6 +165,39 @@ async def test_what_is_no_http_ends_the_connection_behind_the_answers() -> None:
     assert b"HTTP/1.1" not in answers[1:]
 
 
+@pytest.mark.parametrize("target", ["http://localhost", "http://localhost?a=b"])
+async def test_a_target_without_a_path_is_the_root(target: str) -> None:
+    """RFC 9110 4.2.3."""
+    assert await all_bytes(get(target) + END, route_server()) == await all_bytes(get("/") + END, route_server())
+
+
+@pytest.mark.parametrize("target", ["http://localhost:99999/healthz", "http://localhost:/healthz"])
+async def test_a_target_that_is_none_is_refused(target: str) -> None:
+    assert (await all_bytes(get(target), route_server())).startswith(b"HTTP/1.1 400 Bad Request\r\n")
+
+
+@pytest.mark.parametrize("name", ["Connection", "proxy-connection"])
+async def test_a_trailer_about_the_connection_is_refused(name: str) -> None:
+    """RFC 9110 6.5.1 forbids it, and the parser would drop the next request."""
+    body = f"2\r\nab\r\n0\r\n{name}: close\r\n\r\n".encode()
+    answers = await all_bytes(get("/healthz", Transfer_Encoding="chunked") + body + END, route_server())
+    assert answers.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+
+
+async def test_a_body_that_waits_to_be_wanted_and_is_not() -> None:
+    """The connection ends: what comes next on it may be the body, or the next request."""
+    asked = get("/nowhere", method="POST", Content_Length="2", Expect="100-continue")
+    answers = await all_bytes(asked, route_server())
+    assert answers.startswith(b"HTTP/1.1 404 Not Found\r\n")
+    assert b"\r\nconnection: close\r\n" in answers
+
+
+async def test_a_client_of_http_1_0_is_not_told_to_continue() -> None:
+    """RFC 9110 10.1.1, 15.2."""
+    asked = get("/answer/200/9", method="POST", version="1.0", Content_Length="2", Expect="100-continue")
+    assert (await all_bytes(asked + b"ab", route_server())).startswith(b"HTTP/1.1 200 OK\r\n")
+
+
 async def test_an_event_stream_that_is_whole_leaves_with_its_answer() -> None:
     """All that a tool says before its first wait."""
     server = Server("steps")

@@ -152,6 +152,7 @@ async def test_the_handshake_offers_mcp_and_carries_headers() -> None:
         ("HTTP/1.1 503 Busy\r\nContent-Length: 9\r\n\r\n\x1b[2Jlater", r"503 Busy: \\x1b\[2Jlater$", HttpError),
         ("HTTP/1.1 302 Found\r\nLocation: http://else.where/\r\n\r\n",
          "redirects to http://else.where/, which is not followed", HttpError),
+        ("HTTP/1.1 302 Found\r\nLocation: /a\r\nLocation: /b\r\n\r\n", "redirects to /a, /b, which", HttpError),
         ("SSH-2.0-OpenSSH\r\n", "what answered speaks no WebSocket: ", TransportError),
         ("", "what answered speaks no WebSocket: connection closed while reading HTTP status line", CannotConnect),
         ("HTTP/1.1 101 Switching Protocols\r\n\r\n", "speaks no WebSocket: ", TransportError),

@@ -126,6 +126,14 @@ async def test_a_browser_that_comes_by_is_told_what_this_is() -> None:
         assert await peer.reader.read() == b""
 
 
+async def test_headers_that_come_twice() -> None:
+    async with serving() as house:
+        for origin, status in (("http://localhost", 101), ("http://evil.com", 403)):
+            async with raw(house, is_open=False) as peer:
+                peer.send(upgrade(Origin=origin, Accept="text/html\r\nAccept: text/plain"))
+                assert (await peer.response())[0] == status
+
+
 @pytest.mark.parametrize(
     "request_",
     [
@@ -262,7 +270,14 @@ async def test_two_origins_are_one_too_many() -> None:
 
 @pytest.mark.parametrize(
     ("host", "status"),
-    [("localhost", 101), ("127.0.0.1:80", 101), ("[::1]:8080", 101), ("evil.example.com", 403), (None, 400)],
+    [
+        ("localhost", 101),
+        ("127.0.0.1:80", 101),
+        ("[::1]:8080", 101),
+        ("evil.example.com", 403),
+        (None, 400),
+        ("localhost\r\nHost: localhost", 400),
+    ],
 )
 async def test_host_is_checked_on_the_upgrade(host: str | None, status: int) -> None:
     async with serving() as house, raw(house, is_open=False) as peer:
