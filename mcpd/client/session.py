@@ -295,7 +295,8 @@ class ClientSession:
 
         if not isinstance(message, Batch):
             self._take(message, frame)
-        elif self.version is not None and self.version.has_batches:
+        else:
+            # Also in versions without batches: some servers answer with a list, and the official client takes it.
             # Each part for itself: what is kept of one must not keep the whole batch.
             parts = Batch(raw.copy() for raw in message)
             for raw, part in zip(parts, decode_batch(parts), strict=True):
@@ -303,8 +304,6 @@ class ClientSession:
                     self._refuse(part, raw)
                 else:
                     self._take(part, bytes(raw))
-        else:
-            self.faults.say(logging.WARNING, "the server sent a batch, which this protocol version does not have")
 
     def receive_error(self, error: FrameTooLarge) -> None:
         """A message was too large to be read: who asked for it hears that, or if it cannot be told whose it is, all."""
