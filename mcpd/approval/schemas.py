@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 
 from msgspec.json import encode
 
+from ..references import target_of
+
 __all__ = ["Found", "compare_schemas", "shown"]
 
 Found: TypeAlias = tuple[str, bool]
@@ -227,10 +229,7 @@ def _resolved(schema: Any, root: Any) -> dict[str, Any]:
     seen: set[str] = set()
     while isinstance(schema, dict) and isinstance(schema.get("$ref"), str) and schema["$ref"] not in seen:
         seen.add(schema["$ref"])
-        target: Any = root
-        for step in schema["$ref"].removeprefix("#").strip("/").split("/"):
-            key = step.replace("~1", "/").replace("~0", "~")
-            target = target.get(key) if isinstance(target, dict) and key else target
+        target = target_of(schema["$ref"], root)
         rest = {key: value for key, value in schema.items() if key not in _NO_PART}
         schema = target if not rest else {**(target if isinstance(target, dict) else {}), **rest}
     if isinstance(schema, dict):

@@ -12,13 +12,13 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 from msgspec import UNSET, Raw
 from msgspec.json import decode
 
 from ..errors import RegistrationError
 from ..printable import printable
+from ..references import target_of
 from ..types.tools import CallToolResult, Tool
 from .faults import Faults
 
@@ -203,13 +203,7 @@ def _nodes(part: Any, *, is_whole: bool) -> Iterator[Any]:
 
 
 def _part(schema: Any, reference: str) -> Any:
-    if reference != "#" and not reference.startswith("#/"):
-        raise ValueError(f"the reference {reference!r} is no path")
-
-    found = schema
-    for step in reference.split("/")[1:]:
-        key = unquote(step).replace("~1", "/").replace("~0", "~")
-        found = found.get(key) if isinstance(found, dict) else found[int(key)] if isinstance(found, list) else None
-        if found is None:
-            raise ValueError(f"the reference {reference!r} leads nowhere")
+    found = target_of(reference, schema)
+    if found is None:
+        raise ValueError(f"the reference {reference!r} leads nowhere in this schema")
     return found

@@ -11,7 +11,6 @@ import sys
 import typing
 from collections.abc import Mapping
 from typing import Any, Literal, NotRequired
-from urllib.parse import unquote
 
 from msgspec.json import encode
 
@@ -20,6 +19,8 @@ if sys.version_info >= (3, 12):
 else:
     # Of the standard one pydantic, and so each library that asks it, takes none before Python 3.12.
     from typing_extensions import TypedDict
+
+from ..references import target_of
 
 __all__ = ["SchemaTypes", "allows_null"]
 
@@ -108,13 +109,13 @@ class SchemaTypes:
     def _referred(self, reference: str, name: str, depth: int) -> Any:
         """What a reference within the schema means. One that is inside what it refers to is a plain object."""
         if reference in self._open:
-            found = self._target(reference)
+            found = target_of(reference, self._root)
             is_object = isinstance(found, Mapping) and (found.get("type") == "object" or "properties" in found)
             return dict[str, Any] if is_object else Any
         if reference in self._made:
             return self._made[reference]
 
-        found = self._target(reference)
+        found = target_of(reference, self._root)
         self._open.add(reference)
         try:
             kind = self.of(found, reference.rpartition("/")[2] or name, depth + 1)
@@ -123,27 +124,13 @@ class SchemaTypes:
         self._made[reference] = kind
         return kind
 
-    def _target(self, reference: str) -> Any:
-        if not reference.startswith("#"):
-            return None
-        found: Any = self._root
-        for step in reference[1:].split("/")[1:]:
-            key = unquote(step).replace("~1", "/").replace("~0", "~")
-            if isinstance(found, Mapping):
-                found = found.get(key)
-            elif isinstance(found, list) and key.isdigit() and int(key) < len(found):
-                found = found[int(key)]
-            else:
-                return None
-        return found
-
     def _merged(self, schema: Mapping[str, Any], members: list[Any]) -> dict[str, Any] | None:
         """One schema of those that all hold, if they are simple enough: objects, or one with remarks beside it."""
         merged = {key: value for key, value in schema.items() if key != "allOf"}
         for member in members[:_MOST_CHOICES]:
             steps = 0
             while isinstance(member, Mapping) and isinstance(member.get("$ref"), str) and steps < _DEEPEST:
-                member, steps = self._target(member["$ref"]), steps + 1
+                member, steps = target_of(member["$ref"], self._root), steps + 1
             if not isinstance(member, Mapping) or "allOf" in member:
                 return None
             for key, value in member.items():

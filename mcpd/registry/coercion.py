@@ -24,6 +24,7 @@ from typing import Any, Final
 
 import msgspec
 
+from ..references import is_local, target_of
 from .datetimes import DATETIME_FORMATS, reread
 
 __all__ = ["admitted_types", "coerce", "follow"]
@@ -64,16 +65,10 @@ def follow(schema: Any, root: dict[str, Any]) -> Any:
     seen = set()
     while isinstance(schema, dict) and "$ref" in schema:
         reference = schema["$ref"]
-        if not isinstance(reference, str) or reference in seen or not (reference == "#" or reference.startswith("#/")):
+        if not is_local(reference) or reference in seen:
             return None
         seen.add(reference)
-
-        schema = root
-        for step in reference.split("/")[1:]:
-            step = step.replace("~1", "/").replace("~0", "~")
-            if not isinstance(schema, dict) or step not in schema:
-                return None
-            schema = schema[step]
+        schema = target_of(reference, root)
     return schema
 
 

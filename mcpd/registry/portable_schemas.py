@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from ..references import is_local, target_of
 from .problems import Problem
 
 __all__ = ["input_schema_problems", "output_schema_problems"]
@@ -112,18 +113,7 @@ class _Found:
 
     def _target(self, reference: str) -> Any:
         """What a reference inside of the schema leads to; None if it is nothing. An anchor is taken for there."""
-        if reference == "#" or not reference.startswith("#/"):
-            return self._root
-        found: Any = self._root
-        for part in reference[2:].split("/"):
-            part = part.replace("~1", "/").replace("~0", "~")
-            if isinstance(found, list) and part.isdigit() and int(part) < len(found):
-                found = found[int(part)]
-            elif isinstance(found, dict) and part in found:
-                found = found[part]
-            else:
-                return None
-        return found
+        return target_of(reference, self._root) if is_local(reference) else self._root
 
     def problems(self, where: str) -> Iterator[Problem]:
         """All of it, in words."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from ..references import target_of
+
 __all__ = ["make_arguments"]
 
 _MOST_DEEP: Final = 8
@@ -137,10 +139,7 @@ class _Maker:
 
     def _found(self, reference: str) -> Mapping[str, Any]:
         """What a reference within the schema names."""
-        found: object = self._root
-        for part in reference.removeprefix("#").split("/")[1:]:
-            key = part.replace("~1", "/").replace("~0", "~")
-            found = found.get(key) if isinstance(found, Mapping) else None
+        found = target_of(reference, self._root)
         return found if isinstance(found, Mapping) else {}
 
 

@@ -12,6 +12,7 @@ from msgspec import Raw
 from msgspec.json import decode, encode
 
 from ...jsonrpc import MALFORMED
+from ...references import is_local, target_of
 
 __all__ = ["Choice", "Schema", "in_words", "limits_in_words", "read_schema"]
 
@@ -149,12 +150,9 @@ def _resolved(node: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
         if not isinstance(node, dict):
             return {}
         reference = node.get("$ref")
-        if not isinstance(reference, str) or not reference.startswith("#/"):
+        if not is_local(reference):
             return node
-        found: Any = root
-        for part in reference[2:].split("/"):
-            key = part.replace("~1", "/").replace("~0", "~")
-            found = found.get(key) if isinstance(found, dict) else None
+        found = target_of(reference, root)
         beside = {name: value for name, value in node.items() if name != "$ref"}
         node = {**found, **beside} if isinstance(found, dict) else beside
     return node if isinstance(node, dict) else {}

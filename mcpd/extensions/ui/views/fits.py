@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from ....references import is_local, target_of
 from ....registry.problems import Problem
 from ....registry.tools import FunctionTool
 from .view import View
@@ -119,22 +120,13 @@ def _inside(schema: object, root: Mapping[str, Any]) -> dict[str, Any]:
         branches = [branch for branch in schema.get("anyOf", ()) if branch != {"type": "null"}]
 
         reference = schema.get("$ref")
-        if isinstance(reference, str) and reference.startswith("#/"):
-            schema = _at(root, reference)
+        if is_local(reference):
+            schema = target_of(reference, root)
         elif len(branches) == 1:
             schema = branches[0]
         else:
             return dict(schema)
     return {}
-
-
-def _at(root: Mapping[str, Any], reference: str) -> object:
-    found: object = root
-    for step in reference[2:].split("/"):
-        if not isinstance(found, Mapping):
-            return None
-        found = found.get(step.replace("~1", "/").replace("~0", "~"))
-    return found
 
 
 def _types(shape: Mapping[str, Any]) -> set[str]:
