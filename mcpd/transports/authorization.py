@@ -30,7 +30,7 @@ def said_in(body: bytes) -> str:
     except (DecodeError, UnicodeDecodeError, RecursionError):
         found = None
     if isinstance(found, dict) and isinstance(text := found.get("error_description"), str) and text.strip():
-        return printable(text.strip(), 300)
+        return printable(" ".join(text.split()), 300)
     lines = (line.strip() for line in body[:4096].splitlines())
     return printable(next((line for line in lines if line), b"").decode(errors="replace"), 300)
 
