@@ -1,8 +1,9 @@
 """From a target, or from none, to the folder that is meant. Looks at names only; nothing is loaded here.
 
 With no target: the folder of the next `mcpd.toml`, here or above; else that of the next `pyproject.toml` with a
-`[tool.mcpd]`; else this one, if it has one of the sub-folders that are known by their names. `docs/` alone says nothing
-in a repository or a Python project: most have one, and none means this by it.
+`[tool.mcpd]`; else this one, if it has one of the sub-folders that are known by their names, and no file or folder in
+it is a server. `docs/` alone says nothing in a repository or a Python project: most have one, and none means this by
+it.
 """
 
 from __future__ import annotations
@@ -71,14 +72,15 @@ def place_here(*, has_demo: bool = True) -> ServerFolder | None:
                 return ServerFolder(folder, file)
             others = others or file
 
-    if any(os.path.isdir(os.path.join(here, name)) for name in FOLDERS if name != "docs" or not _is_project(here)):
-        return ServerFolder(here, is_trusted=False, others_file=others)
+    named = [name for name in FOLDERS if name != "docs" or not _is_project(here)]
+    is_folder = any(os.path.isdir(os.path.join(here, name)) for name in named)
     beside = _servers_in(here)
     if beside:
         which = f"{beside[0]}, which is here" if len(beside) == 1 else f"one of these: {', '.join(beside[:5])}"
+        which += ", or . for this folder" if is_folder else ""
         demo = ", or write --demo for the demo server of mcpd" if has_demo else ""
         raise ConfigurationError(f"no server was named; name {printable(which)}{demo}")
-    return None
+    return ServerFolder(here, is_trusted=False, others_file=others) if is_folder else None
 
 
 def _servers_in(folder: str) -> list[str]:

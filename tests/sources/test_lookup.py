@@ -9,6 +9,7 @@ import pytest
 from support.folders import write
 
 from mcpd.cli.target import load
+from mcpd.errors import ConfigurationError
 from mcpd.sources.lookup import ServerFolder, place_here, place_of
 
 
@@ -32,6 +33,16 @@ def test_the_sub_folders_that_make_a_server(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / name).unlink()
     (tmp_path / name).mkdir()
     assert place_here() == ServerFolder(str(tmp_path), is_trusted=False)
+
+
+def test_a_server_beside_its_apps_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the README: the pages are those of the server in the file."""
+    write(tmp_path, {"apps/bed.html": "", "server.py": "from mcpd import Server\n\nserver = Server('garden')\n"})
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        ConfigurationError, match=r"name server\.py, which is here, or \. for this folder, or write --d"
+    ):
+        place_here()
 
 
 def test_a_file_of_another_user_says_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
