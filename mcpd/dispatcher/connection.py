@@ -13,6 +13,7 @@ from functools import partial
 from time import perf_counter
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeAlias
+from warnings import catch_warnings, simplefilter
 
 from msgspec import to_builtins
 
@@ -319,8 +320,11 @@ class ServerConnection(ClientPeer):
         session = self.session
         answer: bytes | None
         if session.in_flight.by_id.get(call.id) is not call:
-            # Cancelled before its first step: the handler is not started.
-            work.close()
+            # Cancelled before its first step: the handler is not started. Python would warn of a coroutine that
+            # another one, such as a trace's, was to await.
+            with catch_warnings():
+                simplefilter("ignore", RuntimeWarning)
+                work.close()
             if self._running:
                 self._running.pop(call, None)
             return None

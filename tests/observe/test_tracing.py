@@ -427,3 +427,10 @@ def test_the_official_client_and_we_make_one_trace(child: Child, tmp_path: Path)
     assert answer["context"]["trace_id"] == f"0x{call[1]}"
     assert answer["parent_id"] == f"0x{call[2]}"
     assert answer["kind"] == "SpanKind.SERVER"
+
+
+async def test_a_call_that_is_cancelled_before_its_first_step_leaves_no_warning(traced: Traced) -> None:
+    """Where tasks are not eager (Python 3.11): request and cancellation come in one read."""
+    async with stdio_wire(traced.server, LEGACY[-1]) as wire:
+        wire.cancel(wire.ask("tools/call", {"name": "wait"}))
+        await wire.quiet()
