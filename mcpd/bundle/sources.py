@@ -61,6 +61,9 @@ class Selection(Struct, frozen=True):
             return why
         if is_meant(inside, name, self.ignored):
             return f"named in {IGNORE}"
+        if is_folder and self.code is not None and os.path.isfile(os.path.join(path, "mcpd.toml")):
+            has_code = any(one.startswith(path + os.sep) for one in self.code)
+            return "" if has_code else "another server; --include takes it"
         if is_folder or self.code is None or any(path == one or path.startswith(one + os.sep) for one in self.code):
             return ""
         if path.endswith(".py"):

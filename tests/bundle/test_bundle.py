@@ -140,8 +140,10 @@ def test_data_beside_a_file_goes_in(run: Run, garden: Path, tmp_path: Path) -> N
         "data/rows.csv": "1",
         "data/.hidden.csv": "2",
         "notes/a.txt": "3",
+        "other/mcpd.toml": "",
+        "other/apps/shed.html": "<p>",
     }.items():
-        (garden / name).parent.mkdir(exist_ok=True)
+        (garden / name).parent.mkdir(exist_ok=True, parents=True)
         (garden / name).write_text(text, encoding="utf-8")
     (garden / "server.py").write_text(
         SERVER.replace("return helper.wet(bed)", 'return open(__file__[:-9] + "data/rows.csv").read()')
@@ -159,6 +161,7 @@ def test_data_beside_a_file_goes_in(run: Run, garden: Path, tmp_path: Path) -> N
         } | {"src/data/.hidden.csv"}
         assert "unrelated.py  not imported by the server; --include takes it" in done.stdout
         assert "notes/  excluded" in done.stdout
+        assert "other/  another server; --include takes it" in done.stdout
     assert "server.py is the server of the bundle" in done.stderr
 
     (garden / "prompts").mkdir()
