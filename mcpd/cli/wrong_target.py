@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from inspect import isfunction
 from types import ModuleType
 
-from ..client.targets.grammar import UnknownTarget, near_target
+from ..client.targets.grammar import UnknownTarget, install_hint, near_target
 from .hints import LIBRARIES
 
 __all__ = ["have", "no_file", "why_not"]
@@ -43,7 +43,7 @@ def _why_not(target: str, place: str, attribute: str) -> str:
         return f"{place}: no such file" + ("" if os.path.isabs(place) else f" in {os.getcwd()}; write its whole path")
     if not attribute and "." in place and all(part.isidentifier() for part in place.split(".")):
         return f"{target}: no such file; for a module name the object too, as {target}:server"
-    return f"{target}: no file, folder or module has this name"
+    return f"{target}: no file, folder or module has this name{install_hint(target)}"
 
 
 def no_file(path: str) -> str:

@@ -116,6 +116,7 @@ def test_a_guarded_run_is_not_called() -> None:
     [
         ("nosuch.py", None, "nosuch.py: no such file in "),
         ("nosuch", None, "nosuch: no file, folder or module has this name"),
+        ("mcp-server-nosuch", None, "mcp-server-nosuch: no file, folder or module has this name; a package's command"),
         ("no such", None, "no such: no file, folder or module has this name"),
         ("stdio", None, "stdio: no such file; for the transport write --stdio"),
         ("ws://host:1/mcp", None, "ws://host:1/mcp is the address of a server that runs already; name a file"),

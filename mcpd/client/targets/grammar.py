@@ -28,7 +28,7 @@ from .hosts import HOSTS
 from .named import CommandTarget, FileTarget, NamedTarget, command_of
 from .urls import is_url, read_url
 
-__all__ = ["UnknownTarget", "from_words", "installed_commands", "near_target", "parse"]
+__all__ = ["UnknownTarget", "from_words", "install_hint", "installed_commands", "near_target", "parse"]
 
 
 class UnknownTarget(ConfigurationError):
@@ -168,9 +168,18 @@ def _why_not(text: str, place: str, path: str) -> str:
     near = get_close_matches(first, HOSTS, 1)
     if near and ":" in text:
         return f"{text}: there is no host of this name; did you mean {near[0]}:{text.partition(':')[2]}?"
-    return f"{text}: no file, folder or module has this name{near_target(place, text[len(place) + 1 :])}"
+    near_name = near_target(place, text[len(place) + 1 :]) or install_hint(text)
+    return f"{text}: no file, folder or module has this name{near_name}"
 
 
+def install_hint(text: str) -> str:
+    """Say how to get a package's command, for a text that looks like the name of one, as mcp-server-time."""
+    if not _COMMAND.fullmatch(text):
+        return ""
+    return f"; a package's command is served where the package is installed: {sys.executable} -m pip install {text}"
+
+
+_COMMAND = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")
 _IN_SETTINGS = "has its servers in its settings, not in a file: give the URL or the command that stands there"
 _WITHOUT_FILE = {
     "librechat": "LibreChat has its servers in the librechat.yaml of its deployment: write librechat.yaml:NAME",
