@@ -82,7 +82,8 @@ def _file(text: str) -> FileTarget:
 
     is_module = all(part.isidentifier() for part in place.split("."))
     is_file = os.path.exists(path) or (not attribute and os.path.isfile(f"{path}.py"))
-    if is_module and (is_package or not is_file) and _has_top(place):
+    is_misspelt = "." in place and bool(_near_module(place))
+    if is_module and (is_package or not is_file) and _has_top(place) and not is_misspelt:
         return FileTarget(place, attribute)
     if not attribute and not is_file and installed_commands(place):
         return FileTarget(place)

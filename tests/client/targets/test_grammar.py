@@ -129,6 +129,7 @@ def test_a_file_wins_over_nothing_and_a_configuration_over_a_file(here: Path) ->
         ("nomodule:server", "nomodule:server: no file, folder or module has this name$"),
         ("sever", r"sever: no file, .*; did you mean server\.py\?"),
         ("jsn.decoder:server", r"; did you mean json\.decoder:server\?"),
+        ("json.decodr:server", r"; did you mean json\.decoder:server\?"),
         ("mcp.json:github", r"mcp\.json: no such file"),
     ],
 )
