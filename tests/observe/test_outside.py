@@ -93,7 +93,8 @@ async def watched(server: Server, connections: Any = tuple, **settings: Any) -> 
 
 async def get(port: int, path: str, *lines: str, method: str = "GET") -> tuple[int, dict[str, str], str]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write("\r\n".join([f"{method} {path} HTTP/1.1", "Host: localhost", *lines, "", ""]).encode())
+    host = [] if any(line.startswith("Host: ") for line in lines) else ["Host: localhost"]
+    writer.write("\r\n".join([f"{method} {path} HTTP/1.1", *host, *lines, "", ""]).encode())
     answer = (await reader.read()).decode()
     writer.close()
     head, _, body = answer.partition("\r\n\r\n")
