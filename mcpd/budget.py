@@ -109,7 +109,8 @@ class Budget:
                 return True
         if not is_said:
             log.warning(
-                "Refused %d bytes: of the %d that may wait in all connections %d are taken (max_memory)",
+                "Refused %d bytes: of the %d that may wait in all connections %d are taken (--max-memory, in a program "
+                "max_memory)",
                 size, self.most, used,
             )  # fmt: skip
         return False

@@ -123,13 +123,14 @@ class Crowd:
         await self.each(lambda: self.delete(next(ending)), many)
         await self.leave()
 
-    async def emptied(self) -> dict[str, int]:
-        """The objects once all have left and been forgotten."""
+    async def emptied(self, most_blocks: int = sys.maxsize) -> dict[str, int]:
+        """The objects once all have left and been forgotten, and no more blocks of memory are in use than these."""
         async with asyncio.timeout(120):
             while True:
                 left = await self.objects()
                 # Of the connections one is that of the request that counts them; others are just ending.
-                if not left["HttpSession"] and not left["EventStreamResponse"] and left["Http1Protocol"] < 3:
+                is_empty = not left["HttpSession"] and not left["EventStreamResponse"] and left["Http1Protocol"] < 3
+                if is_empty and left["blocks"] < most_blocks:
                     return left
                 await asyncio.sleep(0.5)
 
@@ -198,7 +199,7 @@ async def _wait_together(child: Child) -> None:
         assert crowd.kilobytes() <= full
         # Those are full now: who comes now leaves nothing at all.
         await crowd.come_and_go(MORE)
-        again = await crowd.emptied()
+        again = await crowd.emptied(left["blocks"] + MORE // 5)
         print(f"blocks of memory: {again['blocks']} after {MORE} more of each")
         assert again["blocks"] - left["blocks"] < MORE // 5
         process.terminate()

@@ -29,7 +29,7 @@ class Body:
     def __init__(self, reply: Reply, link: Link) -> None:
         self._content = reply.content
         self._link = link
-        self._inflate = inflating(reply.headers.get("Content-Encoding", ""), link.name)
+        self._inflate = _inflating(reply.headers.get("Content-Encoding", ""), link.name)
         self._pieces: Iterator[bytes] | None = None
 
     async def read(self) -> bytes:
@@ -87,7 +87,7 @@ async def read_some(reply: Reply, link: Link, seconds: float = 5.0) -> bytes:
 _PIECE_BYTES = 64 * 1024
 
 
-def inflating(encoding: str, name: str) -> Callable[[bytes], Iterator[bytes]] | None:
+def _inflating(encoding: str, name: str) -> Callable[[bytes], Iterator[bytes]] | None:
     """What unpacks a body of this `Content-Encoding`, from a chunk to its pieces; None for one that is not packed.
 
     Raises ConnectionLost for an encoding that was not asked for. What cannot be unpacked raises ValueError.

@@ -28,7 +28,7 @@ from ...errors import CannotConnect, ConfigurationError, ConnectionLost, HttpErr
 from ...printable import printable
 from .options import HttpOptions, checked
 
-__all__ = ["Link", "Reply", "in_words", "proxy_for", "tls_context"]
+__all__ = ["Link", "in_words", "proxy_for", "tls_context"]
 
 Reply: TypeAlias = aiohttp.ClientResponse
 """An answer whose head has come. Close it, or read it to its end."""
@@ -62,11 +62,11 @@ class Link:
         context = tls_context(options.verify) if is_secure else True
         connector: aiohttp.BaseConnector
         if options.socket is not None:
-            connector = UnixPool(path=options.socket, limit=0)
+            connector = _UnixPool(path=options.socket, limit=0)
             if is_secure:
                 raise ConfigurationError("a unix socket is spoken to without TLS: write the URL with http://")
         else:
-            connector = TcpPool(limit=0, ssl=context)
+            connector = _TcpPool(limit=0, ssl=context)
 
         proxy = proxy_for(self.url) if options.proxies and options.socket is None else None
         self._session = aiohttp.ClientSession(
@@ -225,11 +225,11 @@ class _Fresh:
             connection.close()
 
 
-class TcpPool(_Fresh, aiohttp.TCPConnector):
+class _TcpPool(_Fresh, aiohttp.TCPConnector):
     """Connections to hosts, directly or through a proxy."""
 
 
-class UnixPool(_Fresh, aiohttp.UnixConnector):
+class _UnixPool(_Fresh, aiohttp.UnixConnector):
     """Connections to a unix socket."""
 
 

@@ -26,7 +26,7 @@ MOST_COOKIES = 32
 _MOST_COOKIE = 4096
 
 
-def with_cookies(kept: Mapping[str, str], lines: Iterable[str], url: URL) -> dict[str, str]:
+def _with_cookies(kept: Mapping[str, str], lines: Iterable[str], url: URL) -> dict[str, str]:
     """The cookies of a client after these `Set-Cookie` lines of the server at `url` (RFC 6265 5.3).
 
     Load balancers keep a session on its node by them. They go to this server only, until the client is closed.
@@ -103,7 +103,7 @@ class Requester:
         if not lines or any(name.lower() == "cookie" for name in self._fixed or ()):
             return reply
 
-        cookies = with_cookies(self._cookies, lines, self.link.url)
+        cookies = _with_cookies(self._cookies, lines, self.link.url)
         if cookies != self._cookies:
             self._cookies = cookies
             self._cookie = (
