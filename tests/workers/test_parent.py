@@ -171,7 +171,7 @@ class TestDeaths:
             if is_stuck:
                 peer = await served.port().connect()
                 peer.send(modern("tools/call", {"name": "hang", "arguments": {}}))
-                await until((tmp_path / "journal").exists)
+                await until((tmp_path / "journal").read_text)
             os.kill(served.pid, signal.SIGKILL)
             await served.wait()
             await until(lambda: not any(map(runs, pids)))
@@ -354,7 +354,7 @@ class TestTheEnd:
         async with daemon(child, tmp_path, "--grace", "600") as served:
             peer = await served.port().connect()
             peer.send(modern("tools/call", {"name": "work", "arguments": {"number": 1, "behind": "door"}}))
-            await until((tmp_path / "journal").exists)
+            await until((tmp_path / "journal").read_text)
             os.kill(served.pid, signal.SIGINT)
             await until(lambda: refuses(served.url()))
             os.kill(served.pid, signal.SIGINT)

@@ -76,7 +76,7 @@ class TestSeenFromOutside:
                 assert (await port.ask(request("GET", path))).text == said
             waiting = await served.port().connect()
             waiting.send(modern("tools/call", {"name": "work", "arguments": {"number": 1, "behind": "door"}}))
-            await until((tmp_path / "journal").exists)
+            await until((tmp_path / "journal").read_text)  # a worker makes it when it starts
             status = await served.status()
             assert status.in_flight == sum(worker.in_flight for worker in status.workers) == 1
             hanging = await served.port().connect()
