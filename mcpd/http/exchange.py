@@ -11,6 +11,7 @@ import logging
 import re
 import time
 from collections.abc import Iterable, MutableMapping
+from contextvars import copy_context
 from email.utils import formatdate
 from typing import Any, Protocol
 
@@ -37,6 +38,8 @@ class HttpState:
     def __init__(self, connection_limit: ConnectionLimit | None = None) -> None:
         self.connection_limit = ConnectionLimit() if connection_limit is None else connection_limit
         self.connections: CountedConnections[Any] = CountedConnections(self.connection_limit)
+        self.context = copy_context()
+        """Each request begins in a copy of it, so that none sees the variables of another."""
         self.tasks: set[asyncio.Task[None]] = set()
         """Those of requests that are answered."""
         self.is_draining = False

@@ -318,14 +318,16 @@ class Http1Protocol(asyncio.Protocol):
     # -- answers -------------------------------------------------------------------------
 
     def _begin(self, exchange: Exchange) -> None:
+        """Have a request answered. The task that ends another answer, or let the connection read on, may be the one
+        that calls this: its variables are not for this request."""
         exchange.is_begun = True
-        answer = exchange.run(self._app)
+        answer, context = exchange.run(self._app), self.state.context
         if sys.version_info >= (3, 12):
-            task = asyncio.Task(answer, loop=self._loop, eager_start=True)
+            task = asyncio.Task(answer, loop=self._loop, eager_start=True, context=context.copy())
             if task.done():
                 return
         else:
-            task = self._loop.create_task(answer)
+            task = context.run(self._loop.create_task, answer)
         self.state.tasks.add(task)
         task.add_done_callback(self.state.tasks.discard)
 

@@ -9,6 +9,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable, Iterable, Sequence
+from contextvars import copy_context
 
 from ..channel import Channel, Receiver
 from ..errors import ConfigurationError
@@ -92,6 +93,7 @@ class HttpListener:
             raise
         self._acceptor = Acceptor(self._connection_limit, sockets, self._connect)
         await app.start()
+        self._state.context = copy_context()
         await self._acceptor.start()
         self._close_idle()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -60,6 +61,25 @@ async def test_requests_behind_each_other() -> None:
         asked = [modern("tools/call", {"name": "large", "arguments": {}}, id=number) for number in range(8)]
         peer.send(b"".join(asked))
         assert [(await peer.answer()).json["id"] for _ in asked] == [*range(8)]
+
+
+async def test_no_request_sees_the_variables_of_another_on_its_connection() -> None:
+    """Neither one that waited behind it, nor one that comes after the answers let the connection go on reading."""
+    server, variable = Server("contexts"), ContextVar("variable", default="")
+
+    @server.tool
+    async def mark(text: str) -> str:
+        before = variable.get()
+        variable.set(text)
+        return before
+
+    async with serving(server) as port:
+        peer = await port.connect()
+        for count in (40, 1):
+            asked = [modern("tools/call", {"name": "mark", "arguments": {"text": "seen"}}) for _ in range(count)]
+            peer.send(b"".join(asked))
+            found = [(await peer.answer()).json["result"]["content"][0]["text"] for _ in asked]
+            assert found == [""] * count
 
 
 async def test_a_slow_reader_is_waited_for() -> None:
