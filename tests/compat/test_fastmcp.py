@@ -422,3 +422,21 @@ async def test_methods_of_version_3_that_show_fewer_tools() -> None:
     assert [tool["name"] for tool in (await ask(server, LATEST, "tools/list"))["tools"]] == ["a"]
     assert texts(await call(server, LATEST, "a")) == ["called"]
     assert texts(await call(server, LATEST, "b")) == ["Unknown tool: 'b'"]
+
+
+def test_lines_of_a_docstring_that_the_library_drops_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    from fastmcp import FastMCP  # type: ignore[import-not-found]
+
+    def find(sql: str, most: int = 3) -> str:
+        """Find it.
+
+        Args:
+            - sql: what to look for
+              in which dialect
+            most: how many
+        """
+        return sql
+
+    FastMCP("x").tool(find)
+    (message,) = caplog.messages
+    assert message.startswith("function find: the line '- sql: what to look for' of its docstring reaches no client")

@@ -9,7 +9,7 @@ import re
 
 from ...registry.docstring import parse
 
-__all__ = ["described"]
+__all__ = ["described", "unread"]
 
 _HEADING = re.compile(r"^(\w[\w\s-]*):(?:\s+\S.*)?\s*$")
 _ENTRY = re.compile(r"^\*{0,2}(\w+)\s*(?:\(.*?\))?:\s*(.*)$")
@@ -46,6 +46,17 @@ def described(doc: str | None) -> tuple[str | None, dict[str, str]]:
         if other["heading"] is None or other["heading"].lower() in _KNOWN:
             return doc[: other.start()].strip() or None, parse(doc).parameters
     return doc, {}
+
+
+def unread(doc: str | None) -> list[str]:
+    """The lines of sections on arguments that this library drops, since they are not `name: text`."""
+    lines: list[str] = []
+    for name, block in _sections((doc or "").split("\n")):
+        if name in _ARGUMENTS and not _is_prose(block):
+            indent = next((len(line) - len(line.lstrip()) for line in block if line.strip()), 0)
+            outermost = (line[indent:].rstrip() for line in block if line[indent : indent + 1].strip())
+            lines += (line for line in outermost if not _ENTRY.match(line))
+    return lines
 
 
 def _sections(lines: list[str]) -> list[tuple[str, list[str]]]:

@@ -11,12 +11,13 @@ from pydantic import Field, PrivateAttr
 from pydantic import ValidationError as PydanticValidationError
 from pydantic.json_schema import GenerateJsonSchema
 
+from ...printable import printable
 from ..exceptions import McpError
 from ..missing import refuse
 from ..types import tools
 from ..types.errors import ErrorData
 from .components import Component
-from .docstrings import described
+from .docstrings import described, unread
 from .errors import ToolError, ValidationError
 from .functions import Function
 from .marks import Marked, mark
@@ -190,6 +191,9 @@ def _hide(function: Function, name: str) -> None:
 def _input_schema(function: Function) -> tuple[str | None, dict[str, Any]]:
     """The description, and the schema of the arguments, whose own descriptions may be in the docstring."""
     description, texts = described(function.doc)
+    for line in unread(function.doc):
+        text = 'function %s: the line %r of its docstring reaches no client, since it is not "name: text"'
+        log.warning(text, printable(function.name), printable(line))
     raw = function.adapter.json_schema()
     titles = {name: one.get("title") for name, one in raw.get("properties", {}).items() if isinstance(one, dict)}
     schema = pruned(raw)
